@@ -18,7 +18,7 @@ GOOD = {
     'no-body': "---\nname: no-body\ndescription: Has front matter alone.\n---\n",
 }
 
-# Nothing stands for a folder without a file.
+# `None` is a directory without a file.
 BAD = {
     'no-front-matter': "# Just text\n",
     'not-closed': "---\nname: not-closed\ndescription: Has no end.\n",

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The long trials of several nodes at one database, each on a PostgreSQL of its own: everything for 300 seconds, 1,000 kills, 100
-# pauses for longer than the lease, and a database that is away for ten seconds again and again. At the end it prints how soon the turns
-# of lost nodes go on elsewhere. It takes about forty-five minutes, and needs target/debug/trials: cargo build -p goondan-tests
+# Long trials of several nodes at one database, each with a separate PostgreSQL: all faults for 300 seconds, 1,000 kills, 100 pauses
+# longer than the lease, and repeated outages of the database for ten seconds. Prints how soon turns of lost nodes resume on other
+# nodes. Takes about forty-five minutes and needs target/debug/trials: cargo build -p goondan-tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Asks bash, zsh and fish what a line may go on with, with the scripts that are installed below a prefix.
-# Usage: tests/completions.sh [prefix]. Shells that are not there are told and left out.
+# Tests completion in bash, zsh and fish with the scripts that are installed below a prefix.
+# Usage: tests/completions.sh [prefix]. Missing shells are reported and skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PREFIX=$(realpath "${1:-$HOME/.local}")
@@ -8,7 +8,7 @@ WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
 export PATH=$PREFIX/bin:$PATH HOME=$WORK GOONDAN_STATE_ROOT=$WORK/state TERM=dumb
 
-# A project that would do harm if anything of it were executed or taken for a word of a shell.
+# A hostile project: the test fails if a shell executes or expands a part of it.
 mkdir -p "$WORK/p" && cd "$WORK/p"
 cat >goondan.yaml <<'YAML'
 apiVersion: goondan.ai/v1
@@ -29,7 +29,7 @@ metadata: {name: apiary}
 spec: {entryAgent: Agent/beekeeper, agents: [{ref: Agent/beekeeper}]}
 YAML
 printf 'default: {text: Buzz.}\n' >script.yaml
-# Somebody has given a conversation a name that a shell would run.
+# The name of a conversation that a shell would run.
 gdn run --input hello >/dev/null
 # shellcheck disable=SC2016
 gdn run --input hello --instance-key '$(touch executed)' >/dev/null
@@ -54,7 +54,7 @@ fail() {
   exit 1
 }
 
-# What each shell offers after the words.
+# Prints the completions of each shell after the words.
 in_bash() {
   # shellcheck disable=SC2016
   bash --norc -c 'source "$1"; shift
@@ -69,8 +69,8 @@ in_fish() {
     "$PREFIX/share/fish/vendor_completions.d/gdn.fish" "$@" | cut -f 1
 }
 
-# zsh completes on a terminal alone, so it gets one. It drops a listing when something is typed meanwhile, so nothing is typed
-# before $WANTED is there; if it never comes, time ends the wait.
+# zsh completes only in a terminal. It drops a listing when more is typed, so the script types nothing until $WANTED appears or the
+# time is over.
 in_zsh() {
   # shellcheck disable=SC2016
   timeout 30 zsh -f -c 'zmodload zsh/zpty
@@ -81,7 +81,7 @@ in_zsh() {
     shift
     zpty -w -n shell "$*"$'"'\t'"'
     zpty -r shell listed "*$WANTED*"
-    # What else is listed is there when the shell answers to what comes after it.
+    # The listing is complete when the shell answers the next input.
     zpty -w -n shell $'"'\x15'"'
     zpty -w shell "echo DO""NE"
     zpty -r shell said "*DONE*"

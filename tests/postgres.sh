@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Starts a PostgreSQL of its own on a Unix socket in a temporary folder, runs a command with its address in
-# GOONDAN_TEST_POSTGRES, and throws everything away again: tests/postgres.sh cargo test -p goondan-store-postgres
-# Without a command it runs until Ctrl-C. Ends with 77 where there is no PostgreSQL. With GOONDAN_POSTGRES_DISK=512m root gives it a
-# disk of its own of that size, in memory.
+# Starts a separate PostgreSQL on a Unix socket in a temporary directory, runs a command with its address in
+# GOONDAN_TEST_POSTGRES, and deletes everything: tests/postgres.sh cargo test -p goondan-store-postgres
+# Without a command it runs until Ctrl-C. Exits with 77 if PostgreSQL is not installed. With GOONDAN_POSTGRES_DISK=512m, root gives it
+# a disk of that size in memory.
 set -euo pipefail
 
 find_programs() {
@@ -35,7 +35,7 @@ if [ "$(id -u)" = 0 ]; then
   as=(setpriv --reuid=postgres --regid=postgres --clear-groups)
   chown postgres "$folder"
 fi
-# The socket is for whoever runs the tests.
+# Only the user who runs the tests may use the socket.
 chmod 755 "$folder"
 control() { (cd "$folder" && "${as[@]}" "$programs/pg_ctl" -D "$data" -s "$@"); }
 end() {
@@ -60,7 +60,7 @@ if [ -n "${GOONDAN_POSTGRES_DISK:-}" ]; then
   fi
 fi
 (cd "$folder" && "${as[@]}" "$programs/initdb" -D "$data" -U gdn -A trust -E UTF8 --locale=C >/dev/null)
-# Whoever starts it again need not know any of this.
+# A script that starts the server again.
 cat >>"$data/postgresql.conf" <<EOF
 listen_addresses = ''
 unix_socket_directories = '$folder'
@@ -71,7 +71,7 @@ if [ -n "${GOONDAN_TEST_POSTGRES_DISK:-}" ]; then
 fi
 control start -w -l "$folder/log" -o "${GOONDAN_POSTGRES_OPTIONS:-}"
 export GOONDAN_TEST_POSTGRES="postgres://gdn@${folder//\//%2F}/postgres"
-# For tests that end and start it.
+# For tests that stop and start the server.
 export GOONDAN_TEST_POSTGRES_CONTROL="${as[*]} $programs/pg_ctl -D $data"
 export GOONDAN_TEST_POSTGRES_LOG=$folder/log
 if [ $# -gt 0 ]; then

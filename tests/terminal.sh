@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a swarm in a terminal of tmux with texts that want to repaint it, and looks at every byte that came there.
+# Runs a swarm in tmux with texts that try to repaint the terminal, and checks every byte of the output.
 # Usage: tests/terminal.sh [path of gdn]. Needs tmux and perl.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ WORK=$(mktemp -d)
 SESSION=gdn-terminal-$$
 trap 'tmux kill-session -t "$SESSION" 2>/dev/null || true; rm -rf "$WORK"' EXIT
 export GOONDAN_STATE_ROOT=$WORK/state
-# The project lets its agent run programs, as this one wants it to.
+# The project permits its agent to run programs.
 export GOONDAN_TRUST=1
 
 mkdir "$WORK/p"
@@ -49,7 +49,7 @@ rules:
     reply: {text: "it said {{ results.b.output.stdout }} and {{ input }}"}
 YAML
 
-# A text a line, for `printf %b`: each weapon at four places.
+# One text per line, for `printf %b`: each attack at four places.
 weapons=('\e[2J' '\e[H' '\e[5A' '\e[1000D' '\e[8m' '\e[30;40m' '\e[38;2;0;0;0m' '\e]0;title\a' '\e]8;;http://evil\e\\' '\e]52;c;aGk=\a'
   '\ec' '\e7' '\e[?1049h' '\e[6n' '\e' '\u9b2J' '\u9d0;t\u9c' '\u85' '\a' '\b\b\b' '\v' '\f' '\xe' '\r' '\x7f' '\uad' '\u34f' '\u61c'
   '\u115f' '\u1160' '\u17b4' '\u180e' '\u200b' '\u200c' '\u200d' '\u200e' '\u200f' '\u2028' '\u2029' '\u202a\u202c' '\u202d' '\u202e'
@@ -79,7 +79,7 @@ echo "last chat"" is over"
 BASH
 export WORK GDN
 
-# Waits until the pane shows a text behind what was waited for before.
+# Waits until the pane shows a text after the previous one.
 seen=0
 await() {
   local at
@@ -102,7 +102,7 @@ tmux pipe-pane -t "$SESSION" "exec cat >> '$WORK/pane'"
 tmux send-keys -t "$SESSION" Enter
 await "turns are over"
 await "a> "
-# Typed text is the person's own; the model repeats it as the words of a command.
+# Typed text belongs to the user; the model repeats it in a command line.
 tmux send-keys -t "$SESSION" "please ask" Enter
 await "Allow this?"
 tmux send-keys -t "$SESSION" n Enter
@@ -111,7 +111,7 @@ await "a> "
 tmux send-keys -t "$SESSION" C-d
 await "plain chat is over"
 
-# The chat that has the terminal; its terminal changes its size meanwhile.
+# The chat runs while its terminal changes its size.
 await "a>"
 tmux send-keys -t "$SESSION" "please ask" Enter
 await "Allow this?"
@@ -129,8 +129,8 @@ if [ "$shown" != 1 ]; then
   exit 1
 fi
 
-# What gdn may write: styles, the line that says what is going on, the prompt, and frames of what stands at the bottom, which have a
-# place of the cursor each. The rest must be visible.
+# Permitted output of gdn: styles, the status line, the prompt, and frames at the bottom with a cursor position. All other bytes must
+# be visible.
 LC_ALL=C.UTF-8 perl -CSD -0777 -ne '
   my $bytes = length;
   s{\e\[\?2026h\e\[\?25l(.*?)\e\[\?25h\e\[\?2026l}{

@@ -1,4 +1,4 @@
-# Sourced by the scripts that look at pages in Chromium: finds or installs it, and sets CHROMIUM.
+# Sourced by scripts that test pages in Chromium: finds or installs it, and sets CHROMIUM.
 
 find_chromium() {
   CHROMIUM=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)

@@ -1,4 +1,4 @@
-# Sourced by the parts in ci/: the working directory, a state root of its own, and output.
+# Sourced by the parts in ci/: the working directory, a separate state root, and output.
 # Sets GDN, the program under test. Default: target/debug/gdn.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -1,4 +1,4 @@
-# Sourced by the scripts that look at a served swarm: a server with a state of its own, which ends with the script.
+# Sourced by scripts that test a served swarm: starts a server with a separate state, which ends with the script.
 
 GDN=$PWD/target/debug/gdn
 STATE=$(mktemp -d)
@@ -17,7 +17,7 @@ stop() {
 # Serves a project at a free port, and sets URL.
 serve() {
   stop
-  # It is there before anybody looks into it.
+  # The background process creates the file too late for the loop below.
   : >"$STATE/listening"
   "$GDN" serve "$1" --listen 127.0.0.1:0 --json >"$STATE/listening" 2>"$STATE/log" &
   SERVER=$!

@@ -18,7 +18,7 @@ SWARM = PROJECT / "resources" / "swarm.yaml"
 
 @pytest_lsp.fixture(params=["neovim", "visual_studio_code"], config=ClientServerConfig(server_command=[GDN, "lsp"]))
 async def client(request, lsp_client: LanguageClient):
-    # What it says of VS Code, pytest-lsp does not do by itself.
+    # pytest-lsp does not do these parts of its description of VS Code.
     @lsp_client.feature(types.CLIENT_REGISTER_CAPABILITY)
     def register(_: types.RegistrationParams):
         return None

@@ -1,5 +1,5 @@
-# Builds the package of a release's flake with Nix alone: nixpkgs can't be had everywhere, so what the flake asks of it stands here.
-# The archive comes from `site`, where releases lie as they do on GitHub.
+# Builds the package of a release's flake only with Nix. nixpkgs is not available everywhere, so this file contains the needed parts.
+# The archive comes from `site`, which has the layout of releases on GitHub.
 { flake, site, system ? builtins.currentSystem }:
 let
   release = import flake;

@@ -1,12 +1,12 @@
-# Installs and tests a formula without Homebrew: ruby formula.rb FORMULA WORK SITE. What the formula says to Homebrew is understood
-# here as its documentation has it; the download comes from SITE, where releases lie as they do on GitHub.
+# Installs and tests a formula without Homebrew: ruby formula.rb FORMULA WORK SITE. Implements the commands of the formula as
+# Homebrew documents them. The download comes from SITE, which has the layout of releases on GitHub.
 
 require "digest"
 require "fileutils"
 require "open3"
 require "pathname"
 
-# A folder that takes files, as the folders of a formula do.
+# A directory into which a formula installs files.
 class Folder < Pathname
   def install(*files)
     mkpath
@@ -14,7 +14,7 @@ class Folder < Pathname
   end
 end
 
-# What a formula is a kind of.
+# Base class of formulas.
 class Formula
   class << self
     attr_reader :stated, :tested

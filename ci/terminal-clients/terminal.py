@@ -255,7 +255,7 @@ def chat(person, before):
         terminal.resize(height, width)
     person.wait_row("piece 400")
     rows = person.wait_last("a> typed meanwhile")
-    # Output that was written for an old size can arrive after the change, and leave a copy of the prompt above.
+    # Output for the old size can arrive after the change and leave a copy of the prompt above.
     copies = sum(row.startswith("a> typed") for row in rows) - 1
     holds(copies <= len(sizes), "another size while an answer streams keeps the prompt and its text")
 
@@ -294,7 +294,7 @@ def main():
             file.write(text)
     inputrc = os.path.join(folder, "inputrc")
     with open(inputrc, "w") as file:
-        # Else the shell itself switches pasting on at each prompt, and nobody can tell whose it is.
+        # Otherwise the shell itself enables bracketed paste at each prompt.
         file.write("set enable-bracketed-paste off\n")
     environment = {
         "PATH": os.environ["PATH"], "HOME": folder, "TERM": "xterm", "LC_ALL": "C.UTF-8", "PS1": "sh% ", "GDN": os.environ["GDN"],

@@ -318,11 +318,12 @@ def response_streams():
     check("says why", "E_MODEL_STATUS" in events[-1].response.error.message, events[-1].response.error)
     check("events are numbered", [event.sequence_number for event in events] == list(range(len(events))))
     before = set(instances())
-    for event in client.responses.create(model="echo", input="slowly, I will not wait", stream=True):
-        if event.type == "response.created":
-            break
+    # A stream that is only dropped is closed by the garbage collector, possibly inside the client's own lock.
+    with client.responses.create(model="echo", input="slowly, I will not wait", stream=True) as stream:
+        event = next(event for event in stream if event.type == "response.created")
     (key,) = set(instances()) - before
-    while client.responses.retrieve(event.response.id).status == "in_progress":
+    deadline = time.monotonic() + 60
+    while client.responses.retrieve(event.response.id).status == "in_progress" and time.monotonic() < deadline:
         time.sleep(0.1)
     gone = client.responses.retrieve(event.response.id)
     check("a turn goes on without its client", gone.output_text == "1: slowly, I will not wait", gone)

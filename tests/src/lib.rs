@@ -17,4 +17,5 @@ mod library;
 #[cfg(unix)]
 pub mod lines;
 pub mod measure;
+mod nested_cargo;
 pub mod reloads;

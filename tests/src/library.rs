@@ -1,15 +1,16 @@
 //! Libraries of this repository that trials load.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
+use crate::nested_cargo::nested_cargo;
+
 /// Builds a package with the profile of this program, and says where its library is.
 pub(crate) fn build(package: &str) -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = nested_cargo();
     command
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stderr(Stdio::inherit());

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::commands::{
-    acp, attach, build, completions, connection, doctor, explain, init, instance, logs, lsp, man,
-    mcp, new, nodes, package, policy, reload, run, sandbox_exec, schema, self_update, send, serve,
-    studio, test, tool, tool_host, trust, validate,
+    acp, attach, backup, build, completions, connection, doctor, explain, init, instance, logs,
+    lsp, man, mcp, new, nodes, package, policy, reload, run, sandbox_exec, schema, self_update,
+    send, serve, studio, test, tool, tool_host, trust, validate,
 };
 
 const ABOUT: &str = "Run the agent swarm defined in a project's goondan.yaml.";
@@ -110,6 +110,10 @@ pub(crate) enum CliCommand {
     Instance(instance::InstanceArgs),
     /// Show the turns, steps and tool calls of past runs
     Logs(logs::LogsArgs),
+    /// Copy a project's conversations and events, while it may run
+    Backup(backup::BackupArgs),
+    /// Create a workspace from a backup
+    Restore(backup::RestoreArgs),
     /// List the nodes that share a database, and their workspaces
     Nodes(nodes::NodesArgs),
     /// Explain an error or warning code

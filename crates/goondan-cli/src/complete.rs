@@ -141,11 +141,7 @@ pub(crate) fn exports() -> ArgValueCandidates {
         let used = bundle.agents().values().flat_map(|agent| &agent.spec.tools);
         used.flat_map(|used| {
             let exports = bundle.tools()[&used.tool].spec.exports.iter();
-            let chosen = exports.filter(|export| {
-                used.exports
-                    .as_ref()
-                    .is_none_or(|only| only.contains(&export.name))
-            });
+            let chosen = exports.filter(|export| used.selects(&export.name));
             chosen.map(|export| format!("{}__{}", used.tool.name, export.name))
         })
         .collect()

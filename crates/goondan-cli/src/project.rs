@@ -51,12 +51,15 @@ pub(crate) struct StartArgs {
     /// Build tools and extensions first, as `gdn build` does
     #[arg(long)]
     pub(crate) build: bool,
+    /// Start even if the log of accepted events is lost
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
 }
 
 impl StartArgs {
     /// Returns the trust settings of this run.
     pub(crate) fn trust(&self, state_root: &StateRoot) -> TrustSettings {
-        TrustSettings::new(state_root, self.trust)
+        TrustSettings::new(state_root, self.trust).working_in(self.workdir.as_deref())
     }
 }
 
@@ -178,6 +181,9 @@ pub(crate) fn prepare(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<PreparedProject, CliError> {
+    if let Some(folder) = &launch.args.workdir {
+        existing_folder(folder)?;
+    }
     let trust = launch.args.trust(state_root);
     let project = load_and_require_trust(launch.project, &trust, output)?;
     if project.bundle.is_some() && !project.diagnostics.is_empty() {
@@ -223,6 +229,7 @@ pub(crate) async fn start(
         .approver(approver)
         .redactor(crate::app::redactor().clone())
         .reload_check(trust.reload_check())
+        .accept_loss(args.accept_loss)
         .reloads_at_hangup(cfg!(unix));
     if let Some(settings) = TelemetrySettings::read(|name| std::env::var(name).ok()) {
         builder = builder.telemetry(settings);
@@ -233,6 +240,8 @@ pub(crate) async fn start(
     if let Some(host) = tool_host::command() {
         builder = builder.tool_host(host);
     }
+    #[cfg(target_os = "linux")]
+    goondan::adopt_orphans();
     if let Some(helper) = sandbox_exec::command() {
         builder = builder.sandbox_helper(helper);
     }

@@ -2,7 +2,7 @@
 //! are read (rule S13).
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan::spec::{Code, Diagnostic, Environment};
@@ -27,6 +27,8 @@ pub(crate) struct TrustSettings {
     state_root: StateRoot,
     /// Trusted for this run only.
     this_run: bool,
+    /// Directory of `--workdir`, in which all agents work.
+    workdir: Option<PathBuf>,
 }
 
 impl TrustSettings {
@@ -36,6 +38,15 @@ impl TrustSettings {
         TrustSettings {
             state_root: state_root.clone(),
             this_run: flag || by_variable,
+            workdir: None,
+        }
+    }
+
+    /// Adds the directory of `--workdir` to the requested access of a project.
+    pub(crate) fn working_in(self, workdir: Option<&Path>) -> Self {
+        TrustSettings {
+            workdir: workdir.map(Path::to_owned),
+            ..self
         }
     }
 
@@ -116,7 +127,17 @@ impl TrustSettings {
         } else {
             Vec::new()
         };
-        let mut untrusted = Vec::new();
+        let workdir = self.workdir.as_ref().filter(|_| !is_listed);
+        let mut untrusted: Vec<RequestedCapability> = workdir
+            .map(|workdir| {
+                let what = format!(
+                    "lets its agents work in {} (`--workdir`)",
+                    workdir.display()
+                );
+                RequestedCapability::stating(what)
+            })
+            .into_iter()
+            .collect();
         for capability in wants {
             let is_covered = match (&capability.package, &capability.folder) {
                 (Some(package), _) => packages.contains(package),

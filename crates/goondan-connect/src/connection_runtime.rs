@@ -14,6 +14,7 @@ use goondan::spec::Code;
 use goondan::spec::kinds::ReplyMode;
 use goondan::{Input, SendError, SubmittedEventState, Swarm};
 use serde_json::Value;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::albums::AlbumCollector;
@@ -21,6 +22,7 @@ use crate::allowed_senders::{AllowedSenders, SenderAdmission};
 use crate::channel_approvals::{
     self, ButtonPress, ChannelApprovals, ConnectionApprovals, PressOutcome,
 };
+use crate::connections::DeliveredAnswer;
 use crate::event::PlatformEvent;
 use crate::event_files;
 use crate::outbox::{Outbox, OutboxReply, ReplyState};
@@ -56,6 +58,7 @@ pub(crate) struct ConnectionRuntime {
     pub(crate) albums: AlbumCollector,
     asking: ChannelApprovals,
     senders: AllowedSenders,
+    deliveries: Option<UnboundedSender<DeliveredAnswer>>,
 }
 
 /// State shared by all connections of a swarm.
@@ -64,6 +67,7 @@ pub(crate) struct SharedConnectionState {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) asking: ChannelApprovals,
     pub(crate) live: TurnTextStreams,
+    pub(crate) deliveries: Option<UnboundedSender<DeliveredAnswer>>,
 }
 
 /// Pending answers of a connection. They survive a change of its settings.
@@ -109,6 +113,7 @@ impl ConnectionRuntime {
             clock,
             asking,
             live,
+            deliveries,
         } = shared;
         let (swarm, clock, asking, live) = (
             swarm.clone(),
@@ -128,7 +133,22 @@ impl ConnectionRuntime {
             albums: AlbumCollector::default(),
             asking,
             senders,
+            deliveries: deliveries.clone(),
         })
+    }
+
+    /// Reports that an answer of the conversation `lane` was delivered.
+    pub(crate) fn report_delivery(&self, lane: &str) {
+        // The console shows its own answers.
+        let is_console = self.bound.connector == "cli" && self.bound.file.is_none();
+        let Some(deliveries) = self.deliveries.as_ref().filter(|_| !is_console) else {
+            return;
+        };
+        // A receiver that has ended needs no notices.
+        let _ = deliveries.send(DeliveredAnswer {
+            connection: self.bound.name.clone(),
+            conversation: lane.to_owned(),
+        });
     }
 
     /// Current time of the swarm's clock.
@@ -285,6 +305,10 @@ impl ConnectionRuntime {
         let agent = route.agent.unwrap_or_else(|| self.swarm.entry_agent());
         let lane = format!("{agent}:{}", route.instance_key);
         let metadata = event.metadata(&self.bound.name, &self.bound.connector);
+        let is_builtin = self.bound.file.is_none();
+        let answer_call = event
+            .answer_call(&self.bound.connector)
+            .filter(|_| is_builtin);
         // The properties let the agent answer with a tool. They may come from unknown senders, so
         // JSON delimits them clearly.
         let text = match self.bound.answers_by_tool {
@@ -302,6 +326,7 @@ impl ConnectionRuntime {
             instance_key: Some(route.instance_key),
             id: Some(id),
             metadata,
+            answer_call,
             ..Input::default()
         };
         (input, lane)

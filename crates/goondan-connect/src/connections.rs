@@ -15,7 +15,7 @@ use goondan::adapters::connectors::{BoundConnection, UnusableConnection};
 use goondan::ports::clock::{Clock, SystemClock};
 use goondan::spec::kinds::ReplyMode;
 use goondan::{ApprovalBroker, ReloadNews, Swarm};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::channel_approvals::ChannelApprovals;
 use crate::connection_runtime::{ConnectionRuntime, PendingReplies, SharedConnectionState};
@@ -41,6 +41,17 @@ pub struct ConnectionOptions {
     pub console: Option<Arc<LineConsole>>,
     /// Source of approval requests; without it no request is posted to a channel.
     pub broker: Option<ApprovalBroker>,
+    /// Receiver of a notice about each delivered answer.
+    pub deliveries: Option<UnboundedSender<DeliveredAnswer>>,
+}
+
+/// Notice that an answer of a connection was delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveredAnswer {
+    /// Name of the Connection.
+    pub connection: String,
+    /// Conversation of the answer, as `AGENT:KEY`.
+    pub conversation: String,
 }
 
 impl Default for ConnectionOptions {
@@ -50,6 +61,7 @@ impl Default for ConnectionOptions {
             clock: Arc::new(SystemClock),
             console: None,
             broker: None,
+            deliveries: None,
         }
     }
 }
@@ -96,6 +108,7 @@ impl Connections {
             clock,
             asking,
             live,
+            deliveries: options.deliveries.clone(),
         };
         let inner = Arc::new(ConnectionsInner {
             swarm,

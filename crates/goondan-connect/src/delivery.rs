@@ -81,7 +81,11 @@ impl AnswerDelivery<'_> {
                 break;
             }
         }
-        outbox.sent(self.id).await
+        outbox.sent(self.id).await?;
+        if sent_any || self.draft.is_some() {
+            runtime.report_delivery(self.lane);
+        }
+        Ok(())
     }
 
     /// Returns the messages and files to send.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use goondan::event::AnswerCall;
 use goondan::spec::JsonObject;
 use serde_json::{Value, json};
 
@@ -66,6 +67,16 @@ const PROPERTY_ALIASES: [(&str, &str); 9] = [
     ("user_id", "userId"),
 ];
 
+/// Built-in connectors with the tool that answers in the channel of an event, and the arguments
+/// that name the channel. The event has properties of the same names.
+const ANSWER_CALLS: [(&str, &str, &[&str]); 5] = [
+    ("telegram", "telegram__send", &["chatId"]),
+    ("telegram-polling", "telegram__send", &["chatId"]),
+    ("slack", "slack__send", &["channelId"]),
+    ("discord", "discord__send", &["channelId"]),
+    ("github", "github__comment", &["repository", "number"]),
+];
+
 impl PlatformEvent {
     /// Returns the text for the agent: the sender's words, then the words of others.
     pub(crate) fn full_text(&self) -> String {
@@ -97,6 +108,25 @@ impl PlatformEvent {
         self.properties
             .get(name)
             .or_else(|| self.properties.get(other()?.1))
+    }
+
+    /// Returns the tool call that answers the sender in the channel of the event; `None` if the
+    /// built-in connector `connector` has no such tool, or the event does not name its channel.
+    pub(crate) fn answer_call(&self, connector: &str) -> Option<AnswerCall> {
+        self.origin.as_ref()?;
+        let (_, tool, names) = ANSWER_CALLS.iter().find(|(name, ..)| *name == connector)?;
+        let argument = |name: &&str| {
+            let value = self
+                .properties
+                .get(*name)
+                .filter(|value| !value.is_empty())?;
+            Some(((*name).to_owned(), value.clone()))
+        };
+        let arguments = names.iter().map(argument).collect::<Option<_>>()?;
+        Some(AnswerCall {
+            tool: (*tool).to_owned(),
+            arguments,
+        })
     }
 
     /// Returns the metadata of the user message: a single key, because its content may come from an

@@ -32,7 +32,7 @@ mod status;
 mod streamed_text;
 
 pub use allowed_senders::PendingSender;
-pub use connections::{ConnectionOptions, Connections};
+pub use connections::{ConnectionOptions, Connections, DeliveredAnswer};
 pub use console::LineConsole;
 pub use event::{EventSender, PlatformEvent};
 pub use outbox::{OutboxReply, ReplyState};

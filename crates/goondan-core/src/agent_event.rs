@@ -1,6 +1,6 @@
 //! Events for an instance, in their stored form in the inbox.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -69,6 +69,9 @@ pub struct TurnTerms {
     /// requested, or that was requested for them, has joined a turn that led to this one.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub bound_by: BTreeSet<String>,
+    /// Time at which the chain of callers began. Default: the creation of the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<DateTime<Utc>>,
     /// Model resource to use instead of the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -78,6 +81,33 @@ pub struct TurnTerms {
     /// Handled before events that are already queued.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub urgent: bool,
+    /// Call that answers the sender of the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_call: Option<Arc<AnswerCall>>,
+}
+
+/// Tool call that answers the sender of an event in its own channel. An automatic answer goes to
+/// the same channel, so the call needs no approval by default.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerCall {
+    /// Name of a built-in tool with its export, such as `telegram__send`.
+    pub tool: String,
+    /// Arguments that name the channel.
+    pub arguments: BTreeMap<String, String>,
+}
+
+impl AnswerCall {
+    /// Returns whether a call of the built-in export `tool` goes to the channel of the event.
+    pub fn covers(&self, tool: Option<&str>, arguments: &JsonObject) -> bool {
+        let is_same = |(name, value): (&String, &String)| match arguments.get(name) {
+            Some(Value::String(text)) => text == value,
+            Some(Value::Number(number)) => number.to_string() == *value,
+            _ => false,
+        };
+        tool == Some(self.tool.as_str())
+            && !self.arguments.is_empty()
+            && self.arguments.iter().all(is_same)
+    }
 }
 
 impl TurnTerms {
@@ -165,6 +195,12 @@ impl AgentEvent {
         (!parts.is_empty()).then(|| parts.join("\n\n"))
     }
 
+    /// Returns true for an input that comes from outside the swarm, not from an agent or a schedule.
+    pub fn is_from_outside(&self) -> bool {
+        let is_internal = [RESPONSE_EVENT, crate::reserved_names::CRON_EVENT];
+        self.callers.is_empty() && !is_internal.contains(&self.event_type.as_str())
+    }
+
     /// Returns whether the event is the answer to an asynchronous request.
     pub fn is_response(&self) -> bool {
         self.event_type == RESPONSE_EVENT
@@ -203,6 +239,28 @@ mod tests {
             reply_to: None,
             terms: TurnTerms::default(),
         }
+    }
+
+    #[test]
+    fn an_answer_call_goes_to_the_channel_of_the_event() {
+        let call = AnswerCall {
+            tool: "telegram__send".to_owned(),
+            arguments: [("chatId".to_owned(), "-7".to_owned())].into(),
+        };
+        let covers = |tool: Option<&str>, arguments: Value| {
+            call.covers(tool, arguments.as_object().unwrap())
+        };
+        let tool = Some("telegram__send");
+        assert!(covers(tool, serde_json::json!({"chatId": -7, "text": "x"})));
+        assert!(covers(tool, serde_json::json!({"chatId": "-7"})));
+        assert!(!covers(tool, serde_json::json!({"chatId": 7})));
+        assert!(!covers(tool, serde_json::json!({"chatId": ["-7"]})));
+        assert!(!covers(tool, serde_json::json!({"text": "x"})));
+        assert!(!covers(
+            Some("telegram__sendFile"),
+            serde_json::json!({"chatId": -7})
+        ));
+        assert!(!covers(None, serde_json::json!({"chatId": -7})));
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod agent_event;
 pub mod caller;
 pub mod connector_host;
 pub mod content_capture;
+pub mod content_hash;
 mod context_usage;
 pub mod conversation;
 pub mod event;

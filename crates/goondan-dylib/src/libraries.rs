@@ -345,6 +345,7 @@ impl ToolSource for DynamicLibraries {
         };
         Ok(ToolSet {
             exports: exports.into_iter().map(handler).collect(),
+            unavailable: None,
         })
     }
 }

@@ -151,6 +151,7 @@ impl ToolSource for ScriptModules {
         };
         Ok(ToolSet {
             exports: tool.spec.exports.iter().map(handler).collect(),
+            unavailable: None,
         })
     }
 }

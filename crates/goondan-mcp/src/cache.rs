@@ -7,14 +7,17 @@ use std::time::{Duration, SystemTime};
 
 use crate::catalog::McpCatalog;
 use goondan_core::private_files;
+use goondan_core::redact::SecretRedactor;
 
 /// Maximum size of a catalog file in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// Files below the state root, one per known server, named by its fingerprint.
+/// Files below the state root, one per known server, named by its fingerprint. Catalogs enter `gdn`
+/// through this cache, which masks the secrets of the run in them.
 #[derive(Debug, Clone)]
 pub(crate) struct CatalogCache {
     folder: PathBuf,
+    redactor: SecretRedactor,
 }
 
 /// Cached state of a server.
@@ -30,7 +33,25 @@ pub(crate) enum CatalogCacheEntry {
 impl CatalogCache {
     /// Uses the directory `folder`, which may not exist yet.
     pub(crate) fn new(folder: PathBuf) -> Self {
-        CatalogCache { folder }
+        CatalogCache {
+            folder,
+            redactor: SecretRedactor::new(),
+        }
+    }
+
+    /// Returns the redactor, to which secrets can be added.
+    pub(crate) fn redactor(&self) -> &SecretRedactor {
+        &self.redactor
+    }
+
+    /// Uses `redactor` instead of the own one.
+    pub(crate) fn set_redactor(&mut self, redactor: SecretRedactor) {
+        self.redactor = redactor;
+    }
+
+    /// Returns the catalog of a server without secrets.
+    pub(crate) fn masked(&self, catalog: McpCatalog) -> McpCatalog {
+        catalog.masked(&self.redactor)
     }
 
     /// Path of the cached catalog.
@@ -64,7 +85,8 @@ impl CatalogCache {
             .ok()
             .and_then(|at| SystemTime::now().duration_since(at).ok())
             .unwrap_or_default();
-        catalog.is_readable().then_some((catalog, age))
+        // An earlier run may not have known all secrets.
+        catalog.is_readable().then(|| (self.masked(catalog), age))
     }
 
     /// Replaces the catalog. If this fails, the next start contacts the server again.

@@ -4,6 +4,7 @@
 //! can only make a policy stricter. A tool without hints counts as able to do everything its server
 //! can.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use rmcp::model::{Tool as Told, ToolAnnotations};
@@ -12,9 +13,12 @@ use serde_json::Value;
 
 use crate::definition::{McpServerDefinition, ServerTransport};
 use crate::listing::ToolListing;
+use crate::prompts::CatalogPrompt;
+use crate::resources;
 use crate::tool_names;
 use goondan_core::JsonObject;
 use goondan_core::ports::model::ToolDefinition;
+use goondan_core::redact::SecretRedactor;
 use goondan_spec::kinds::{ExportSpec, Permission, is_gdn_format};
 use goondan_spec::untrusted_text::{KeptCharacters, TextEscaper, line};
 
@@ -46,6 +50,9 @@ pub struct McpCatalog {
     pub tools: Vec<CatalogTool>,
     /// Sentences about changes to the server's list.
     pub notes: Vec<String>,
+    /// The prompts in the server's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prompts: Vec<CatalogPrompt>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,6 +63,26 @@ pub struct CatalogTool {
     /// The tool as exported to agents.
     pub export: ExportSpec,
     pub hints: ToolHints,
+    #[serde(default, skip_serializing_if = "CatalogToolKind::is_tool")]
+    pub(crate) kind: CatalogToolKind,
+}
+
+/// The request that a call of an export becomes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum CatalogToolKind {
+    /// A call of the server's tool.
+    #[default]
+    Tool,
+    /// A call of `resources/read` or `resources/list`. gdn adds this tool for servers with resources.
+    Resources,
+}
+
+impl CatalogToolKind {
+    /// Returns true for a tool of the server, and false for the one that gdn adds.
+    fn is_tool(&self) -> bool {
+        *self == CatalogToolKind::Tool
+    }
 }
 
 /// The server's description of a tool's effects. It is untrusted.
@@ -78,12 +105,14 @@ pub struct ToolHints {
 
 impl McpCatalog {
     /// Builds the catalog from a tool list. `protocol` is the protocol revision, and `server` is
-    /// the name and version of the server. Errors in single tools become notes.
+    /// the name and version of the server. With `has_resources`, adds the export that reads
+    /// resources. Errors in single tools become notes.
     pub(crate) fn new(
         definition: &McpServerDefinition,
         protocol: &str,
         server: &str,
         listing: ToolListing,
+        has_resources: bool,
     ) -> McpCatalog {
         let ToolListing {
             tools: mut listed_tools,
@@ -118,6 +147,11 @@ impl McpCatalog {
                 Err(why) => notes.push(format!("The tool `{shown_name}` is ignored: {why}.")),
             }
         }
+        if has_resources {
+            let used: Vec<&str> = tools.iter().map(|tool| tool.export.name.as_str()).collect();
+            let name = tool_names::free(definition.name(), &used, &resources::EXPORT_NAMES);
+            tools.extend(name.map(|name| resource_reader(definition, name)));
+        }
         let more = notes.len().saturating_sub(MAX_NOTES);
         if more > 0 {
             notes.truncate(MAX_NOTES);
@@ -130,7 +164,42 @@ impl McpCatalog {
             server,
             tools,
             notes,
+            prompts: Vec::new(),
         }
+    }
+
+    /// Adds the prompts of the server.
+    #[must_use]
+    pub(crate) fn with_prompts(mut self, prompts: Vec<CatalogPrompt>) -> Self {
+        self.prompts = prompts;
+        self
+    }
+
+    /// Masks secrets: a server sees those in its own environment and headers, and may repeat them. A
+    /// tool or prompt with a secret in its name is left out, because it can only be called by that name.
+    #[must_use]
+    pub(crate) fn masked(mut self, redactor: &SecretRedactor) -> McpCatalog {
+        let has_secret = |text: &str| matches!(redactor.text(text), Cow::Owned(_));
+        redactor.clean(&mut self.server);
+        self.notes.iter_mut().for_each(|note| redactor.clean(note));
+        let count = self.tools.len() + self.prompts.len();
+        self.tools.retain(|tool| !has_secret(&tool.own));
+        self.prompts.retain(|prompt| {
+            let arguments = prompt.arguments.iter().map(|argument| &argument.name);
+            !arguments.chain([&prompt.name]).any(|name| has_secret(name))
+        });
+        if self.tools.len() + self.prompts.len() < count {
+            self.notes
+                .push("A tool or prompt is ignored: its name contains a secret.".to_owned());
+        }
+        for tool in &mut self.tools {
+            clean_text(redactor, &mut tool.export.description);
+            redactor.clean_output(&mut tool.export.parameters);
+        }
+        for prompt in &mut self.prompts {
+            clean_text(redactor, &mut prompt.description);
+        }
+        self
     }
 
     /// Estimates the number of tokens that the schemas add to each request.
@@ -156,6 +225,15 @@ impl McpCatalog {
     /// Returns true if this version of the program can read the format.
     pub(crate) fn is_readable(&self) -> bool {
         self.format == CATALOG_FORMAT
+    }
+}
+
+/// Masks secrets, and parts of secrets where the text was cut.
+fn clean_text(redactor: &SecretRedactor, text: &mut String) {
+    let mut value = Value::String(std::mem::take(text));
+    redactor.clean_output(&mut value);
+    if let Value::String(clean) = value {
+        *text = clean;
     }
 }
 
@@ -193,7 +271,26 @@ fn listed(
         own: tool.name.to_string(),
         export,
         hints,
+        kind: CatalogToolKind::Tool,
     })
+}
+
+/// Creates the entry of the export that reads resources. It needs the same permissions as the
+/// server's tools.
+fn resource_reader(definition: &McpServerDefinition, name: &str) -> CatalogTool {
+    let hints = ToolHints::default();
+    CatalogTool {
+        own: resources::READ_METHOD.to_owned(),
+        export: ExportSpec {
+            name: name.to_owned(),
+            description: resources::EXPORT_DESCRIPTION.to_owned(),
+            parameters: resources::parameters(),
+            permissions: permissions(&definition.way, hints),
+            ..ExportSpec::default()
+        },
+        hints,
+        kind: CatalogToolKind::Resources,
+    }
 }
 
 impl ToolHints {

@@ -27,11 +27,12 @@ use crate::handler::McpClientHandler;
 use crate::http;
 use crate::listing;
 use crate::oauth::{self, TokenFile};
+use crate::prompts::{self, CatalogPrompt};
 use crate::spawn_port::{
     McpServerProgram, ProgramStreams, RunningProgram, ServerConnectOptions, ServerSpawner,
 };
 use crate::stdio_transport::{
-    ConnectionFault, StdioLineTransport, StreamObservations, UNREADABLE_ANSWER,
+    ConnectionFault, OVERSIZED_ANSWER, StdioLineTransport, StreamObservations, UNREADABLE_ANSWER,
 };
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::kinds::McpProtocol;
@@ -59,8 +60,9 @@ impl Drop for McpConnection {
 }
 
 impl McpConnection {
-    /// Connects to a server and negotiates the protocol revision. `legacy` is true for a server
-    /// that is known to use an old revision.
+    /// Connects to a server and negotiates the protocol revision. `legacy`: the server
+    /// used an older revision before, so its handshake is tried first. If the server refuses it, the
+    /// other handshake follows.
     pub(crate) async fn connect(
         definition: &McpServerDefinition,
         ways: &ServerConnectOptions,
@@ -73,12 +75,12 @@ impl McpConnection {
             Ok(connection) => return Ok(connection),
             Err(failure) => failure,
         };
-        // A server of an older revision may fail in any way at a request that it does not know.
-        let is_probed = definition.protocol.is_none() && !legacy;
-        if !is_probed || failure.code.as_deref() != Some(Code::MCP_CONNECT.as_str()) {
+        // A server may fail in any way at a request that its revision does not have.
+        let is_refused = failure.code.as_deref() == Some(Code::MCP_CONNECT.as_str());
+        if definition.protocol.is_some() || !is_refused {
             return Err(failure);
         }
-        McpConnection::attempt(definition, ways, scope, true, deadline).await
+        McpConnection::attempt(definition, ways, scope, !legacy, deadline).await
     }
 
     /// Makes one attempt to connect, without a retry.
@@ -290,20 +292,24 @@ impl McpConnection {
             .is_some_and(|info| info.protocol_version.has_initialize())
     }
 
-    /// Subscribes to changes of the tool list. Servers with a handshake report changes without a
-    /// subscription.
+    /// Subscribes to changes of the tool list and the prompt list of the server. Returns `None` for a
+    /// protocol revision with `initialize`, which needs no subscription, and for a server that reports
+    /// no changes.
     pub(crate) async fn listen(&self) -> Option<rmcp::service::Subscription> {
         let info = self.peer.peer_info()?;
-        let tells = info
-            .capabilities
-            .tools
-            .as_ref()
-            .is_some_and(|tools| tools.list_changed == Some(true));
-        if self.is_legacy() || !tells {
+        let (tools, prompts) = (&info.capabilities.tools, &info.capabilities.prompts);
+        let tools = tools.as_ref().and_then(|tools| tools.list_changed);
+        let prompts = prompts.as_ref().and_then(|prompts| prompts.list_changed);
+        let mut filter = SubscriptionFilter::default();
+        filter.tools_list_changed = tools.filter(|is_reported| *is_reported);
+        filter.prompts_list_changed = prompts.filter(|is_reported| *is_reported);
+        let is_empty = filter
+            .tools_list_changed
+            .or(filter.prompts_list_changed)
+            .is_none();
+        if self.is_legacy() || is_empty {
             return None;
         }
-        let mut filter = SubscriptionFilter::default();
-        filter.tools_list_changed = Some(true);
         self.peer.listen(filter).await.ok()
     }
 
@@ -334,21 +340,42 @@ impl McpConnection {
                 );
             }
         };
+        let prompts = self.prompts(deadline).await;
+        let prompts = prompts.map_err(|failure| self.failure(definition, &failure))?;
         let info = self.peer.peer_info();
         let protocol = info
             .as_ref()
             .map(|info| info.protocol_version.to_string())
             .unwrap_or_default();
+        let has_resources = info
+            .as_ref()
+            .is_some_and(|info| info.capabilities.resources.is_some());
         let server = info.as_ref().and_then(|info| info.server_info.as_ref());
         let server = server
             .map(|server| format!("{} {}", server.name, server.version))
             .unwrap_or_default();
-        Ok(McpCatalog::new(
-            definition,
-            &protocol,
-            server.trim(),
-            listing,
-        ))
+        Ok(
+            McpCatalog::new(definition, &protocol, server.trim(), listing, has_resources)
+                .with_prompts(prompts),
+        )
+    }
+
+    /// Fetches the prompts of the server. A server that refuses or does not answer has none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection ends.
+    async fn prompts(&self, deadline: Instant) -> Result<Vec<CatalogPrompt>, ServiceError> {
+        let info = self.peer.peer_info();
+        if info.is_none_or(|info| info.capabilities.prompts.is_none()) {
+            return Ok(Vec::new());
+        }
+        match tokio::time::timeout_at(deadline.into(), prompts::list(&self.peer)).await {
+            Ok(Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse)) | Err(_) => {
+                Ok(Vec::new())
+            }
+            Ok(listed) => listed,
+        }
     }
 
     /// Sends a request without waiting for its answer.
@@ -378,6 +405,12 @@ impl McpConnection {
                 name,
                 format_args!("returned {UNREADABLE_ANSWER}"),
             ),
+            ServiceError::McpError(refusal) if refusal.message == OVERSIZED_ANSWER => error(
+                Code::MCP_TOO_LARGE,
+                name,
+                format_args!("returned {OVERSIZED_ANSWER}"),
+            )
+            .suggest("Request less data per call."),
             ServiceError::McpError(refusal) => {
                 let text = codes::escaped_error_text(&refusal.message);
                 error(
@@ -710,6 +743,10 @@ fn too_much(name: &str, fatal: ConnectionFault) -> ToolError {
         ConnectionFault::LongLine => {
             let what = "sent a message of more than 16 MiB";
             error(Code::MCP_TOO_LARGE, name, what).suggest("Request less data per call.")
+        }
+        ConnectionFault::Unread => {
+            let what = "sends requests, but does not read the answers";
+            error(Code::MCP_CONNECT, name, what).suggest("Update the server.")
         }
         ConnectionFault::Noise => {
             let what = "prints output that is not an MCP message";

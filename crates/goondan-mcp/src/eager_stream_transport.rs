@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
     ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
@@ -19,6 +20,8 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 use tokio::sync::watch;
+
+use crate::stdio_transport::{OVERSIZED_ANSWER, has_too_many_parts, refused_answer};
 
 /// Maximum time that a request waits for the stream. After that, it is sent without one.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
@@ -97,7 +100,16 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for EagerStreamClient<
         let answer = self
             .client
             .post_message_with_response_limits(uri, message, session, token, headers, limits)
-            .await?;
+            .await;
+        let answer = match answer {
+            // A refusal that is not a JSON-RPC error, with its status and its body.
+            Err(StreamableHttpError::UnexpectedServerResponse(refusal))
+                if has_session && is_about_lost_session(&refusal) =>
+            {
+                return Err(StreamableHttpError::SessionExpired);
+            }
+            answer => answer?,
+        };
         Ok(match (answer, request_id) {
             // The transport then begins a new session and sends the request again.
             (StreamableHttpPostResponse::Json(JsonRpcMessage::Error(refusal), _), _)
@@ -107,6 +119,9 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for EagerStreamClient<
             }
             (StreamableHttpPostResponse::Json(answer, session), Some(request_id)) => {
                 StreamableHttpPostResponse::Json(addressed(answer, &request_id), session)
+            }
+            (StreamableHttpPostResponse::Sse(events, session), _) => {
+                StreamableHttpPostResponse::Sse(without_oversized(events), session)
             }
             (answer, _) => answer,
         })
@@ -161,8 +176,23 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for EagerStreamClient<
         if let Some(session) = &noted {
             self.note(session);
         }
-        answer
+        answer.map(without_oversized)
     }
+}
+
+/// Replaces each answer that has too many parts by an error. Other messages of that size are
+/// dropped.
+fn without_oversized(events: Events) -> Events {
+    let bounded = |mut event: Sse| {
+        if let Some(data) = event.data.as_deref().map(str::as_bytes)
+            && has_too_many_parts(data)
+        {
+            let refusal = refused_answer(data, OVERSIZED_ANSWER);
+            event.data = refusal.and_then(|refusal| serde_json::to_string(&refusal).ok());
+        }
+        event
+    };
+    events.map_ok(bounded).boxed()
 }
 
 /// Corrects the id of the answer to the request `request_id`. A proxy may refuse a request without
@@ -205,7 +235,7 @@ fn is_same(one: &RequestId, other: &RequestId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::{FutureExt as _, StreamExt as _};
+    use futures::FutureExt as _;
     use rmcp::model::{
         ClientNotification, ClientRequest, InitializedNotification, PingRequest, RequestId,
     };

@@ -6,6 +6,7 @@ use rmcp::model::RequestMetaObject;
 use tokio_util::sync::CancellationToken;
 
 use crate::call_scope::CallScope;
+use goondan_core::JsonObject;
 use goondan_core::caller::CallerTrace;
 use goondan_core::ports::tool::{ProgressSink, ToolContext};
 
@@ -18,7 +19,24 @@ pub(crate) struct ElicitationContext {
     pub(crate) cancellation: CancellationToken,
 }
 
+/// Receiver of progress that no caller reads.
+struct DiscardedProgress;
+
+impl ProgressSink for DiscardedProgress {
+    fn update(&self, _title: &str, _metadata: JsonObject) {}
+}
+
 impl ElicitationContext {
+    /// Returns the context of a call outside of a turn, with the access `place`.
+    pub(crate) fn without_caller(place: CallScope) -> Self {
+        ElicitationContext {
+            place,
+            caller: None,
+            progress: Arc::new(DiscardedProgress),
+            cancellation: CancellationToken::new(),
+        }
+    }
+
     /// Returns the context of a tool call.
     pub(crate) fn of(ctx: &ToolContext) -> Self {
         ElicitationContext {

@@ -205,6 +205,10 @@ impl ClientHandler for McpClientHandler {
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         self.0.list_changed.notify_one();
     }
+
+    async fn on_prompt_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.0.list_changed.notify_one();
+    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use goondan_spec::Code;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::codes::error;
+use crate::stdio_transport::{MAX_MESSAGE_VALUES, OVERSIZED_ANSWER};
 use goondan_core::ports::tool::{Attachment, ToolError, ToolOutput};
 use goondan_spec::untrusted_text::{KeptCharacters, TextEscaper};
 
@@ -49,21 +51,22 @@ pub(crate) fn repaired(mut answer: Value) -> Option<CallToolResult> {
 ///
 /// # Errors
 ///
-/// Fails if the tool reports an error.
+/// Fails if the tool reports an error, or if the result has too many values.
 pub(crate) fn output(
     server: &str,
     tool_name: &str,
     result: CallToolResult,
 ) -> Result<ToolOutput, ToolError> {
+    let structured_count = result.structured_content.as_ref().map_or(0, value_count);
+    if structured_count + result.content.len() > MAX_MESSAGE_VALUES {
+        let what = format_args!("returned {OVERSIZED_ANSWER}");
+        return Err(error(Code::MCP_TOO_LARGE, server, what).suggest("Request less data per call."));
+    }
     let (mut texts, mut attachments) = (Vec::new(), Vec::new());
     for block in result.content {
         take(block, &mut texts, &mut attachments);
     }
-    let left_out = attachments.len().saturating_sub(MAX_ATTACHMENTS);
-    if left_out > 0 {
-        attachments.truncate(MAX_ATTACHMENTS);
-        texts.push(format!("[{left_out} more attachments omitted]"));
-    }
+    note_omitted(&mut texts, &mut attachments);
     let text = texts.join("\n");
     if result.is_error == Some(true) {
         let structured = || {
@@ -94,6 +97,49 @@ pub(crate) fn output(
     })
 }
 
+/// Returns the number of values in `value`, including itself.
+fn value_count(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(value_count).sum(),
+        Value::Object(fields) => fields.values().map(value_count).sum(),
+        _ => 0,
+    }
+}
+
+/// Converts the contents of the resource `uri`.
+pub(crate) fn resource(server: &str, uri: &str, contents: Vec<ResourceContents>) -> ToolOutput {
+    let (mut texts, mut attachments) = (Vec::new(), Vec::new());
+    let is_one = contents.len() == 1;
+    for content in contents {
+        match content {
+            // The caller knows the URI of a single text.
+            ResourceContents::TextResourceContents { text, .. } if is_one => {
+                texts.push(visible(&text));
+            }
+            content => take_resource(content, &mut texts, &mut attachments),
+        }
+    }
+    note_omitted(&mut texts, &mut attachments);
+    if texts.is_empty() && attachments.is_empty() {
+        texts.push("[the resource is empty]".to_owned());
+    }
+    ToolOutput {
+        output: Value::String(texts.join("\n")),
+        title: Some(format!("{server}: {}", visible(uri))),
+        attachments,
+        ..ToolOutput::default()
+    }
+}
+
+/// Cuts the attachments to the maximum, and notes how many are omitted.
+pub(crate) fn note_omitted(texts: &mut Vec<String>, attachments: &mut Vec<Attachment>) {
+    let left_out = attachments.len().saturating_sub(MAX_ATTACHMENTS);
+    if left_out > 0 {
+        attachments.truncate(MAX_ATTACHMENTS);
+        texts.push(format!("[{left_out} more attachments omitted]"));
+    }
+}
+
 /// Returns true if `text` is blank, the data as JSON, or a value in the data.
 fn is_part_of(text: &str, data: &Value) -> bool {
     let parsed = serde_json::from_str::<Value>(text).ok();
@@ -114,7 +160,11 @@ fn contains(data: &Value, matches: &impl Fn(&Value) -> bool) -> bool {
 }
 
 /// Appends the text or the attachment of a content block.
-fn take(block: ContentBlock, texts: &mut Vec<String>, attachments: &mut Vec<Attachment>) {
+pub(crate) fn take(
+    block: ContentBlock,
+    texts: &mut Vec<String>,
+    attachments: &mut Vec<Attachment>,
+) {
     match block {
         ContentBlock::Text(text) => texts.push(visible(&text.text)),
         ContentBlock::Image(image) => {
@@ -123,21 +173,7 @@ fn take(block: ContentBlock, texts: &mut Vec<String>, attachments: &mut Vec<Atta
         ContentBlock::Audio(audio) => {
             texts.extend(attach(&audio.mime_type, &audio.data, None, attachments))
         }
-        ContentBlock::Resource(embedded) => match embedded.resource {
-            ResourceContents::TextResourceContents { uri, text, .. } => {
-                texts.push(format!("[{}]\n{}", visible(&uri), visible(&text)));
-            }
-            ResourceContents::BlobResourceContents {
-                uri,
-                mime_type,
-                blob,
-                ..
-            } => {
-                let media_type = mime_type.as_deref().unwrap_or("application/octet-stream");
-                texts.extend(attach(media_type, &blob, Some(&uri), attachments));
-            }
-            _ => texts.push("[a resource of an unknown kind]".to_owned()),
-        },
+        ContentBlock::Resource(embedded) => take_resource(embedded.resource, texts, attachments),
         ContentBlock::ResourceLink(link) => {
             texts.push(format!(
                 "[resource {}: {}]",
@@ -146,6 +182,29 @@ fn take(block: ContentBlock, texts: &mut Vec<String>, attachments: &mut Vec<Atta
             ));
         }
         _ => texts.push("[content of an unknown kind]".to_owned()),
+    }
+}
+
+/// Appends the text or the attachment of a resource.
+fn take_resource(
+    resource: ResourceContents,
+    texts: &mut Vec<String>,
+    attachments: &mut Vec<Attachment>,
+) {
+    match resource {
+        ResourceContents::TextResourceContents { uri, text, .. } => {
+            texts.push(format!("[{}]\n{}", visible(&uri), visible(&text)));
+        }
+        ResourceContents::BlobResourceContents {
+            uri,
+            mime_type,
+            blob,
+            ..
+        } => {
+            let media_type = mime_type.as_deref().unwrap_or("application/octet-stream");
+            texts.extend(attach(media_type, &blob, Some(&uri), attachments));
+        }
+        _ => texts.push("[a resource of an unknown kind]".to_owned()),
     }
 }
 
@@ -200,18 +259,18 @@ fn tidy(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(visible(&text)),
         Value::Array(items) => items.into_iter().map(tidy).collect(),
-        Value::Object(fields) => json!(
-            fields
-                .into_iter()
-                .map(|(key, value)| (visible(&key), tidy(value)))
-                .collect::<serde_json::Map<_, _>>()
-        ),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(key, value)| (visible(&key), tidy(value)))
+            .collect(),
         other => other,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn result(value: Value) -> Result<ToolOutput, ToolError> {
@@ -232,6 +291,17 @@ mod tests {
     fn what_is_structured_comes_first() {
         let told = json!({"content": [{"type": "text", "text": "{\"n\":1}"}], "structuredContent": {"n": 1}});
         assert_eq!(result(told).map(|o| o.output), Ok(json!({"n": 1})));
+    }
+
+    #[test]
+    fn a_result_of_too_many_values_is_refused() {
+        let of = |count: usize| {
+            result(json!({"content": [], "structuredContent": {"all": vec![0; count]}}))
+        };
+        // The object and the list count too.
+        assert!(of(MAX_MESSAGE_VALUES - 2).is_ok());
+        let refusal = of(MAX_MESSAGE_VALUES - 1).expect_err("it is too large");
+        assert_eq!(refusal.code, Some(Code::MCP_TOO_LARGE.to_string()));
     }
 
     #[test]

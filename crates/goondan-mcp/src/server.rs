@@ -4,24 +4,26 @@ use goondan_spec::Code;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use rmcp::RoleClient;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, InputRequiredResult,
     ServerResult,
 };
-use rmcp::service::{RequestHandle, ServiceError};
-use tokio::sync::{Notify, watch};
+use rmcp::service::ServiceError;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{CatalogCache, CatalogCacheEntry};
 use crate::call_scope::CallScope;
-use crate::catalog::McpCatalog;
+use crate::catalog::{CatalogToolKind, McpCatalog};
 use crate::codes::{self, error};
 use crate::connection::McpConnection;
 use crate::definition::McpServerDefinition;
 use crate::elicitation::ElicitationContext;
-use crate::result;
+use crate::list_changes::ListChanges;
+use crate::pending_request::{CANCEL_TIMEOUT, UnansweredCall, exchange};
+use crate::prompts::{self, PromptInput};
 use crate::spawn_port::ServerConnectOptions;
+use crate::{resources, result};
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolError, ToolOutput};
 
@@ -35,12 +37,6 @@ const CATALOG_MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 const MIN_FETCH_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum number of times that a server may request input before it answers.
 const MAX_INPUT_ROUNDS: usize = 8;
-/// Maximum time to notify a server of a cancellation.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Reason in a cancellation notice.
-const CANCEL_REASON: &str = "the client canceled the request";
-
 /// JSON-RPC errors for missing methods and tools.
 const UNKNOWN_TOOL_CODES: [i32; 2] = [-32601, -32602];
 
@@ -56,6 +52,9 @@ pub(crate) struct McpServerHandle {
     ways: ServerConnectOptions,
     cache: CatalogCache,
     catalog: Mutex<Option<Arc<McpCatalog>>>,
+    /// Held while a catalog is written to the cache. Two fetches run at the first contact, and both
+    /// must end only after the catalog is cached.
+    caching: tokio::sync::Mutex<()>,
     /// The catalog of the last generation, once there was one.
     announced: Mutex<Option<Announced>>,
     seats: Mutex<Vec<Arc<SharedConnection>>>,
@@ -63,7 +62,7 @@ pub(crate) struct McpServerHandle {
     home: Mutex<CallScope>,
     /// State of the first contact, once it has begun.
     contact: Mutex<Option<watch::Receiver<FirstContact>>>,
-    changed: Arc<Notify>,
+    changes: ListChanges,
     /// Fires when the server must end.
     ending: CancellationToken,
 }
@@ -89,18 +88,19 @@ impl McpServerHandle {
         definition: McpServerDefinition,
         ways: ServerConnectOptions,
         cache: CatalogCache,
-        changed: Arc<Notify>,
+        changes: ListChanges,
     ) -> Arc<Self> {
         let server = McpServerHandle {
             definition,
             ways,
             cache,
             catalog: Mutex::default(),
+            caching: tokio::sync::Mutex::default(),
             announced: Mutex::default(),
             seats: Mutex::default(),
             home: Mutex::default(),
             contact: Mutex::default(),
-            changed,
+            changes,
             ending: CancellationToken::new(),
         };
         Arc::new(server)
@@ -153,6 +153,11 @@ impl McpServerHandle {
         *lock(&self.home) = home;
     }
 
+    /// Returns the access used for fetching the catalog.
+    pub(crate) fn home(&self) -> CallScope {
+        lock(&self.home).clone()
+    }
+
     /// Begins to contact the server if that has not happened, and returns the state of the contact.
     pub(crate) fn begin(self: &Arc<Self>) -> watch::Receiver<FirstContact> {
         let mut contact = lock(&self.contact);
@@ -186,16 +191,18 @@ impl McpServerHandle {
 
     /// Connects, and fetches the catalog.
     pub(crate) async fn reach(self: &Arc<Self>) -> Result<Arc<McpCatalog>, ToolError> {
-        let home = lock(&self.home).clone();
+        let home = self.home();
         let link = self.link(&home).await?;
         self.refresh(&link).await
     }
 
-    /// Fetches the catalog, and keeps a changed one in the cache. Signals a change if the swarm uses
-    /// other tools than the server has.
+    /// Fetches the catalog, and keeps a changed one in the cache. Signals a change if the prompts
+    /// differ, or if the swarm uses other tools than the server has.
     async fn refresh(&self, link: &McpConnection) -> Result<Arc<McpCatalog>, ToolError> {
         let is_first = lock(&self.catalog).is_none();
-        let catalog = Arc::new(link.catalog(&self.definition, is_first).await?);
+        let catalog = link.catalog(&self.definition, is_first).await?;
+        let catalog = Arc::new(self.cache.masked(catalog));
+        let _caching = self.caching.lock().await;
         let before = lock(&self.catalog).replace(Arc::clone(&catalog));
         if before.as_deref() != Some(&*catalog) {
             let (cache, written_catalog) = (self.cache.clone(), Arc::clone(&catalog));
@@ -205,6 +212,12 @@ impl McpServerHandle {
             keeping
                 .await
                 .map_err(|panic| ToolError::new(panic.to_string()))?;
+        }
+        let prompts_before = before
+            .as_deref()
+            .map_or(&[][..], |it| it.prompts.as_slice());
+        if prompts_before != catalog.prompts {
+            self.changes.prompts.send_replace(());
         }
         self.notify_if_outdated();
         Ok(catalog)
@@ -230,15 +243,16 @@ impl McpServerHandle {
     /// Signals a change if the server has other tools than the last generation received.
     fn notify_if_outdated(&self) {
         if self.is_outdated() {
-            self.changed.notify_one();
+            self.changes.tools.notify_one();
         }
     }
 
-    /// Calls the tool whose name on the server is `tool_name`. If the call is cancelled, notifies
-    /// the server.
+    /// Calls the server's tool `tool_name`, or reads its resources depending on `kind`. If the call is
+    /// cancelled, notifies the server.
     pub(crate) async fn call(
         self: &Arc<Self>,
         asker: &ElicitationContext,
+        kind: CatalogToolKind,
         tool_name: &str,
         input: JsonObject,
     ) -> Result<ToolOutput, ToolError> {
@@ -246,19 +260,46 @@ impl McpServerHandle {
             link = self.link(&asker.place) => link?,
             () = asker.cancellation.cancelled() => return Err(codes::cancelled()),
         };
-        let result = match self.ask(&link, asker, tool_name, input).await {
-            Ok(result) => result,
-            Err(UnansweredCall::Given(error)) => return Err(error),
-            Err(UnansweredCall::Failed(failure)) => {
-                return Err(self.explain(&link, tool_name, &failure).await);
-            }
+        let name = self.definition.name();
+        let answer = match kind {
+            CatalogToolKind::Tool => self
+                .ask(&link, asker, tool_name, input)
+                .await
+                .map(|result| result::output(name, tool_name, result)),
+            CatalogToolKind::Resources => resources::call(name, &link, asker, &input).await.map(Ok),
         };
-        self.shared_connection(&asker.place)
-            .state
-            .lock()
-            .await
-            .failures = 0;
-        result::output(self.definition.name(), tool_name, result)
+        let answer = match answer {
+            Err(UnansweredCall::Failed(failure)) => {
+                let missing = self.missing_tool(&link, tool_name, &failure).await;
+                Err(missing.map_or(UnansweredCall::Failed(failure), UnansweredCall::Given))
+            }
+            answer => answer,
+        };
+        self.conclude(&link, asker, answer).await?
+    }
+
+    /// Gets the prompt `name`. `words` are the words after the chat command, its arguments.
+    pub(crate) async fn prompt(
+        self: &Arc<Self>,
+        name: &str,
+        words: &str,
+    ) -> Result<PromptInput, ToolError> {
+        let server = self.definition.name();
+        let catalog = match self.known() {
+            Some(catalog) => catalog,
+            None => self.reach().await?,
+        };
+        let Some(prompt) = catalog.prompts.iter().find(|prompt| prompt.name == name) else {
+            let problem = format_args!("has no prompt `{}`", codes::escaped_error_text(name));
+            return Err(error(Code::MCP_NO_TOOL, server, problem)
+                .suggest("Type `/help` to see the prompts."));
+        };
+        let arguments = prompts::arguments(server, prompt, words)?;
+        let home = self.home();
+        let link = self.link(&home).await?;
+        let asker = ElicitationContext::without_caller(home);
+        let answer = prompts::get(server, &link, &asker, name, arguments).await;
+        self.conclude(&link, &asker, answer).await
     }
 
     /// Sends the request, and repeats it with the input that the server requests.
@@ -274,18 +315,7 @@ impl McpServerHandle {
         params.meta = asker.meta();
         for _ in 0..MAX_INPUT_ROUNDS {
             let request = CallToolRequest::new(params.clone());
-            let mut pending = PendingServerRequest(Some(
-                link.send(ClientRequest::CallToolRequest(request)).await?,
-            ));
-            let _listening = pending.listen(link, asker);
-            let answer = tokio::select! {
-                answer = pending.answer() => answer?,
-                () = asker.cancellation.cancelled() => {
-                    pending.give_up().await;
-                    return Err(UnansweredCall::Given(codes::cancelled()));
-                }
-            };
-            match answer {
+            match exchange(link, asker, ClientRequest::CallToolRequest(request)).await? {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::EmptyResult(_) => return Ok(CallToolResult::default()),
                 ServerResult::CustomResult(answer) => {
@@ -331,14 +361,14 @@ impl McpServerHandle {
         Ok(())
     }
 
-    /// Explains a failed call. If the server does not know the tool, checks that the tool still
-    /// exists.
-    async fn explain(
+    /// Returns the error for a call of a tool that the server no longer has. If the server does not
+    /// know the tool, fetches the catalog to check that.
+    async fn missing_tool(
         &self,
         link: &McpConnection,
         tool_name: &str,
         failure: &ServiceError,
-    ) -> ToolError {
+    ) -> Option<ToolError> {
         if let ServiceError::McpError(refusal) = failure
             && UNKNOWN_TOOL_CODES.contains(&refusal.code.0)
             && let Ok(catalog) = self.refresh(link).await
@@ -348,9 +378,28 @@ impl McpServerHandle {
                 "no longer has the tool `{}`",
                 codes::escaped_error_text(tool_name)
             );
-            return error(Code::MCP_NO_TOOL, self.definition.name(), problem)
-                .suggest("Use one of its current tools.");
+            let error = error(Code::MCP_NO_TOOL, self.definition.name(), problem);
+            return Some(error.suggest("Use one of its current tools."));
         }
+        None
+    }
+
+    /// Converts the answer to a request for the caller. An answer ends the series of failures.
+    async fn conclude<T>(
+        &self,
+        link: &McpConnection,
+        asker: &ElicitationContext,
+        answer: Result<T, UnansweredCall>,
+    ) -> Result<T, ToolError> {
+        let failure = match answer {
+            Ok(answer) => {
+                let seat = self.shared_connection(&asker.place);
+                seat.state.lock().await.failures = 0;
+                return Ok(answer);
+            }
+            Err(UnansweredCall::Given(error)) => return Err(error),
+            Err(UnansweredCall::Failed(failure)) => failure,
+        };
         if matches!(
             failure,
             ServiceError::TransportClosed | ServiceError::TransportSend(_)
@@ -358,7 +407,7 @@ impl McpServerHandle {
             // The description of the end arrives shortly after the connection closes.
             let _ = tokio::time::timeout(CANCEL_TIMEOUT, link.ended()).await;
         }
-        link.failure(&self.definition, failure)
+        Err(link.failure(&self.definition, &failure))
     }
 
     /// Returns the connection for callers with this access; creates an entry without a connection
@@ -401,10 +450,7 @@ impl McpServerHandle {
         {
             return Err(self.down(&state, left));
         }
-        let legacy = state.failures == 0
-            && lock(&self.catalog)
-                .as_ref()
-                .is_some_and(|known| is_legacy(&known.protocol));
+        let legacy = state.failures == 0 && self.is_known_as_legacy();
         match McpConnection::connect(&self.definition, &self.ways, scope, legacy).await {
             Ok(link) => {
                 let link = Arc::new(link);
@@ -419,6 +465,17 @@ impl McpServerHandle {
                 state.last = Some(error.clone());
                 Err(error)
             }
+        }
+    }
+
+    /// Returns true if the server used an older revision when its catalog was fetched.
+    fn is_known_as_legacy(&self) -> bool {
+        if let Some(catalog) = &*lock(&self.catalog) {
+            return is_legacy(&catalog.protocol);
+        }
+        match self.cache.read(self.definition.fingerprint()) {
+            CatalogCacheEntry::Catalog(catalog, _) => is_legacy(&catalog.protocol),
+            CatalogCacheEntry::Silent | CatalogCacheEntry::Nothing => false,
         }
     }
 
@@ -511,71 +568,6 @@ async fn begin_to_follow(link: &Weak<McpConnection>) -> Option<Followed> {
     let link = link.upgrade()?;
     let subscription = link.listen().await;
     Some((link.handler.clone(), link.end_of(), subscription))
-}
-
-/// The reason why a call has no answer.
-enum UnansweredCall {
-    /// The server or the connection failed.
-    Failed(ServiceError),
-    /// The client ended the call: it was cancelled, or the requested input is unavailable.
-    Given(ToolError),
-}
-
-impl From<ServiceError> for UnansweredCall {
-    fn from(failure: ServiceError) -> Self {
-        UnansweredCall::Failed(failure)
-    }
-}
-
-/// A pending request. Dropping it before the answer cancels it on the server.
-struct PendingServerRequest(Option<RequestHandle<RoleClient>>);
-
-impl PendingServerRequest {
-    /// Forwards the progress of the call to `asker`; `None` if there is no request any more.
-    fn listen(
-        &self,
-        link: &McpConnection,
-        asker: &ElicitationContext,
-    ) -> Option<crate::handler::ProgressSubscription> {
-        let token = self.0.as_ref()?.progress_token.clone();
-        Some(link.handler.listen(token, Arc::clone(&asker.progress)))
-    }
-
-    /// Waits for the answer to the request.
-    async fn answer(&mut self) -> Result<ServerResult, ServiceError> {
-        let Some(handle) = &mut self.0 else {
-            return Err(ServiceError::TransportClosed);
-        };
-        let answer = (&mut handle.rx).await;
-        self.0 = None;
-        answer.unwrap_or(Err(ServiceError::TransportClosed))
-    }
-}
-
-impl PendingServerRequest {
-    /// Cancels the request on the server.
-    async fn give_up(&mut self) {
-        if let Some(handle) = self.0.take() {
-            let _ = tokio::time::timeout(
-                CANCEL_TIMEOUT,
-                handle.cancel(Some(CANCEL_REASON.to_owned())),
-            )
-            .await;
-        }
-    }
-}
-
-impl Drop for PendingServerRequest {
-    fn drop(&mut self) {
-        let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
-        else {
-            return;
-        };
-        runtime.spawn(tokio::time::timeout(
-            CANCEL_TIMEOUT,
-            handle.cancel(Some(CANCEL_REASON.to_owned())),
-        ));
-    }
 }
 
 /// Returns the pause after consecutive failures: none, then 1 s, 2 s, 4 s … up to a minute.

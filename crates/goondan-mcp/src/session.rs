@@ -2,24 +2,18 @@
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
-
 use crate::call_scope::CallScope;
-use crate::catalog::McpCatalog;
+use crate::catalog::{CatalogToolKind, McpCatalog};
 use crate::elicitation::ElicitationContext;
+use crate::prompts::PromptInput;
+use crate::resources;
 use crate::server::McpServerHandle;
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ProgressSink, ToolError, ToolOutput};
+use goondan_core::ports::tool::{ToolError, ToolOutput};
 
 /// A server that is connected on demand.
 pub struct McpSession {
     server: Arc<McpServerHandle>,
-}
-
-struct DiscardedProgress;
-
-impl ProgressSink for DiscardedProgress {
-    fn update(&self, _title: &str, _metadata: JsonObject) {}
 }
 
 impl McpSession {
@@ -47,19 +41,41 @@ impl McpSession {
         tool_name: &str,
         arguments: JsonObject,
     ) -> Result<ToolOutput, ToolError> {
-        let (progress, cancellation) = (Arc::new(DiscardedProgress), CancellationToken::new());
+        let kind = CatalogToolKind::Tool;
         self.server
             .call(
-                &ElicitationContext {
-                    place: CallScope::default(),
-                    caller: None,
-                    progress,
-                    cancellation,
-                },
+                &ElicitationContext::without_caller(CallScope::default()),
+                kind,
                 tool_name,
                 arguments,
             )
             .await
+    }
+
+    /// Reads the resource `uri` in `arguments`, or lists one page of resources without it.
+    ///
+    /// # Errors
+    ///
+    /// Every failure has a code of [`crate::codes`].
+    pub async fn read_resource(&self, arguments: JsonObject) -> Result<ToolOutput, ToolError> {
+        let kind = CatalogToolKind::Resources;
+        self.server
+            .call(
+                &ElicitationContext::without_caller(CallScope::default()),
+                kind,
+                resources::READ_METHOD,
+                arguments,
+            )
+            .await
+    }
+
+    /// Gets the prompt `name` with the words of a chat command as arguments.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a required argument is missing, or if the server does not answer.
+    pub async fn prompt(&self, name: &str, words: &str) -> Result<PromptInput, ToolError> {
+        self.server.prompt(name, words).await
     }
 
     /// Ends the connections of the server and waits until they have ended.

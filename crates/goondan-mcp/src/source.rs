@@ -8,16 +8,19 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use sha2::{Digest, Sha256};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::cache::CatalogCache;
 use crate::call_scope::CallScope;
-use crate::catalog::{CatalogTool, McpCatalog};
+use crate::catalog::{CatalogTool, CatalogToolKind, McpCatalog};
 use crate::codes::error;
 use crate::connection::McpConnection;
 use crate::definition::McpServerDefinition;
 use crate::elicitation::ElicitationContext;
+use crate::list_changes::ListChanges;
 use crate::oauth::{self, ConsentBrowser, TokenFile};
+use crate::prepared_servers::PreparedServers;
+use crate::prompts::{self, PromptInput, ServerPrompt};
 use crate::server::McpServerHandle;
 use crate::session::McpSession;
 use crate::spawn_port::{ServerConnectOptions, ServerSpawner, StandIns};
@@ -28,6 +31,7 @@ use goondan_core::ports::tool::{
     EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
 use goondan_core::private_files;
+use goondan_core::redact::SecretRedactor;
 use goondan_spec::kinds::{Agent, ExportSpec, Swarm, Tool, ToolEntry};
 use goondan_spec::value::Environment;
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
@@ -51,12 +55,11 @@ pub struct McpTools {
     cache: CatalogCache,
     environment: Mutex<Environment>,
     servers: Mutex<HashMap<String, Weak<McpServerHandle>>>,
-    /// Servers without a user yet, held so that they are not dropped.
-    awaited: Mutex<Vec<Arc<McpServerHandle>>>,
+    prepared: Mutex<PreparedServers>,
     /// Time until which a reload waits for new servers. A start waits for the deadline of each.
     patience: Mutex<Option<Instant>>,
     is_quiet: AtomicBool,
-    changed: Arc<Notify>,
+    changes: ListChanges,
 }
 
 /// The result of querying a server.
@@ -83,10 +86,10 @@ impl McpTools {
             cache: CatalogCache::new(state_root.join(CACHE_FOLDER)),
             environment: Mutex::new(environment),
             servers: Mutex::default(),
-            awaited: Mutex::default(),
+            prepared: Mutex::default(),
             patience: Mutex::default(),
             is_quiet: AtomicBool::new(false),
-            changed: Arc::default(),
+            changes: ListChanges::default(),
         }
     }
 
@@ -97,9 +100,25 @@ impl McpTools {
         self
     }
 
+    /// Masks the secrets of `redactor` in the servers' lists of tools and prompts.
+    #[must_use]
+    pub fn redactor(mut self, redactor: SecretRedactor) -> Self {
+        self.cache.set_redactor(redactor);
+        self
+    }
+
     /// Replaces the environment of value sources.
     pub fn set_environment(&self, environment: Environment) {
         *lock(&self.environment) = environment;
+    }
+
+    /// Adds the secrets of a project to those that are masked. The first contact with its servers may
+    /// precede the plan, which adds them for all other purposes.
+    pub fn mask_secrets_of(&self, bundle: &Bundle) {
+        let environment = lock(&self.environment);
+        let redactor = self.cache.redactor();
+        redactor.add_environment(&environment);
+        redactor.add_secrets(bundle.secrets(&environment));
     }
 
     /// Does the same as [`McpTools::prepare`] for a reload, which waits for a shorter time.
@@ -108,8 +127,13 @@ impl McpTools {
         self.prepare(bundle, swarm);
     }
 
-    /// Begins to contact the new servers of `swarm` concurrently.
+    /// Holds the servers of `swarm`, and begins to contact the new ones concurrently.
+    /// [`McpTools::accept_prepared`] or [`McpTools::reject_prepared`] follows.
     pub fn prepare(&self, bundle: &Bundle, swarm: &Resource<Swarm>) {
+        self.mask_secrets_of(bundle);
+        // Servers end outside of the lock.
+        let released = lock(&self.prepared).begin();
+        drop(released);
         let agents = swarm
             .spec
             .agents
@@ -124,12 +148,29 @@ impl McpTools {
                 continue;
             };
             let server = self.server(definition);
-            server.live_at(self.home(tool, bundle, swarm));
+            let home = self.home(tool, bundle, swarm);
+            lock(&self.prepared).hold(Arc::clone(&server), home);
             if server.known().is_none() {
                 server.begin();
-                self.hold(server);
             }
         }
+    }
+
+    /// Makes the prepared generation the serving one. Servers that it does not use end with the
+    /// turns that use them.
+    pub fn accept_prepared(&self) {
+        let prompts_before = self.prompts();
+        let released = lock(&self.prepared).accept();
+        drop(released);
+        if self.prompts() != prompts_before {
+            self.changes.prompts.send_replace(());
+        }
+    }
+
+    /// Keeps the servers of the serving generation, because the prepared one has errors.
+    pub fn reject_prepared(&self) {
+        let released = lock(&self.prepared).reject();
+        drop(released);
     }
 
     /// Returns the access for fetching the catalog: a sandbox, if all users of the server have one.
@@ -172,7 +213,12 @@ impl McpTools {
 
     /// Returns a signal for changed tools of a server. It also fires when this source is dropped.
     pub fn changes(&self) -> Arc<Notify> {
-        Arc::clone(&self.changed)
+        Arc::clone(&self.changes.tools)
+    }
+
+    /// Returns a receiver that changes when the swarm has other prompts.
+    pub fn prompt_changes(&self) -> watch::Receiver<()> {
+        self.changes.prompts.subscribe()
     }
 
     /// Returns the Tools whose servers' tools have changed since they were opened.
@@ -260,6 +306,46 @@ impl McpTools {
         Some(notice(tool, bundle, message, error.suggestion))
     }
 
+    /// Returns the prompts of the swarm's servers whose catalogs are known, sorted by command.
+    pub fn prompts(&self) -> Vec<ServerPrompt> {
+        let servers = lock(&self.prepared).serving();
+        let of_server = |server: &Arc<McpServerHandle>| {
+            let name = server.definition.name().to_owned();
+            let catalog = server.known();
+            let prompts = catalog.map(|catalog| catalog.prompts.clone());
+            prompts
+                .unwrap_or_default()
+                .into_iter()
+                .map(move |prompt| ServerPrompt {
+                    server: name.clone(),
+                    prompt,
+                })
+        };
+        let mut prompts: Vec<ServerPrompt> = servers.iter().flat_map(of_server).collect();
+        prompts.sort_by_key(ServerPrompt::command);
+        prompts
+    }
+
+    /// Returns the input for a chat command such as `/git:review a.rs`. Returns `None` if no server
+    /// of the swarm has the name before the colon.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the server has no such prompt, an argument is missing, or the server does not answer
+    /// within its `connectTimeoutMs`.
+    pub async fn expand_prompt(&self, line: &str) -> Option<Result<PromptInput, ToolError>> {
+        let (server_name, name, words) = prompts::command_parts(line)?;
+        let servers = lock(&self.prepared).serving();
+        let mut servers = servers.into_iter();
+        let server = servers.find(|server| server.definition.name() == server_name)?;
+        let limit = server.definition.connect_timeout;
+        let answer = tokio::time::timeout(limit, server.prompt(name, words)).await;
+        Some(answer.unwrap_or_else(|_| {
+            let what = format_args!("did not answer within {} s", limit.as_secs());
+            Err(error(Code::MCP_TIMEOUT, server_name, what))
+        }))
+    }
+
     /// Starts the server of `tool`, fetches its tools, and ends it.
     ///
     /// # Errors
@@ -292,7 +378,7 @@ impl McpTools {
             definition,
             self.ways.clone(),
             self.cache.clone(),
-            Arc::default(),
+            ListChanges::default(),
         )))
     }
 
@@ -363,12 +449,13 @@ impl McpTools {
 
     /// Ends all servers, and waits until they have ended.
     pub async fn shutdown(&self) {
-        lock(&self.awaited).clear();
+        let released = lock(&self.prepared).release_all();
         let servers: Vec<Arc<McpServerHandle>> = lock(&self.servers)
             .drain()
             .filter_map(|(_, server)| server.upgrade())
             .collect();
         futures::future::join_all(servers.iter().map(|server| server.end())).await;
+        drop(released);
     }
 
     /// Resolves the configuration of `tool`.
@@ -395,24 +482,16 @@ impl McpTools {
             definition,
             self.ways.clone(),
             self.cache.clone(),
-            Arc::clone(&self.changed),
+            self.changes.clone(),
         );
         servers.insert(fingerprint, Arc::downgrade(&server));
         server
     }
 
-    /// Keeps a server alive until the end of its first contact.
-    fn hold(&self, server: Arc<McpServerHandle>) {
-        let mut awaited = lock(&self.awaited);
-        if !awaited.iter().any(|other| Arc::ptr_eq(other, &server)) {
-            awaited.push(server);
-        }
-    }
-
     /// Returns the catalog of a possibly new server. Waits once: at a start until the deadline of the
     /// server, at a reload for a shorter time.
     async fn first_contact(&self, server: &Arc<McpServerHandle>) -> Option<Arc<McpCatalog>> {
-        self.hold(Arc::clone(server));
+        lock(&self.prepared).hold_unprepared(server);
         let was_silent = server.was_silent();
         let contact = server.begin();
         let mut waiting = contact.clone();
@@ -440,7 +519,7 @@ impl McpTools {
 
 impl Drop for McpTools {
     fn drop(&mut self) {
-        self.changed.notify_one();
+        self.changes.tools.notify_one();
     }
 }
 
@@ -459,10 +538,15 @@ impl ToolSource for McpTools {
             let suggestion = format!("use a name of at most {MAX_TOOL_NAME_LENGTH} characters");
             return Err(EntryOpenError::new(&tool.id, message).suggest(suggestion));
         }
-        let Ok(definition) = self.define(tool, bundle_root) else {
+        let definition = match self.define(tool, bundle_root) {
+            Ok(definition) => definition,
             // A missing variable costs only the tools of this server; `notices` reports it.
-            let exports = Vec::new();
-            return Ok(ToolSet { exports });
+            Err(undefined) => {
+                return Ok(ToolSet {
+                    exports: Vec::new(),
+                    unavailable: Some(undefined.message),
+                });
+            }
         };
         let server = self.server(definition);
         let catalog = match server.known() {
@@ -470,9 +554,6 @@ impl ToolSource for McpTools {
             None if self.is_quiet.load(Ordering::Relaxed) => None,
             None => self.first_contact(&server).await,
         };
-        if catalog.is_some() {
-            lock(&self.awaited).retain(|other| !Arc::ptr_eq(other, &server));
-        }
         server.announce(catalog.clone());
         let tools = catalog
             .as_ref()
@@ -480,8 +561,35 @@ impl ToolSource for McpTools {
             .unwrap_or_default();
         Ok(ToolSet {
             exports: tools.iter().map(|listed| export(&server, listed)).collect(),
+            unavailable: match catalog {
+                Some(_) => None,
+                None => Some(unavailability(server.first_contact_error().as_ref()).to_owned()),
+            },
         })
     }
+}
+
+/// Returns a fixed reason why a server's catalog is missing. It becomes a part of the system prompt,
+/// so it contains no text from the server and changes rarely. Other errors count as no answer yet.
+fn unavailability(error: Option<&ToolError>) -> &'static str {
+    let code = error.and_then(|error| error.code.as_deref());
+    let known = [
+        (Code::MCP_START, "the MCP server cannot be started"),
+        (
+            Code::TOOL_SANDBOX,
+            "the MCP server cannot be started in its sandbox",
+        ),
+        (
+            Code::MCP_CONNECT,
+            "the MCP server cannot be reached or ends at once",
+        ),
+        (Code::MCP_TIMEOUT, "the MCP server did not answer in time"),
+        (Code::MCP_AUTH, "the MCP server requires a login"),
+    ];
+    known
+        .into_iter()
+        .find(|(known, _)| code == Some(known.as_str()))
+        .map_or("the MCP server has not answered yet", |(_, reason)| reason)
 }
 
 /// Creates a warning about the catalog of `tool`.
@@ -518,6 +626,7 @@ fn export(
     let handler = RemoteTool {
         server: Arc::clone(server),
         own: listed.own.clone(),
+        kind: listed.kind,
         code,
     };
     (listed.export.clone(), Arc::new(handler))
@@ -528,6 +637,7 @@ struct RemoteTool {
     server: Arc<McpServerHandle>,
     /// The server's name of the tool.
     own: String,
+    kind: CatalogToolKind,
     /// Hash of the server configuration and the tool definition.
     code: String,
 }
@@ -536,7 +646,7 @@ struct RemoteTool {
 impl ToolHandler for RemoteTool {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         self.server
-            .call(&ElicitationContext::of(ctx), &self.own, input)
+            .call(&ElicitationContext::of(ctx), self.kind, &self.own, input)
             .await
     }
 

@@ -24,6 +24,13 @@ use crate::codes;
 
 /// Maximum length of a line in bytes.
 const MAX_LINE_BYTES: usize = 16 << 20;
+/// Maximum number of objects and lists in a message. Each takes far more memory than its text.
+const MAX_MESSAGE_NODES: usize = 50_000;
+/// Maximum number of values in a message, including objects, lists and their parts. The conversion,
+/// masking and truncation of a result visit every value.
+pub(crate) const MAX_MESSAGE_VALUES: usize = 200_000;
+/// Maximum number of messages that wait until the server reads them.
+const MAX_UNREAD_MESSAGES: usize = 256;
 /// Maximum size in bytes of skipped lines between two messages.
 const MAX_SKIPPED_BYTES: usize = 1 << 20;
 /// Maximum size in bytes of the retained error output.
@@ -37,6 +44,8 @@ const ENDED_ERRORS: [io::ErrorKind; 2] =
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Message of the error that replaces an unreadable answer.
 pub(crate) const UNREADABLE_ANSWER: &str = "an unreadable answer";
+/// Message of the error that replaces an answer with too many parts.
+pub(crate) const OVERSIZED_ANSWER: &str = "an answer with too many objects, lists or values";
 
 /// Observations about a connection, for messages about its end.
 #[derive(Debug, Default)]
@@ -54,6 +63,8 @@ struct StreamNotes {
 pub(crate) enum ConnectionFault {
     LongLine,
     Noise,
+    /// The server sends requests and does not read the answers.
+    Unread,
 }
 
 impl StreamObservations {
@@ -103,7 +114,11 @@ pub(crate) struct StdioLineTransport {
     noticed: Arc<StreamObservations>,
     /// Fires when the server no longer reads its input, which usually precedes its end.
     deaf: CancellationToken,
+    /// Ends the writes that wait for a server that does not read.
+    closing: CancellationToken,
     discovery: DiscoveryProbe,
+    /// Messages that the server has not read yet.
+    unread: Arc<()>,
 }
 
 /// A `server/discover` request that a server may not understand.
@@ -164,7 +179,9 @@ impl StdioLineTransport {
             noise: 0,
             noticed,
             deaf: CancellationToken::new(),
+            closing: CancellationToken::new(),
             discovery: DiscoveryProbe::default(),
+            unread: Arc::new(()),
         }
     }
 
@@ -188,6 +205,11 @@ impl StdioLineTransport {
     /// Reads until a complete line is available; returns false at the end.
     async fn read_line(&mut self) -> bool {
         loop {
+            // Each waiting message has a clone.
+            if Arc::strong_count(&self.unread) > MAX_UNREAD_MESSAGES {
+                self.noticed.notes().fatal = Some(ConnectionFault::Unread);
+                return false;
+            }
             let nothing_more = async {
                 self.deaf.cancelled().await;
                 tokio::time::sleep(DRAIN_TIMEOUT).await;
@@ -241,16 +263,19 @@ impl Transport<RoleClient> for StdioLineTransport {
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
         self.discovery.note_request(&item);
         let (output, deaf) = (Arc::clone(&self.output), self.deaf.clone());
+        let (unread, closing) = (Arc::clone(&self.unread), self.closing.clone());
         async move {
+            let _unread = unread;
             let mut line = serde_json::to_vec(&item)?;
             line.push(b'\n');
-            let mut output = output.lock().await;
-            let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-            let written = async {
+            let write = async {
+                let mut output = output.lock().await;
+                let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
                 output.write_all(&line).await?;
                 output.flush().await
             };
-            match written.await {
+            let written = closing.run_until_cancelled(write).await;
+            match written.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into())) {
                 // Messages sent before the end can still be read, and may contain the cause.
                 Err(error) if ENDED_ERRORS.contains(&error.kind()) => deaf.cancel(),
                 written => return written,
@@ -282,6 +307,7 @@ impl Transport<RoleClient> for StdioLineTransport {
     }
 
     async fn close(&mut self) -> Result<(), io::Error> {
+        self.closing.cancel();
         if let Some(mut output) = self.output.lock().await.take() {
             let _ = output.shutdown().await;
         }
@@ -300,6 +326,9 @@ struct ResponseEnvelope {
 /// Parses a line. An unreadable answer becomes an error of its request, so that the caller does not
 /// wait forever.
 fn read(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
+    if has_too_many_parts(line) {
+        return refused_answer(line, OVERSIZED_ANSWER);
+    }
     if let Ok(message) = serde_json::from_slice(line) {
         return Some(message);
     }
@@ -307,9 +336,35 @@ fn read(line: &[u8]) -> Option<RxJsonRpcMessage<RoleClient>> {
     if let Some(message) = repaired.and_then(|line| serde_json::from_slice(&line).ok()) {
         return Some(message);
     }
+    refused_answer(line, UNREADABLE_ANSWER)
+}
+
+/// Returns true if a message has too many objects, lists or values. Brackets and commas inside
+/// strings are text.
+pub(crate) fn has_too_many_parts(line: &[u8]) -> bool {
+    let (mut nodes, mut separators) = (0, 0);
+    let (mut is_in_string, mut is_escaped) = (false, false);
+    for byte in line {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_in_string,
+            b'"' => is_in_string = !is_in_string,
+            b'{' | b'[' if !is_in_string => nodes += 1,
+            b',' if !is_in_string => separators += 1,
+            _ => {}
+        }
+    }
+    nodes > MAX_MESSAGE_NODES || nodes + separators > MAX_MESSAGE_VALUES
+}
+
+/// Returns the error that takes the place of an answer; `None` if the line is not an answer.
+pub(crate) fn refused_answer(
+    line: &[u8],
+    message: &'static str,
+) -> Option<RxJsonRpcMessage<RoleClient>> {
     let envelope: ResponseEnvelope = serde_json::from_slice(line).ok()?;
     let is_answer = envelope.result.is_some() || envelope.error.is_some();
-    let error = ErrorData::invalid_request(UNREADABLE_ANSWER, None);
+    let error = ErrorData::invalid_request(message, None);
     is_answer.then(|| RxJsonRpcMessage::<RoleClient>::error(error, Some(envelope.id)))
 }
 
@@ -369,6 +424,19 @@ mod tests {
             ),
             noticed,
         )
+    }
+
+    /// A server that does not read its input must not delay the stop.
+    #[tokio::test]
+    async fn a_pending_write_does_not_delay_the_end() {
+        let (input, output) = (tokio::io::empty(), tokio::io::duplex(1));
+        let noticed = Arc::<StreamObservations>::default();
+        let mut transport = StdioLineTransport::new(Box::new(input), Box::new(output.0), noticed);
+        let request = serde_json::from_str(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).unwrap();
+        let mut sending = Box::pin(transport.send(request));
+        assert!(futures::poll!(&mut sending).is_pending());
+        let (closed, sent) = tokio::join!(transport.close(), sending);
+        assert!(closed.is_ok() && sent.is_err());
     }
 
     #[test]
@@ -466,6 +534,49 @@ mod tests {
         let (mut loud, heard) = lines(std::io::Cursor::new("word\n".repeat(MAX_SKIPPED_BYTES / 4)));
         assert!(loud.receive().await.is_none());
         assert_eq!(heard.fatal(), Some(ConnectionFault::Noise));
+    }
+
+    #[tokio::test]
+    async fn a_message_of_too_many_parts_becomes_an_error() {
+        let parts = vec!["{}"; MAX_MESSAGE_NODES].join(",");
+        let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":[{parts}]}}\n");
+        let (mut lines, _) = lines(std::io::Cursor::new(text));
+        let answer = lines.receive().await;
+        assert!(matches!(
+            answer,
+            Some(JsonRpcMessage::Error(refusal)) if refusal.error.message == OVERSIZED_ANSWER
+        ));
+    }
+
+    #[test]
+    fn a_message_of_too_many_values_has_too_many_parts() {
+        let with = |count: usize| {
+            let fields: Vec<String> = (0..count).map(|number| format!("\"{number}\":0")).collect();
+            format!("{{{}}}", fields.join(","))
+        };
+        assert!(!has_too_many_parts(with(MAX_MESSAGE_VALUES).as_bytes()));
+        assert!(has_too_many_parts(with(MAX_MESSAGE_VALUES + 1).as_bytes()));
+    }
+
+    #[tokio::test]
+    async fn brackets_in_a_text_are_no_parts() {
+        let text = serde_json::to_string(&vec!["\\\"{"; MAX_MESSAGE_NODES]).unwrap();
+        let answer = serde_json::json!({"jsonrpc": "2.0", "id": 1, "result": {"text": text}});
+        let (mut lines, _) = lines(std::io::Cursor::new(format!("{answer}\n")));
+        let answer = lines.receive().await;
+        assert!(matches!(answer, Some(JsonRpcMessage::Response(_))));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_read_is_ended() {
+        let ping = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
+        let (mut lines, noticed) = lines(std::io::Cursor::new(ping.repeat(3)));
+        assert!(lines.receive().await.is_some());
+        // Each message that waits to be written holds a clone.
+        let unread = vec![Arc::clone(&lines.unread); MAX_UNREAD_MESSAGES];
+        assert!(lines.receive().await.is_none());
+        assert_eq!(noticed.fatal(), Some(ConnectionFault::Unread));
+        drop(unread);
     }
 
     #[tokio::test]

@@ -55,6 +55,15 @@ pub(crate) fn assign<'n>(tool: &str, server_names: &[&'n str]) -> Vec<Option<Str
         .collect()
 }
 
+/// Returns the first of `candidates` that is short enough for the Tool `tool` and not in `used`.
+pub(crate) fn free<'c>(tool: &str, used: &[&str], candidates: &[&'c str]) -> Option<&'c str> {
+    let room = MAX_NAME_LENGTH.saturating_sub(tool.len() + 2);
+    candidates
+        .iter()
+        .copied()
+        .find(|name| name.len() <= room && !used.contains(name))
+}
+
 /// Replaces characters that models do not accept, and removes `__`.
 pub(crate) fn plain(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
@@ -126,6 +135,16 @@ mod tests {
             assigned("t", &["a/b", "a.b", "a_b"]),
             [both[2].clone(), both[0].clone(), "a_b".to_owned()]
         );
+    }
+
+    #[test]
+    fn a_free_name_is_short_enough_and_unused() {
+        let names = ["read-resource", "resources"];
+        assert_eq!(free("t", &["read"], &names), Some("read-resource"));
+        assert_eq!(free("t", &["read-resource"], &names), Some("resources"));
+        let longest = "t".repeat(MAX_TOOL_NAME_LENGTH);
+        assert_eq!(free(&longest, &[], &names), Some("resources"));
+        assert_eq!(free("t", &names, &names), None);
     }
 
     proptest! {

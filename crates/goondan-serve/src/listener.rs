@@ -1,6 +1,7 @@
 //! Sockets of the server: TCP, and Unix sockets for clients of the same user.
 
 use std::io;
+use std::net::SocketAddr;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 #[cfg(unix)]
@@ -11,6 +12,42 @@ use tokio::net::{TcpListener, TcpStream};
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
+
+/// A connected client, before the check of its process.
+pub(crate) struct AcceptedClient {
+    /// Address of a TCP client.
+    address: Option<SocketAddr>,
+    stream: Box<dyn ByteStream>,
+}
+
+impl AcceptedClient {
+    /// Returns the stream of the client, unless the client is a sandboxed program of this process.
+    /// The check may take some milliseconds, so other clients must not wait for it.
+    pub(crate) async fn permitted(self) -> Option<Box<dyn ByteStream>> {
+        if let Some(client) = self.address
+            && is_sandboxed(client).await
+        {
+            tracing::warn!(%client, "a client was refused because it is a program in a sandbox of \
+                this swarm");
+            return None;
+        }
+        Some(self.stream)
+    }
+}
+
+/// Returns true if the client may be a sandboxed program of this process.
+#[cfg(target_os = "linux")]
+async fn is_sandboxed(client: SocketAddr) -> bool {
+    let check = tokio::task::spawn_blocking(move || goondan::is_sandboxed_client(client));
+    // Without an answer, the client is refused.
+    check.await.unwrap_or(true)
+}
+
+/// Returns false: the check exists only for Linux.
+#[cfg(not(target_os = "linux"))]
+async fn is_sandboxed(_client: SocketAddr) -> bool {
+    false
+}
 
 /// Socket on which a server accepts clients.
 #[derive(Debug)]
@@ -37,25 +74,25 @@ impl From<UnixListener> for ServerListener {
 
 impl ServerListener {
     /// Waits for the next client; `None` for a refused client.
-    pub(crate) async fn accept(&self) -> io::Result<Option<Box<dyn ByteStream>>> {
+    pub(crate) async fn accept(&self) -> io::Result<Option<AcceptedClient>> {
         match self {
-            ServerListener::Tcp(listener) => Ok(tcp_client(listener.accept().await?.0)),
+            ServerListener::Tcp(listener) => Ok(Some(tcp_client(listener.accept().await?.0))),
             #[cfg(unix)]
             ServerListener::Local(listener) => Ok(local_client(listener.accept().await?.0)),
         }
     }
 
-    /// Returns clients that were not accepted yet. Calls the system directly, because the runtime
-    /// learns of new connections with a delay.
-    pub(crate) fn pending(self) -> Vec<Box<dyn ByteStream>> {
+    /// Accepts all connections that wait in the queue of the listener. Calls the system directly,
+    /// because Tokio reports new connections with a delay.
+    pub(crate) fn accept_waiting(self) -> Vec<AcceptedClient> {
         match self {
             ServerListener::Tcp(listener) => {
                 let accept = |listener: &std::net::TcpListener| {
                     let (stream, _) = listener.accept().ok()?;
                     stream.set_nonblocking(true).ok()?;
-                    Some(TcpStream::from_std(stream).ok().and_then(tcp_client))
+                    Some(TcpStream::from_std(stream).ok().map(tcp_client))
                 };
-                all_pending(listener.into_std().ok(), accept)
+                all_waiting(listener.into_std().ok(), accept)
             }
             #[cfg(unix)]
             ServerListener::Local(listener) => {
@@ -65,38 +102,47 @@ impl ServerListener {
                     let stream = tokio::net::UnixStream::from_std(stream).ok();
                     Some(stream.and_then(local_client))
                 };
-                all_pending(listener.into_std().ok(), accept)
+                all_waiting(listener.into_std().ok(), accept)
             }
         }
     }
 }
 
-/// Calls `accept` until it returns `None`, and returns the accepted clients.
-fn all_pending<L>(
+/// Calls `accept` until it returns `None`, and returns the accepted clients. `Some(None)` skips a
+/// refused client.
+fn all_waiting<L>(
     listener: Option<L>,
-    accept: impl Fn(&L) -> Option<Option<Box<dyn ByteStream>>>,
-) -> Vec<Box<dyn ByteStream>> {
+    accept: impl Fn(&L) -> Option<Option<AcceptedClient>>,
+) -> Vec<AcceptedClient> {
     let Some(listener) = listener else {
         return Vec::new();
     };
     std::iter::from_fn(|| accept(&listener)).flatten().collect()
 }
 
-fn tcp_client(stream: TcpStream) -> Option<Box<dyn ByteStream>> {
+/// Wraps the stream of a TCP client.
+fn tcp_client(stream: TcpStream) -> AcceptedClient {
     // Small events must not wait for more data.
     let _ = stream.set_nodelay(true);
-    Some(Box::new(stream))
+    AcceptedClient {
+        address: stream.peer_addr().ok(),
+        stream: Box::new(stream),
+    }
 }
 
-/// Returns the stream of a client that runs as the same user or as root.
+/// Accepts a client of the Unix socket that runs as the same user or as root. Returns `None` for
+/// another user.
 #[cfg(unix)]
-fn local_client(stream: tokio::net::UnixStream) -> Option<Box<dyn ByteStream>> {
+fn local_client(stream: tokio::net::UnixStream) -> Option<AcceptedClient> {
     let is_permitted = |peer: u32| is_permitted(peer, rustix::process::geteuid().as_raw());
     if stream
         .peer_cred()
         .is_ok_and(|peer| is_permitted(peer.uid()))
     {
-        return Some(Box::new(stream));
+        return Some(AcceptedClient {
+            address: None,
+            stream: Box::new(stream),
+        });
     }
     tracing::warn!("a client of another user was refused at the control endpoint");
     None

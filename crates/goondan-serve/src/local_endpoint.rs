@@ -19,7 +19,7 @@ use crate::auth::ServerToken;
 use crate::listener::{ByteStream, ServerListener};
 
 /// The file name, relative to the workspace directory.
-pub const ENDPOINT_FILE_NAME: &str = "control.json";
+pub const ENDPOINT_FILE_NAME: &str = goondan::internal::layout::CONTROL_ENDPOINT;
 
 /// Address of a control endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api;
 use crate::auth::AccessPolicy;
-use crate::listener::{ByteStream, ServerListener};
+use crate::listener::{AcceptedClient, ByteStream, ServerListener};
 use crate::received_body;
 use crate::recorder::CaseRecorder;
 use crate::service;
@@ -132,10 +132,14 @@ async fn accept(
     let room = Arc::new(Semaphore::new(limits.connections));
     let graceful = GracefulShutdown::new();
     let (unheard, mut all_heard) = mpsc::channel(1);
-    let serve = |stream, router: Router, permit: OwnedSemaphorePermit| {
-        let serving = graceful.watch(connection(stream, router, unheard.clone(), limits));
+    let serve = |client: AcceptedClient, router: Router, permit: OwnedSemaphorePermit| {
+        let (watcher, unheard) = (graceful.watcher(), unheard.clone());
         tokio::spawn(async move {
-            if let Err(error) = serving.await {
+            if let Some(stream) = client.permitted().await
+                && let Err(error) = watcher
+                    .watch(connection(stream, router, unheard, limits))
+                    .await
+            {
                 tracing::debug!(%error, "an HTTP connection failed");
             }
             drop(permit);
@@ -149,8 +153,8 @@ async fn accept(
             accepted = listener.accept() => accepted,
             () = stop.cancelled() => break,
         };
-        let stream = match accepted {
-            Ok(Some(stream)) => stream,
+        let client = match accepted {
+            Ok(Some(client)) => client,
             Ok(None) => continue,
             Err(error) => {
                 // Usually out of file descriptors: other connections must end first.
@@ -159,15 +163,15 @@ async fn accept(
                 continue;
             }
         };
-        serve(stream, LazyCell::force(&router).clone(), permit);
+        serve(client, LazyCell::force(&router).clone(), permit);
     }
     // Clients that connected in time get a response. After a broken connection, a client cannot
     // tell if its request took effect.
-    for stream in listener.pending() {
+    for client in listener.accept_waiting() {
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
             break;
         };
-        serve(stream, LazyCell::force(&router).clone(), permit);
+        serve(client, LazyCell::force(&router).clone(), permit);
     }
     drop(unheard);
     let _ = tokio::time::timeout(FIRST_REQUEST_TIMEOUT, all_heard.recv()).await;

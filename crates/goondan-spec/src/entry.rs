@@ -283,7 +283,13 @@ fn library(
             "build the library first"
         };
         let names = alternatives(&usual_names(path));
-        let suggestion = format!("{first}, or correct the path; the file may be called {names}");
+        let suggestion = match handler_file(path) {
+            Some(file) => format!(
+                "write the path of the file, such as `./{file}`, and name the function in \
+                    `exports: [{{name: …}}]`"
+            ),
+            None => format!("{first}, or correct the path; the file may be called {names}"),
+        };
         findings.add_not_built(
             field
                 .problem(Code::ENTRY_NOT_FOUND, message)
@@ -291,6 +297,23 @@ fn library(
         );
     }
     None
+}
+
+/// Returns the file of a function in the notation of another program: `tools/stats.py` for
+/// `tools.stats.mean` and `tools/stats.py:mean`.
+fn handler_file(entry: &str) -> Option<String> {
+    if let Some((file, function)) = entry.rsplit_once(':') {
+        let is_code = [".py", ".ts", ".js"].iter().any(|end| file.ends_with(end));
+        return (is_code && !function.contains('/'))
+            .then(|| file.trim_start_matches("./").to_owned());
+    }
+    let (module, function) = entry.rsplit_once('.')?;
+    let is_word = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let is_library = ["so", "dll", "dylib"].contains(&function);
+    (module.split('.').all(is_word) && is_word(function) && !is_library)
+        .then(|| format!("{}.py", module.replace('.', "/")))
 }
 
 /// Returns false, with an error, if the path is a link to a file outside the bundle.

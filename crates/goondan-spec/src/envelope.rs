@@ -8,6 +8,7 @@ use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic::{Code, Diagnostic, SourcePosition};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::fix::Fix;
+use crate::foreign_terms;
 use crate::meta::{API_VERSION, Kind};
 use crate::node::{NodeContent, YamlNode};
 use crate::text::{closest, excerpt};
@@ -183,10 +184,13 @@ fn check_kind(
     };
     let message = format!("There is no kind `{}`.", excerpt(text, 60));
     let problem = field.problem(Code::UNKNOWN_KIND, message);
-    findings.add(match closest(text, &kinds) {
-        Some(near) => field.did_you_mean(problem, near),
-        None => problem.suggest(format!("use one of {}", kinds.join(", "))),
-    });
+    findings.add(
+        match (foreign_terms::kind_suggestion(text), closest(text, &kinds)) {
+            (Some(suggestion), _) => problem.suggest(suggestion),
+            (None, Some(near)) => field.did_you_mean(problem, near),
+            (None, None) => problem.suggest(format!("use one of {}", kinds.join(", "))),
+        },
+    );
 }
 
 type StringMap = BTreeMap<String, String>;

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use crate::fix::Fix;
+use crate::foreign_terms;
 use crate::meta::Kind;
 use crate::node::{MapEntry, NodeContent};
 use crate::schema;
@@ -26,8 +27,6 @@ const SYNONYMS: &[(Kind, &[&str], &str)] = &[
             "systeminstruction",
             "developerinstructions",
             "system",
-            "goal",
-            "backstory",
             "role",
         ],
         "spec.prompt.system",
@@ -53,7 +52,6 @@ const SYNONYMS: &[(Kind, &[&str], &str)] = &[
         &["handoffdescription", "purpose"],
         "spec.description",
     ),
-    (Kind::Agent, &["toolsets", "mcpservers"], "spec.tools"),
     (
         Kind::Agent,
         &["outputschema", "outputtype", "responseformat"],
@@ -129,6 +127,12 @@ pub(crate) fn advice(
 ) -> Option<FieldAdvice> {
     let path = without_items(path);
     let name = normalized(&entry.key);
+    if let Some(suggestion) = foreign_terms::suggestion(kind, &path, &name) {
+        return Some(FieldAdvice {
+            suggestion: suggestion.to_owned(),
+            fix: None,
+        });
+    }
     let synonym = SYNONYMS
         .iter()
         .find(|(of, names, _)| *of == kind && names.contains(&name.as_str()))
@@ -177,6 +181,7 @@ pub(crate) fn advice(
                 last(&base)
             )
         }
+        _ if base.is_empty() => format!("write `{line}` at the top level of the document"),
         _ => format!("write `{line}` in `{base}`"),
     };
     Some(FieldAdvice {

@@ -30,6 +30,7 @@ mod envelope;
 mod field_advice;
 pub mod files;
 pub mod fix;
+mod foreign_terms;
 mod imports;
 mod index;
 pub mod installed_packages;

@@ -129,10 +129,18 @@ fn read(
             field.path,
             excerpt(&name, 100)
         );
+        let suggestion = match (expected, found) {
+            (Kind::Tool, Kind::Agent) => {
+                "to let this agent call other agents, write `Tool/agents`, and list all agents in \
+                    `spec.agents` of the Swarm"
+                    .to_owned()
+            }
+            _ => format!("write `{expected}/…`"),
+        };
         findings.add(
             field
                 .problem(Code::INVALID_REF, message)
-                .suggest(format!("write `{expected}/…`")),
+                .suggest(suggestion),
         );
         return None;
     }

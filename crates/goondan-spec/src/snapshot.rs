@@ -16,7 +16,6 @@ use std::io::{self, BufReader, Read};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use crate::bundle::{Bundle, Resource, Resources};
@@ -227,27 +226,17 @@ fn value_fingerprints(bundle: &Bundle, environment: Option<&Environment>) -> Fin
         };
         values.insert(&origin.resource, hasher);
     }
-    // A tool resolves the value sources in its own config.
+    // A built-in tool also reads variables without configuration.
     for tool in bundle.tools().values() {
-        let mut references = ReferencedVariables::default();
-        tool.spec
-            .config
-            .values()
-            .for_each(|value| references.collect(value));
-        references
-            .variables
-            .extend(tool.spec.variables.iter().map(String::as_str));
-        if references.is_empty() {
+        if tool.spec.variables.is_empty() {
             continue;
         }
-        let variables = environment
-            .iter()
-            .filter(|(name, _)| references.covers(name));
+        let names = tool.spec.variables.iter();
         let hasher = values.remove(&tool.id).unwrap_or_default();
         values.insert(
             &tool.id,
-            variables.fold(hasher, |hasher, (_, value)| {
-                hasher.and_bytes(value.as_bytes())
+            names.fold(hasher, |hasher, name| {
+                hasher.and_bytes(environment.get(name).unwrap_or_default().as_bytes())
             }),
         );
     }
@@ -255,43 +244,6 @@ fn value_fingerprints(bundle: &Bundle, environment: Option<&Environment>) -> Fin
         .into_iter()
         .map(|(id, hasher)| (id.clone(), hasher.finish()))
         .collect()
-}
-
-/// Environment variables that a free-form value may read.
-#[derive(Default)]
-struct ReferencedVariables<'v> {
-    variables: Vec<&'v str>,
-    /// Set for a `secretRef`, which can read several variables.
-    secrets: bool,
-}
-
-impl<'v> ReferencedVariables<'v> {
-    /// Collects the variables and secrets that a value refers to, at every depth.
-    fn collect(&mut self, value: &'v Value) {
-        match value {
-            Value::Object(fields) => {
-                let from = fields.get("valueFrom");
-                self.variables.extend(
-                    from.and_then(|from| from.get("env"))
-                        .and_then(Value::as_str),
-                );
-                self.secrets |= from.is_some_and(|from| from.get("secretRef").is_some());
-                fields.values().for_each(|value| self.collect(value));
-            }
-            Value::Array(items) => items.iter().for_each(|item| self.collect(item)),
-            _ => {}
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        !self.secrets && self.variables.is_empty()
-    }
-
-    /// Returns whether the value may read the environment variable.
-    fn covers(&self, name: &str) -> bool {
-        let is_secret = name.starts_with("GOONDAN_SECRET_") || name.starts_with("SECRET_");
-        (self.secrets && is_secret) || self.variables.contains(&name)
-    }
 }
 
 impl<'a> SnapshotBuilder<'a> {

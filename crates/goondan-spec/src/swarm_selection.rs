@@ -8,7 +8,7 @@ use crate::bundle::{Bundle, Resource, ResourceOrigin};
 use crate::codes::page_url;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::ValueOrigin;
-use crate::kinds::{Connection, Swarm};
+use crate::kinds::{Agent, Connection, Swarm};
 use crate::meta::Kind;
 use crate::text::{alternatives, closest, excerpt, list};
 use crate::value::{Environment, Secret, SecretMasking, ValueSource};
@@ -98,9 +98,11 @@ impl Bundle {
             .collect()
     }
 
-    /// Returns the `secretRef`s that `swarm` uses, as name and key.
+    /// Returns the `secretRef`s that `swarm` uses, including those of its tools and extensions, as
+    /// name and key.
     pub fn secret_refs(&self, swarm: &ResourceId) -> Vec<(String, String)> {
-        let used = self.used_by(swarm);
+        let mut used = self.used_by(swarm);
+        used.extend(self.agent_parts(swarm));
         let origins = self
             .values
             .iter()
@@ -146,21 +148,35 @@ impl Bundle {
 
     /// Returns the models and connections that a swarm uses.
     fn used_by(&self, swarm: &ResourceId) -> BTreeSet<ResourceId> {
-        let Some(resource) = self.swarms().get(swarm) else {
+        if !self.swarms().contains_key(swarm) {
             return BTreeSet::new();
-        };
-        let agents = resource
-            .spec
-            .agents
-            .iter()
-            .filter_map(|agent| self.agents().get(agent));
-        let models = agents.flat_map(|agent| agent.spec.models().cloned());
+        }
+        let models = self
+            .agents_of(swarm)
+            .flat_map(|agent| agent.spec.models().cloned());
         models
             .chain(
                 self.connections_of(swarm)
                     .map(|connection| connection.id.clone()),
             )
             .collect()
+    }
+
+    /// Returns the agents of a swarm, and their tools and extensions.
+    fn agent_parts(&self, swarm: &ResourceId) -> impl Iterator<Item = ResourceId> {
+        self.agents_of(swarm).flat_map(|agent| {
+            let tools = agent.spec.tools.iter().map(|used| &used.tool);
+            let extensions = agent.spec.extensions.iter().map(|used| &used.extension);
+            let parts = tools.chain(extensions).chain([&agent.id]);
+            parts.cloned()
+        })
+    }
+
+    /// Returns the agents of a swarm.
+    fn agents_of(&self, swarm: &ResourceId) -> impl Iterator<Item = &Arc<Resource<Agent>>> {
+        let swarm = self.swarms().get(swarm);
+        let agents = swarm.into_iter().flat_map(|swarm| &swarm.spec.agents);
+        agents.filter_map(|agent| self.agents().get(agent))
     }
 }
 

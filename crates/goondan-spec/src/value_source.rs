@@ -164,6 +164,56 @@ pub(crate) fn read_setting(
     Some(recorded(source, field, findings))
 }
 
+/// Records the value sources in a free-form `config`, at every depth: the tool or extension decides
+/// which fields accept one. A literal `{value: …}` counts only with `literals`, because code of the
+/// project may use such a map for other data.
+pub(crate) fn record_in_config(
+    field: &FieldReader<'_>,
+    literals: bool,
+    findings: &mut DiagnosticSink,
+) {
+    let source = looked_up_in(field.node).or_else(|| {
+        let literal = literals.then(|| literal_in(field.node)).flatten()?;
+        redact_in_diagnostics(field.node, findings);
+        Some(ValueSource::Value(Secret::new(literal)))
+    });
+    if let Some(source) = source {
+        recorded(source, field, findings);
+    }
+    let children = match &field.node.content {
+        NodeContent::Map(_) => field.entries(findings),
+        NodeContent::List(_) => field.list(findings),
+        _ => None,
+    };
+    children
+        .iter()
+        .flatten()
+        .for_each(|child| record_in_config(child, literals, findings));
+}
+
+/// Returns the variable or secret that the `valueFrom` of a free-form map names.
+fn looked_up_in(node: &YamlNode) -> Option<ValueSource> {
+    let from = &node.entry("valueFrom")?.value;
+    if let Some(name) = from.entry("env").and_then(|env| env.value.text()) {
+        return Some(ValueSource::Env(name.to_owned()));
+    }
+    let secret = &from.entry("secretRef")?.value;
+    let name = secret.entry("ref")?.value.text()?.strip_prefix("Secret/")?;
+    let key = secret.entry("key").and_then(|key| key.value.text());
+    Some(ValueSource::SecretRef {
+        name: name.to_owned(),
+        key: key.map(str::to_owned),
+    })
+}
+
+/// Returns the text of a free-form map whose only entry is `value`.
+fn literal_in(node: &YamlNode) -> Option<&str> {
+    match node.entries()? {
+        [only] if only.key == "value" => only.value.text(),
+        _ => None,
+    }
+}
+
 /// Records the position of a value source.
 fn recorded(
     source: ValueSource,

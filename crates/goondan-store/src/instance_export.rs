@@ -187,6 +187,7 @@ fn named(
             updated_at: header.updated_at,
             owner: None,
             cwd: None,
+            released_at: None,
             retired_at: None,
             narrowing: None,
             spending: Default::default(),

@@ -102,6 +102,9 @@ pub struct CarriedFold {
     pub instance: InstanceId,
     /// Position in the base, in bytes.
     pub at: u64,
+    /// Sequence number of the first message; `None` in a base of version 1.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sequence: Option<u64>,
     /// True if the messages replace the whole base.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_whole: bool,

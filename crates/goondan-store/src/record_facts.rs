@@ -5,7 +5,7 @@ use goondan_core::agent_event::AgentEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::result_cache::EncodedResult;
 
-/// The facts about a record that a [`WalIndex`](super::ledger::Ledger) needs.
+/// The facts about a record that a [`WalIndex`](crate::wal_index::WalIndex) needs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum RecordFacts {
     Accepted(EventNote),

@@ -421,6 +421,7 @@ mod tests {
                     Box::new(CarriedFold {
                         instance: done.target.clone(),
                         at: 0,
+                        sequence: None,
                         is_whole: false,
                         messages: vec![],
                     })

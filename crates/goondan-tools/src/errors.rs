@@ -17,6 +17,16 @@ pub(crate) fn invalid(message: impl Into<String>) -> ToolError {
     ToolError::new(message).code(Code::TOOL_INVALID_ARGS)
 }
 
+/// Creates the error for a call whose approved files changed or could change.
+pub(crate) fn approved_file(error: &io::Error) -> ToolError {
+    ToolError::new(format!("the call was not run: {error}"))
+        .code(Code::TOOL_DENIED)
+        .suggest(
+            "End the other program, for example with `runtime__process`, or wait for its end. Then \
+            call the tool again.",
+        )
+}
+
 /// Returns a path as text, with replacement characters if it is not UTF-8. A path itself in `json!`
 /// panics for such a name.
 pub(crate) fn lossy(path: &Path) -> Cow<'_, str> {

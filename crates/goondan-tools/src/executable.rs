@@ -76,6 +76,7 @@ impl ToolSource for ExecutableTools {
         });
         Ok(ToolSet {
             exports: vec![(export, handler)],
+            unavailable: None,
         })
     }
 }

@@ -47,6 +47,7 @@ mod paths;
 mod platforms;
 mod process;
 mod remote_host;
+mod running_programs;
 mod runtime;
 mod sandbox;
 mod scalar_text;
@@ -56,6 +57,7 @@ mod server_programs;
 mod sessions;
 mod shell;
 mod squad;
+pub mod state_directory;
 mod task;
 mod text_transform;
 mod todo;
@@ -89,7 +91,10 @@ use crate::mutex_lock::lock;
 use crate::sandbox::SandboxHelper;
 pub use crate::sandbox::sandboxed_start::is_there as has_sandbox;
 pub use crate::sandbox::{HelperCommand, enter};
+#[cfg(target_os = "linux")]
+pub use crate::sandbox::{local_clients::is_sandboxed_client, orphans::adopt as adopt_orphans};
 pub use crate::server_programs::{RuntimeFiles, ServerCommand, ServerProgram, ServerPrograms};
+pub use crate::sessions::READ_ONLY_TOOLS as SUBAGENT_TOOLS;
 
 /// Opens tools with a `builtin:NAME` entry. Cheap to create; connections are opened on demand.
 ///
@@ -171,6 +176,7 @@ impl ToolSource for BuiltinTools {
                 .into_iter()
                 .map(|export| (export.spec, export.handler))
                 .collect(),
+            unavailable: None,
         })
     }
 }

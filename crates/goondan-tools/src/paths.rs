@@ -7,7 +7,7 @@
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use goondan_core::path_style::PathStyle;
 use goondan_core::ports::tool::{ToolContext, ToolError};
@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 use crate::errors;
 use crate::file_changes::{StaleWriteGuard, StaleWritePolicy};
+use crate::state_directory;
 use goondan_core::nofollow_fs::{
     DirectoryEntryKind, DirectoryHandle, EntryMetadata, FileOpenMode, metadata_beneath,
     open_beneath, open_regular_file,
@@ -112,6 +113,12 @@ pub(crate) struct ResolvedPath {
     pub(crate) path: PathBuf,
 }
 
+impl AsRef<Path> for ResolvedPath {
+    fn as_ref(&self) -> &Path {
+        &self.path
+    }
+}
+
 impl FileRoot {
     /// Returns the working directory of a call.
     pub(crate) fn of(ctx: &ToolContext) -> Result<FileRoot, ToolError> {
@@ -162,7 +169,7 @@ impl FileRoot {
         {
             return Err(self.escape_error(given));
         }
-        if is_protected(self.relative(&path)) {
+        if self.is_protected(&path) {
             return Err(protected_directory_error(given));
         }
         Ok(ResolvedPath {
@@ -206,7 +213,7 @@ impl FileRoot {
         if !path.is_symlink() {
             return self.resolve(given);
         }
-        if is_protected(self.relative(&path)) {
+        if self.is_protected(&path) {
             return Err(protected_directory_error(given));
         }
         Ok(ResolvedPath {
@@ -397,6 +404,19 @@ impl FileRoot {
             .unwrap_or(&self.folder)
     }
 
+    /// Returns true if a path is in the directory of the user's approvals, or in a state directory
+    /// that does not contain its root. A root in the directory of the user's tools is not protected,
+    /// because it contains no approvals.
+    pub(crate) fn is_protected(&self, path: &Path) -> bool {
+        let tools = self
+            .others
+            .iter()
+            .filter(|other| is_tools_directory(other))
+            .find_map(|other| path.strip_prefix(other).ok());
+        is_protected(tools.unwrap_or_else(|| self.relative(path)))
+            || state_directory::is_exposed(self.base_of(path), path)
+    }
+
     /// Returns the error of a path that is outside of the roots.
     fn escape_error(&self, given: &str) -> ToolError {
         ToolError::new(format!(
@@ -422,10 +442,17 @@ fn is_protected(path: &Path) -> bool {
         .any(|part| part.as_os_str().eq_ignore_ascii_case(".goondan"))
 }
 
+/// Returns true for `.goondan/tools`, which contains custom tools, and for directories in it.
+fn is_tools_directory(root: &Path) -> bool {
+    let mut names = root.components().map(Component::as_os_str);
+    names.any(|name| name.eq_ignore_ascii_case(".goondan"))
+        && names.next().is_some_and(|name| name == "tools")
+}
+
 /// Returns the error of a path in the directory of the approvals.
 fn protected_directory_error(given: &str) -> ToolError {
     ToolError::new(format!(
-        "`{given}` is in the directory `.goondan`, which stores the user's approvals"
+        "`{given}` is in a directory in which gdn stores approvals and conversations"
     ))
     .code(Code::TOOL_PATH_ESCAPE)
     .suggest("do not access this directory")
@@ -711,6 +738,33 @@ mod tests {
             }
         });
         assert_eq!(outside(&dir), untouched());
+    }
+
+    #[test]
+    fn a_root_of_custom_tools_is_not_protected() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("work")).unwrap();
+        fs::create_dir_all(top.join("home/.goondan/tools/x")).unwrap();
+        let reaches = |root: &str, path: &str| {
+            let root = FileRoot {
+                others: vec![top.join(root)],
+                ..FileRoot::at(&top.join("work")).unwrap()
+            };
+            let path = top.join(path);
+            root.resolve(path.to_str().unwrap()).is_ok()
+        };
+        let tools = "home/.goondan/tools";
+        assert!(reaches(tools, "home/.goondan/tools/x/run.sh"));
+        assert!(reaches(
+            "home/.goondan/tools/x",
+            "home/.goondan/tools/x/run.sh"
+        ));
+        assert!(!reaches(tools, "home/.goondan/approvals.json"));
+        assert!(!reaches(tools, "home/.goondan/tools/x/.goondan/y"));
+        // Only a root that names the directory counts.
+        assert!(!reaches("home", "home/.goondan/tools/x/run.sh"));
+        assert!(!reaches("home/.goondan", "home/.goondan/tools/x/run.sh"));
     }
 
     #[test]

@@ -19,8 +19,10 @@ use tokio_util::sync::CancellationToken;
 use crate::command_runner::{PreparedCommand, RunningCommand};
 use crate::errors;
 use crate::output_capture::OutputCapture;
+use crate::running_programs::{ApprovedFileError, RegisteredProgram};
 use crate::sandbox::{
-    self, GroupWatcher, SandboxApplyError, SandboxedCommand, WatchedGroup, sandboxed_start,
+    self, GroupWatcher, SandboxApplyError, SandboxLayer, SandboxedCommand, WatchedGroup,
+    sandboxed_start,
 };
 use crate::tool_chains;
 
@@ -40,18 +42,32 @@ const INHERITED_VARIABLES: [&str; 8] = [
     "PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL", "TZ",
 ];
 
+/// Variables that name files with certificates. Without them, programs reach nothing through the
+/// inspecting proxy of a company.
+const CERTIFICATE_VARIABLES: [&str; 7] = [
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "PIP_CERT",
+];
+
+/// Variables for proxies, in lower or upper case. A value with a user name or password is not passed
+/// on.
+const PROXY_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"];
+
 pub(crate) type Environment = BTreeMap<OsString, OsString>;
 
 /// Returns the environment of a program: the ordinary variables of this process, those in
 /// `allowed`, and `extra`.
 pub(crate) fn environment(allowed: &[String], extra: BTreeMap<String, String>) -> Environment {
-    let passes = |name: &str| {
-        let is_ordinary = INHERITED_VARIABLES.contains(&name)
-            || name.starts_with("LC_")
-            || tool_chains::is_variable(name);
-        is_ordinary || allowed.iter().any(|allowed| allowed == name)
+    let passes = |name: &str, value: &OsStr| {
+        is_ordinary(name, value) || allowed.iter().any(|allowed| allowed == name)
     };
-    let inherited = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(passes));
+    let inherited = std::env::vars_os()
+        .filter(|(name, value)| name.to_str().is_some_and(|name| passes(name, value)));
     inherited
         .chain(
             extra
@@ -59,6 +75,16 @@ pub(crate) fn environment(allowed: &[String], extra: BTreeMap<String, String>) -
                 .map(|(name, value)| (name.into(), value.into())),
         )
         .collect()
+}
+
+/// Returns true for a variable that all programs get.
+fn is_ordinary(name: &str, value: &OsStr) -> bool {
+    let is_proxy = || PROXY_VARIABLES.contains(&name.to_uppercase().as_str());
+    INHERITED_VARIABLES.contains(&name)
+        || CERTIFICATE_VARIABLES.contains(&name)
+        || name.starts_with("LC_")
+        || tool_chains::is_variable(name)
+        || is_proxy() && !value.as_encoded_bytes().contains(&b'@')
 }
 
 /// Creates a command with exactly this environment, and without standard input.
@@ -91,7 +117,8 @@ fn grouped(command: Command) -> CommandWrap {
     wrap
 }
 
-/// A running program with its child processes. Dropping it kills the whole group.
+/// A running program with its child processes. Dropping it kills the whole group, and all processes of
+/// its sandbox.
 #[derive(Debug)]
 pub(crate) struct ProgramGroup {
     child: Box<dyn ChildWrapper>,
@@ -100,6 +127,7 @@ pub(crate) struct ProgramGroup {
     id: Option<nix::unistd::Pid>,
     /// Dropped after the group was killed.
     _watched: Option<WatchedGroup>,
+    registered: RegisteredProgram,
 }
 
 impl ProgramGroup {
@@ -108,23 +136,44 @@ impl ProgramGroup {
     /// time.
     pub(crate) async fn spawn_patiently(program: SandboxedCommand) -> io::Result<ProgramGroup> {
         program.prepare();
+        let is_sandboxed = program.write_access.is_sandboxed();
+        let registered =
+            RegisteredProgram::begin(program.write_access, &program.approved_files).await?;
+        let layers: Arc<[SandboxLayer]> = program.layers.into();
         let mut command = grouped(program.command);
-        for _ in 0..MAX_BUSY_FILE_ATTEMPTS {
-            match sandboxed_start::run_in_sandbox(&program.layers, || command.spawn()) {
-                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
-                    tokio::time::sleep(GROUP_CHECK_INTERVAL).await
+        let mut attempts = 0;
+        loop {
+            let start = move || {
+                let child = command.spawn();
+                Ok((command, child))
+            };
+            let ((returned, child), domain) =
+                sandboxed_start::start_in_sandbox(is_sandboxed, Arc::clone(&layers), start)?;
+            command = returned;
+            match child {
+                Err(error)
+                    if error.kind() == io::ErrorKind::ExecutableFileBusy
+                        && attempts < MAX_BUSY_FILE_ATTEMPTS =>
+                {
+                    attempts += 1;
+                    tokio::time::sleep(GROUP_CHECK_INTERVAL).await;
                 }
-                child => return Ok(ProgramGroup::of(child?, program.watcher)),
+                child => {
+                    let child = child?;
+                    registered.started(child.id(), domain);
+                    return Ok(ProgramGroup::of(child, program.watcher, registered));
+                }
             }
         }
-        Ok(ProgramGroup::of(
-            sandboxed_start::run_in_sandbox(&program.layers, || command.spawn())?,
-            program.watcher,
-        ))
     }
 
-    fn of(child: Box<dyn ChildWrapper>, watcher: Option<Arc<GroupWatcher>>) -> ProgramGroup {
+    fn of(
+        child: Box<dyn ChildWrapper>,
+        watcher: Option<Arc<GroupWatcher>>,
+        registered: RegisteredProgram,
+    ) -> ProgramGroup {
         ProgramGroup {
+            registered,
             _watched: watcher
                 .zip(child.id())
                 .map(|(watcher, id)| watcher.watch(id)),
@@ -141,27 +190,26 @@ impl ProgramGroup {
         &mut *self.child
     }
 
-    /// Waits for the program itself; its child processes may continue.
+    /// Waits for the program itself; its child processes may continue. The wrapper of the group would
+    /// also wait for them, forever if one leaves the group.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.child.wait().await
+        self.child.inner_mut().wait().await
     }
 
     /// Requests termination of the group, and kills it after a grace period.
     pub(crate) async fn end(&mut self) -> io::Result<ExitStatus> {
         let deadline = Instant::now() + TERMINATION_GRACE_PERIOD;
         self.signal(ProcessSignal::TERMINATE);
-        if timeout(TERMINATION_GRACE_PERIOD, self.child.wait())
-            .await
-            .is_ok()
-        {
+        if timeout(TERMINATION_GRACE_PERIOD, self.wait()).await.is_ok() {
             self.wait_for_group_end(deadline.saturating_duration_since(Instant::now()))
                 .await;
         }
         self.kill();
-        self.child.wait().await
+        self.wait().await
     }
 
-    /// Waits until no process of the group is left, at most for `limit`.
+    /// Waits until no process of the group is left, at most for `limit`. The program itself has
+    /// ended.
     pub(crate) async fn wait_for_group_end(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
         while self.lives() && Instant::now() < deadline {
@@ -174,9 +222,10 @@ impl ProgramGroup {
         self.child.id()
     }
 
-    /// Kills every process of the group. Succeeds if it has already ended.
+    /// Kills every process of the group, and of the sandbox. Succeeds if it has already ended.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.start_kill();
+        self.registered.kill_domain();
     }
 
     /// Sends a signal to every process of the group. Succeeds if it has already ended.
@@ -190,8 +239,16 @@ impl ProgramGroup {
     /// Returns true if a process of the group is left. The null signal only tests for existence.
     #[cfg(unix)]
     fn lives(&self) -> bool {
-        self.id
-            .is_some_and(|id| nix::sys::signal::killpg(id, None).is_ok())
+        use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+
+        self.id.is_some_and(|id| {
+            // Adopted processes that have ended are removed from the process table.
+            let adopted = nix::unistd::Pid::from_raw(-id.as_raw());
+            while waitpid(adopted, Some(WaitPidFlag::WNOHANG))
+                .is_ok_and(|status| status != WaitStatus::StillAlive)
+            {}
+            nix::sys::signal::killpg(id, None).is_ok()
+        })
     }
 
     #[cfg(not(unix))]
@@ -212,6 +269,10 @@ pub(crate) struct ProcessSignal(i32);
 impl ProcessSignal {
     /// Requests termination. The number is the same on all systems.
     pub(crate) const TERMINATE: ProcessSignal = ProcessSignal(15);
+    #[cfg(unix)]
+    pub(crate) const STOP: ProcessSignal = ProcessSignal(nix::libc::SIGSTOP);
+    #[cfg(unix)]
+    pub(crate) const CONTINUE: ProcessSignal = ProcessSignal(nix::libc::SIGCONT);
 
     /// Sends the signal to a group. Succeeds if it has already ended.
     #[cfg(unix)]
@@ -278,6 +339,13 @@ impl ProgramFailure {
                     .is_some_and(|inner| inner.is::<SandboxApplyError>()) =>
             {
                 sandbox::sandbox_error(&error.to_string())
+            }
+            ProgramFailure::Io(error)
+                if error
+                    .get_ref()
+                    .is_some_and(|inner| inner.is::<ApprovedFileError>()) =>
+            {
+                errors::approved_file(&error)
             }
             ProgramFailure::Io(error) => errors::io(format_args!("start {what}"), &error),
         }
@@ -435,4 +503,21 @@ pub(crate) fn signal_name(status: ExitStatus) -> Option<String> {
 #[cfg(not(unix))]
 pub(crate) fn signal_name(_status: ExitStatus) -> Option<String> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxies_are_passed_on_without_passwords() {
+        let passes = |name, value| is_ordinary(name, OsStr::new(value));
+        assert!(passes("SSL_CERT_FILE", "/etc/company.pem"));
+        assert!(passes("https_proxy", "http://proxy.company:8080"));
+        assert!(!passes(
+            "HTTPS_PROXY",
+            "http://user:secret@proxy.company:8080"
+        ));
+        assert!(!passes("OPENAI_API_KEY", "sk-1"));
+    }
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use crate::process::{self, ProgramFailure, ProgramGroup};
-use crate::sandbox::{HelperCommand, ProgramAccess, ProgramLauncher, SandboxHelper};
+use crate::sandbox::{HelperCommand, ProgramAccess, ProgramLauncher, SandboxHelper, resolved_once};
 use crate::shell::ShellSettings;
 
 /// Time that a program has to exit after its input is closed.
@@ -89,12 +89,15 @@ impl ServerPrograms {
         let environment = process::environment(&launcher.env, wanted.env.clone());
         let mut command = process::command(wanted.program, wanted.folder, environment);
         command.args(wanted.args);
-        let (project, workdir, sandboxes) = (wanted.project, wanted.workdir, wanted.sandboxes);
+        let (project, sandboxes) = (wanted.project, wanted.sandboxes);
+        let workdir = &resolved_once(wanted.workdir);
         let places = ProgramAccess {
             project,
             workdir,
             sandboxes,
             runtime: wanted.runtime,
+            approved_files: None,
+            is_of_project: true,
         };
         let program = PathBuf::from(wanted.program);
         let program = (program.components().count() > 1).then_some(program.as_path());
@@ -121,6 +124,12 @@ impl ServerPrograms {
 }
 
 impl ServerProgram {
+    /// Returns the process id; `None` after the end.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.group.id()
+    }
+
     /// Closes the input, waits briefly for the program to exit, and then ends it with its child
     /// processes. Returns a description of its end.
     pub async fn end(&mut self) -> String {

@@ -26,7 +26,7 @@ use crate::host_capabilities;
 use crate::tool_operation::{ToolExport, ToolOperation, number, titled};
 
 /// The tools of a read-only sub-agent.
-const READ_ONLY_TOOLS: [&str; 6] = [
+pub const READ_ONLY_TOOLS: [&str; 6] = [
     "fs__read",
     "fs__grep",
     "fs__glob",

@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::command_runner::{CommandLineRunner, PreparedCommand};
 use crate::config_error::ConfigError;
 use crate::errors;
+use crate::paths::still_there;
 use crate::process::{self, Environment, FinishedProgram};
 use crate::remote_host::RemoteHost;
 use crate::sandbox::{ProgramLauncher, SandboxHelper, sandboxed_start};
@@ -169,6 +170,7 @@ pub(crate) fn work(
             ))
             .code(Code::TOOL_DENIED)
         })?;
+        still_there(ctx)?;
         let line = CommandLineRunner::new(script, direct, launcher, ctx, folder, environment);
         let line = line.map_err(|error| errors::io("run the command", &error))?;
         return Ok(PreparedCommand::Line(Arc::new(line)));

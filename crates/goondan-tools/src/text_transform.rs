@@ -123,6 +123,9 @@ fn slice(text: &str, length: usize, start: i64, end: i64) -> String {
         .collect()
 }
 
+/// Maximum number of parts of a text: each takes far more memory than its characters.
+const MAX_SPLIT_PARTS: usize = 100_000;
+
 /// Split a text at a delimiter.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -142,7 +145,10 @@ impl ToolOperation for TextSplit {
     type Shared = ();
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let limit = self.max_parts.unwrap_or(usize::MAX);
+        let limit = self
+            .max_parts
+            .unwrap_or(usize::MAX)
+            .min(MAX_SPLIT_PARTS + 1);
         let parts: Vec<String> = if self.delimiter.is_empty() {
             self.text.chars().take(limit).map(String::from).collect()
         } else {
@@ -152,6 +158,10 @@ impl ToolOperation for TextSplit {
                 .map(str::to_owned)
                 .collect()
         };
+        if parts.len() > MAX_SPLIT_PARTS {
+            let message = format!("the text has more than {MAX_SPLIT_PARTS} parts");
+            return Err(errors::invalid(message).suggest("set `maxParts`"));
+        }
         let title = format!("Split into {}", parts.len());
         Ok(titled(
             title,

@@ -6,15 +6,16 @@ use serde_json::Value;
 use crate::config_error::ConfigError;
 
 /// Resolves `source`: `{value: …}`, `{valueFrom: {env: NAME}}` or `{valueFrom: {secretRef: {ref:
-/// Secret/NAME}}}`.
+/// Secret/NAME}}}`. The default key of a secret is the last part of the path `field`.
 pub(crate) fn resolve(
     source: &Value,
     field: &str,
     environment: &Environment,
 ) -> Result<Secret, ConfigError> {
     let source = parse(source).ok_or_else(|| ConfigError::NoSource(field.to_owned()))?;
+    let key = field.rsplit('.').next().unwrap_or(field);
     environment
-        .resolve(&source, field)
+        .resolve(&source, key)
         .map_err(|tried| ConfigError::Unset {
             field: field.to_owned(),
             tried,

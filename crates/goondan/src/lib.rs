@@ -20,6 +20,8 @@ pub use build::{BuildEnd, BuildOutcome, ToolBuilds};
 pub use goondan_dylib::{HostCommand, tool_host};
 pub use goondan_mcp as mcp;
 pub use goondan_tools::{HelperCommand, diff, enter as enter_sandbox, has_sandbox};
+#[cfg(target_os = "linux")]
+pub use goondan_tools::{adopt_orphans, is_sandboxed_client};
 
 pub use adapters::mcp_servers::mcp_servers;
 pub use adapters::tool_stubs::ToolStubs;
@@ -30,7 +32,9 @@ pub use goondan_engine::tooling::registry::{
     LazyTool, RegisteredTool, ToolCatalog, ToolLimits, ToolName, ToolRegistry,
 };
 pub use goondan_store::instance_export::ImportError;
-pub use goondan_store::jsonl::{LockError, OpenWorkspaceError};
+pub use goondan_store::jsonl::{
+    BackupReport, LockError, OpenWorkspaceError, RepairReport, WorkspaceInspection,
+};
 pub use reload::preview::{PreviewError, ReloadPreview};
 pub use reload::{ReloadCheck, ReloadNews, ReloadOutcome, ReloadTiming};
 pub use start::builder::SwarmBuilder;
@@ -57,7 +61,7 @@ pub use goondan_core::{
 
 /// Events of a swarm, for subscribers.
 pub mod event {
-    pub use goondan_core::agent_event::{RESPONSE_EVENT, turn_id};
+    pub use goondan_core::agent_event::{AnswerCall, RESPONSE_EVENT, turn_id};
     pub use goondan_core::event::{
         ContextUsage, FinishReason, RateScope, RuntimeEvent, RuntimeEventKind, ShownError,
         ShownModelCall, ShownResult, SwarmEvent, TurnError, TurnResult, UsageCost, output_lines,

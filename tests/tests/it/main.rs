@@ -5,6 +5,7 @@
 mod architecture;
 mod codes;
 mod command_lines;
+mod environment;
 mod redirections;
 mod source_map;
 mod words;

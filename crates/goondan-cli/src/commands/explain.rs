@@ -166,10 +166,11 @@ mod tests {
     use crate::args::CommandLine;
 
     fn is_understood(line: &str) -> bool {
+        // A variable for the command, such as `A=b gdn run`.
+        let words = line.split(' ').skip_while(|word| word.contains('='));
         line.starts_with("export ")
             || line.starts_with("mv ")
-            || CommandLine::try_parse_from(line.split(' ').map(|word| word.trim_matches('"')))
-                .is_ok()
+            || CommandLine::try_parse_from(words.map(|word| word.trim_matches('"'))).is_ok()
     }
 
     #[test]

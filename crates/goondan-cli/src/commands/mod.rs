@@ -2,6 +2,7 @@
 
 pub(crate) mod acp;
 pub(crate) mod attach;
+pub(crate) mod backup;
 mod browser;
 pub(crate) mod build;
 pub(crate) mod completions;
@@ -66,6 +67,8 @@ pub(crate) fn run(cli: CommandLine, output: &CommandOutput) -> Result<(), CliErr
         CliCommand::Connection(args) => connection::run(&args, &state_root, output),
         CliCommand::Instance(args) => instance::run(&args, &state_root, output),
         CliCommand::Logs(args) => block_on(logs::run(&args, &state_root, output)),
+        CliCommand::Backup(args) => backup::back_up(&args, &state_root, output),
+        CliCommand::Restore(args) => backup::restore(&args, &state_root, output),
         CliCommand::Nodes(args) => block_on(nodes::run(&args, output)),
         CliCommand::Package(args) => block_on(package::run(args, &state_root, output)),
         CliCommand::Trust(args) => trust::run(&args, &state_root, output),

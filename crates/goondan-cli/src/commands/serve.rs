@@ -1,5 +1,7 @@
 //! `gdn serve`.
 
+mod activity_lines;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,11 +10,13 @@ use clap::Args;
 use goondan::StateRoot;
 use goondan::internal::{private_files, untrusted_text};
 use goondan::spec::{Code, Secret};
-use goondan_connect::Connections;
+use goondan_connect::{Connections, DeliveredAnswer};
 use goondan_serve::{AccessPolicy, Server, ServerLimits, ServerOptions, ServerToken};
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::UnboundedReceiver;
 
+use self::activity_lines::ActivityLines;
 use super::run::{ApprovalResponder, RunSession, SignalReceiver, watched};
 use super::studio;
 use crate::exit::CliError;
@@ -242,21 +246,33 @@ pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
 
 /// Serves until a signal arrives. Approval requests wait for clients without a time limit.
 async fn wait_for_signal(session: &mut RunSession, output: &CommandOutput) -> Result<(), CliError> {
+    let mut lines = ActivityLines::new(output);
     let mut approval_listener = session
         .somebody
         .take()
         .unwrap_or_else(|| session.door.broker.listen());
     loop {
         tokio::select! {
-            // Clients receive the requests. This listener only keeps agents waiting for them.
-            Some(_) = approval_listener.next() => {}
-            Some(_) = session.events.recv() => {}
+            // Clients receive the requests. This listener keeps agents waiting for them.
+            Some(approval) = approval_listener.next() => lines.approval(&approval.request)?,
+            Some(event) = session.events.recv() => lines.event(&event)?,
+            Some(answer) = next_delivery(&mut session.deliveries) => lines.delivery(&answer)?,
             notice = session.reloads.next() => output.note(&notice)?,
             signal = session.signals.next() => {
                 session.door.service.drain();
                 return session.stop(signal);
             }
         }
+    }
+}
+
+/// Waits for the next delivered answer; forever if the session has no connections.
+async fn next_delivery(
+    deliveries: &mut Option<UnboundedReceiver<DeliveredAnswer>>,
+) -> Option<DeliveredAnswer> {
+    match deliveries {
+        Some(deliveries) => deliveries.recv().await,
+        None => std::future::pending().await,
     }
 }
 

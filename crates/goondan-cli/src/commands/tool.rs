@@ -5,7 +5,7 @@ use goondan::StateRoot;
 use goondan::internal::untrusted_text;
 use goondan::ports::model::ToolDefinition;
 use goondan::ports::tool::{ToolCallResult, ToolCallStatus};
-use goondan::spec::Code;
+use goondan::spec::{Bundle, Code};
 use goondan_serve::client::segment;
 use goondan_serve::wire::CallBody;
 use serde_json::Value;
@@ -48,6 +48,7 @@ enum ToolCommand {
 /// Options that select the project and the agent.
 #[derive(Debug, Args)]
 #[command(mut_arg("node_turns", |arg| arg.hide(true)))]
+#[command(mut_arg("accept_loss", |arg| arg.hide(true)))]
 struct ToolTargetArgs {
     #[command(flatten)]
     project: ProjectPathOption,
@@ -203,17 +204,28 @@ async fn call_tool(
             Err(not_started) => return Err(not_started.into()),
         }
     };
-    print_result(&outcome, output).map_err(|error| match error.code == Code::TOOL_NOT_IN_CATALOG {
-        true => not_listed(&args.tool, &project, error),
-        false => error,
+    print_result(&outcome, output).map_err(|error| {
+        let is_unknown = error.code == Code::TOOL_NOT_IN_CATALOG;
+        match is_unknown && !error.message.contains(" is unavailable: ") {
+            true => not_listed(&args.tool, &args.place, &project, error),
+            false => error,
+        }
     })
 }
 
 /// Rewords the error of an unknown tool, because no model made this call.
-fn not_listed(tool: &str, project: &Path, error: CliError) -> CliError {
+fn not_listed(tool: &str, place: &ToolTargetArgs, project: &Path, error: CliError) -> CliError {
     let message = format!("The agent has no tool `{tool}`.");
     let bundle = goondan::load(project).bundle;
     let resource = tool.split_once("__").map_or(tool, |(resource, _)| resource);
+    let owner = bundle
+        .as_deref()
+        .and_then(|bundle| other_owner(bundle, place, resource));
+    if let Some(name) = owner {
+        let suggestion =
+            format!("Agent `{name}` has tools of Tool/{resource}: add `--agent {name}`.");
+        return CliError { message, ..error }.suggest(suggestion);
+    }
     let is_defined =
         bundle.is_some_and(|bundle| bundle.tools().keys().any(|id| id.name == resource));
     let hint = error.suggestion.clone().unwrap_or_default();
@@ -222,6 +234,19 @@ fn not_listed(tool: &str, project: &Path, error: CliError) -> CliError {
         false => hint,
     };
     CliError { message, ..error }.suggest(suggestion)
+}
+
+/// Returns an agent that uses the Tool `resource`, unless the caller uses it.
+fn other_owner(bundle: &Bundle, place: &ToolTargetArgs, resource: &str) -> Option<String> {
+    let swarm = bundle.choose_swarm(place.start.swarm.as_deref()).ok()?;
+    let caller = place.agent.as_ref().unwrap_or(&swarm.spec.entry_agent.name);
+    let mut owners = bundle.agents().values().filter(|agent| {
+        let mut tools = agent.spec.tools.iter();
+        tools.any(|used| used.tool.name == resource)
+    });
+    let owner = owners.next()?.id.name.clone();
+    let has_caller = owner == *caller || owners.any(|other| other.id.name == *caller);
+    (!has_caller).then_some(owner)
 }
 
 /// Starts the swarm for this command.

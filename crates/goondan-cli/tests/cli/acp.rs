@@ -187,6 +187,133 @@ fn a_session_goes_on_after_a_restart() {
     editor.peer.close();
 }
 
+/// A server in the shell with one prompt and no tools.
+#[cfg(unix)]
+const PROMPTER: &str = r#"#!/bin/sh
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  file=$(printf '%s' "$line" | sed -n 's/.*"file":"\([a-z. ]*\)".*/\1/p')
+  case "$line" in
+    *'"method":"initialize"'*)
+      result='{"protocolVersion":"2025-11-25","capabilities":{"prompts":{}},"serverInfo":{"name":"shell","version":"1"}}' ;;
+    *'"method":"tools/list"'*) result='{"tools":[]}' ;;
+    *'"method":"prompts/list"'*)
+      result='{"prompts":[{"name":"review","description":"Reviews a file.","arguments":[{"name":"file","required":true}]}]}' ;;
+    *'"method":"prompts/get"'*)
+      result="{\"messages\":[{\"role\":\"user\",\"content\":{\"type\":\"text\",\"text\":\"Please review $file.\"}}]}" ;;
+    *'"id":'*)
+      echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"no such method\"}}"
+      continue ;;
+    *) continue ;;
+  esac
+  echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$result}"
+done
+"#;
+
+/// A swarm whose agent uses the server `git`, which runs the script.
+#[cfg(unix)]
+fn with_prompts(server: &str) -> Sandbox {
+    let sandbox = scripted(ECHO);
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    let agent =
+        manifest(model, "").replace("[{ref: Tool/text", "[{ref: Tool/git}, {ref: Tool/text");
+    let tool = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: git}\n\
+                spec: {mcp: {command: /bin/sh, args: [prompter.sh]}}\n";
+    sandbox.write("p/goondan.yaml", &format!("{agent}{tool}"));
+    sandbox.write("p/prompter.sh", server);
+    sandbox
+}
+
+/// Returns true if the line announces commands.
+#[cfg(unix)]
+fn announces(line: &Value) -> bool {
+    !line["params"]["update"]["availableCommands"].is_null()
+}
+
+#[cfg(unix)]
+#[test]
+fn prompts_of_servers_are_commands() {
+    let sandbox = with_prompts(PROMPTER);
+    let mut editor = Editor::open(&sandbox);
+    let session = editor.begin();
+    let announced = editor.hear(announces);
+    let commands = &announced.updates[0]["availableCommands"];
+    assert_eq!(
+        *commands,
+        json!([{"name": "git:review", "description": "Reviews a file.", "input": {"hint": "file"}}])
+    );
+    let reviewed = editor.say(&session, "/git:review a b.rs");
+    assert_eq!(
+        reviewed.said("agent_message_chunk"),
+        "heard Please review a b.rs."
+    );
+    let missing = editor.say(&session, "/git:review").answer["error"].clone();
+    assert_eq!(missing["data"]["code"], "E_TOOL_INVALID_ARGS");
+    assert_eq!(
+        editor.say(&session, "/other:x").said("agent_message_chunk"),
+        "heard /other:x"
+    );
+    editor.peer.close();
+}
+
+#[cfg(unix)]
+#[test]
+fn changed_prompts_of_servers_are_announced() {
+    let list = "*'\"method\":\"prompts/list\"'*)\n";
+    let removed = "[ -e used ] && { echo \"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":$id,\\\"result\\\":\
+                   {\\\"prompts\\\":[]}}\"; continue; }\n";
+    let get = "*'\"method\":\"prompts/get\"'*)\n";
+    let changes = "touch used; \
+                   echo '{\"jsonrpc\":\"2.0\",\"method\":\"notifications/prompts/list_changed\"}'\n";
+    let server = PROMPTER.replace(list, &format!("{list}{removed}"));
+    let sandbox = with_prompts(&server.replace(get, &format!("{get}{changes}")));
+    let mut editor = Editor::open(&sandbox);
+    let session = editor.begin();
+    editor.hear(announces);
+    let text = json!([{"type": "text", "text": "/git:review a"}]);
+    let prompt = json!({"sessionId": session, "prompt": text});
+    let prompt = editor.peer.request("session/prompt", prompt);
+    // The announcement and the answer have no order.
+    let missing = std::cell::Cell::new(2);
+    let heard = editor.hear(|line| {
+        let is_expected = announces(line) || answers(line, prompt);
+        missing.set(missing.get() - usize::from(is_expected));
+        missing.get() == 0
+    });
+    let mut updates = heard.updates.iter();
+    let announced = updates.find_map(|update| update.get("availableCommands"));
+    assert_eq!(announced, Some(&json!([])));
+    editor.peer.close();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_prompt_that_a_server_expands_is_cancelled() {
+    let hangs = "*'\"method\":\"prompts/get\"'*) continue\n";
+    let get = "*'\"method\":\"prompts/get\"'*)\n";
+    let sandbox = with_prompts(&PROMPTER.replace(get, hangs));
+    let mut editor = Editor::open(&sandbox);
+    let session = editor.begin();
+    editor.hear(announces);
+    for end in ["session/cancel", "session/close"] {
+        let text = json!([{"type": "text", "text": "/git:review a"}]);
+        let prompt = json!({"sessionId": session, "prompt": text});
+        let prompt = editor.peer.request("session/prompt", prompt);
+        let place = json!({"sessionId": session});
+        if end == "session/cancel" {
+            editor.peer.notify(end, place);
+        } else {
+            editor.peer.request(end, place);
+        }
+        let cancelled = editor.hear(|line| answers(line, prompt));
+        assert_eq!(
+            cancelled.answer["result"]["stopReason"], "cancelled",
+            "{end}"
+        );
+    }
+    editor.peer.close();
+}
+
 #[test]
 fn what_a_prompt_holds_reaches_the_model() {
     let sandbox = scripted(ECHO);

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde_json::json;
 
+use crate::nested_cargo::nested_cargo;
 use crate::projects::{ECHO, manifest};
 use crate::sandbox::Sandbox;
 use crate::watch::Watching;
@@ -96,7 +97,7 @@ fn library(name: &str) -> String {
 }
 
 fn place_rust(project: &Path) {
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = nested_cargo();
     // The command is named so that what lies below is built with the features that it has there.
     cargo
         .current_dir(repository())

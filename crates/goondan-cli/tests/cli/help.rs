@@ -2,7 +2,7 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 36] = [
+const COMMANDS: [&[&str]; 38] = [
     &[],
     &["init"],
     &["new"],
@@ -29,6 +29,8 @@ const COMMANDS: [&[&str]; 36] = [
     &["policy"],
     &["policy", "explain"],
     &["trust"],
+    &["backup"],
+    &["restore"],
     &["logs"],
     &["explain"],
     &["schema"],

@@ -185,6 +185,22 @@ fn files_of_others_that_would_become_part_of_the_project_are_told() {
             .contains("`models/train.yaml` already existed"),
         "{created:?}"
     );
+    let several = repository();
+    for (file, text) in [
+        ("models/train.yaml", "epochs: 3\n"),
+        ("agents/deploy.yaml", "on: push\n"),
+        ("tools/ci.yaml", "jobs: {}\n"),
+    ] {
+        several.write(file, text);
+    }
+    let created = several.gdn(&["init"]);
+    created.ok();
+    assert!(
+        created
+            .stderr
+            .contains("`agents/deploy.yaml`, `models/train.yaml`, `tools/ci.yaml` already existed"),
+        "{created:?}"
+    );
     // Nobody trusts a folder that was not empty.
     let team = repository();
     team.write("team/notes.txt", "x");

@@ -9,6 +9,21 @@ use serde_json::Value;
 /// Rows whose limit is a constant: the first cell, the end of the source's path, and the name of the constant or field.
 const CONSTANTS: &[(&str, &str, &str)] = &[
     (
+        "lines that `gdn serve` prints in 10 s about approvals, failed turns and answers",
+        "serve/activity_lines.rs",
+        "MAX_LINES",
+    ),
+    (
+        "characters of such a line",
+        "serve/activity_lines.rs",
+        "MAX_LINE_CHARS",
+    ),
+    (
+        "existing files that `gdn init` names in a warning",
+        "init/mod.rs",
+        "MAX_NAMED_FILES",
+    ),
+    (
         "tool calls that one answer of a model may ask for",
         "step.rs",
         "MAX_CALLS_PER_ANSWER",
@@ -175,6 +190,11 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "MAX_PENDING_BYTES",
     ),
     ("bytes of one event", "pending.rs", "MAX_EVENT_BYTES"),
+    (
+        "bytes of an event's metadata",
+        "pending.rs",
+        "MAX_METADATA_BYTES",
+    ),
     (
         "bytes of an instance key",
         "submit_error.rs",
@@ -590,6 +610,21 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "MAX_LINE_BYTES",
     ),
     (
+        "objects and lists in a message",
+        "goondan-mcp/src/stdio_transport.rs",
+        "MAX_MESSAGE_NODES",
+    ),
+    (
+        "values in a message, including objects and lists",
+        "goondan-mcp/src/stdio_transport.rs",
+        "MAX_MESSAGE_VALUES",
+    ),
+    (
+        "messages that a server has not read",
+        "goondan-mcp/src/stdio_transport.rs",
+        "MAX_UNREAD_MESSAGES",
+    ),
+    (
         "bytes that are no message, between two messages",
         "goondan-mcp/src/stdio_transport.rs",
         "MAX_SKIPPED_BYTES",
@@ -603,6 +638,16 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "bytes of an attachment",
         "goondan-mcp/src/result.rs",
         "MAX_ATTACHMENT_BYTES",
+    ),
+    (
+        "prompts of a server",
+        "goondan-mcp/src/prompts.rs",
+        "MAX_PROMPTS",
+    ),
+    (
+        "resources of a page that a model receives",
+        "goondan-mcp/src/resources.rs",
+        "MAX_LISTED_RESOURCES",
     ),
     (
         "times that a server may ask before it answers a call",
@@ -716,6 +761,11 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "SERVER_START_TIMEOUT",
     ),
     (
+        "the same time, if the server ended during the call",
+        "model_call.rs",
+        "SERVER_RESTART_TIMEOUT",
+    ),
+    (
         "`Model.spec.options.timeoutSeconds`: how long a provider may be silent",
         "client/settings.rs",
         "DEFAULT_IDLE_TIMEOUT",
@@ -795,7 +845,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ),
     (
         "bytes of a program that is read to see whether an approval still holds",
-        "grants.rs",
+        "goondan-core/src/content_hash.rs",
         "MAX_HASHED_FILE_BYTES",
     ),
     (
@@ -882,6 +932,21 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "time from the request to end a process to its end",
         "src/process.rs",
         "TERMINATION_GRACE_PERIOD",
+    ),
+    (
+        "parts of a text that `text-transform__split` makes",
+        "goondan-tools/src/text_transform.rs",
+        "MAX_SPLIT_PARTS",
+    ),
+    (
+        "time that an approved call waits for sandboxed programs that could change its files",
+        "goondan-tools/src/running_programs.rs",
+        "WRITER_WAIT_TIMEOUT",
+    ),
+    (
+        "time in which an approved call reads its files, while no such program starts",
+        "goondan-tools/src/running_programs.rs",
+        "FILE_READ_PERIOD",
     ),
     (
         "bytes of a command line that `gdn` reads",

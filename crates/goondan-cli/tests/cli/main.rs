@@ -20,6 +20,8 @@ mod complete;
 mod connection;
 #[cfg(unix)]
 mod control_endpoint;
+#[cfg(unix)]
+mod custom_tools;
 mod documentation;
 mod explain;
 mod help;
@@ -34,12 +36,16 @@ mod limits;
 #[cfg(target_os = "linux")]
 mod live;
 mod lsp;
+mod maintenance;
 #[cfg(unix)]
 mod mcp;
 mod mcp_server;
 mod misuse;
 #[cfg(unix)]
 mod modules;
+#[cfg(unix)]
+#[path = "../../../../tests/src/nested_cargo.rs"]
+mod nested_cargo;
 mod new;
 mod nodes;
 #[cfg(unix)]

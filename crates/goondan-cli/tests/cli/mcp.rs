@@ -193,14 +193,7 @@ fn a_server_of_a_project_that_nobody_trusts_is_not_started() {
 fn a_server_ends_with_all_that_it_started_however_gdn_ends() {
     for signal in ["KILL", "TERM", "INT"] {
         let sandbox = project(STUCK, "permissions: {default: allow}");
-        let pipe = sandbox.dir().join("held");
-        assert!(
-            Command::new("mkfifo")
-                .arg(&pipe)
-                .status()
-                .unwrap()
-                .success()
-        );
+        let pipe = sandbox.named_pipe("held");
         let mut line = command(
             &sandbox,
             &[
@@ -248,14 +241,7 @@ exec 3> "$NOTES/held"
 fn a_server_that_does_not_want_to_end_ends_with_all_that_it_started() {
     for signal in ["KILL", "TERM"] {
         let sandbox = project(STUCK, "permissions: {default: allow}");
-        let held = sandbox.dir().join("held");
-        assert!(
-            Command::new("mkfifo")
-                .arg(&held)
-                .status()
-                .unwrap()
-                .success()
-        );
+        let held = sandbox.named_pipe("held");
         let goes_on = "while :; do sleep 0.1; done\n";
         let server = SERVER.replace(
             "[ -p \"$NOTES/held\" ] && exec 3> \"$NOTES/held\" && sleep 600 &\n",

@@ -137,14 +137,7 @@ fn a_project_that_is_none_is_told_for_what_it_is() {
     std::os::unix::fs::symlink("nothing", sandbox.dir().join("dangling")).unwrap();
     std::fs::create_dir_all(sandbox.dir().join("folder/goondan.yaml")).unwrap();
     sandbox.write("pipe/x", "");
-    let pipe = sandbox.dir().join("pipe/goondan.yaml");
-    assert!(
-        std::process::Command::new("mkfifo")
-            .arg(pipe)
-            .status()
-            .unwrap()
-            .success()
-    );
+    sandbox.named_pipe("pipe/goondan.yaml");
     refused(
         &sandbox,
         &["validate", "/dev/null"],

@@ -115,14 +115,7 @@ fn a_host_ends_with_all_that_it_started_however_gdn_ends() {
     }
     for signal in ["KILL", "TERM"] {
         let sandbox = project("{}", "permissions: {default: allow}");
-        let pipe = sandbox.dir().join("p/held");
-        assert!(
-            Command::new("mkfifo")
-                .arg(&pipe)
-                .status()
-                .unwrap()
-                .success()
-        );
+        let pipe = sandbox.named_pipe("p/held");
         let mut line = sandbox.command(&[
             "run",
             "p",

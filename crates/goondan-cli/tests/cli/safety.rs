@@ -33,6 +33,15 @@ fn project(more: &str) -> Sandbox {
     sandbox
 }
 
+/// Returns a project whose agent also has the tools `runtime` and `fs`.
+fn project_with_file_tools(more: &str) -> Sandbox {
+    let sandbox = project(more);
+    let tools = "{ref: Tool/bash}, {ref: Tool/runtime}, {ref: Tool/fs}";
+    let text = manifest(MODEL, more).replace("{ref: Tool/bash}", tools);
+    sandbox.write("p/goondan.yaml", &text);
+    sandbox
+}
+
 #[test]
 fn explain_says_which_rule_decides() {
     let sandbox = project(PERMISSIONS);
@@ -91,13 +100,7 @@ fn a_rule_that_never_decides_is_told_at_its_line() {
 
 /// Starts a stream, has `command` run, answers the question with `answer`, and gives back the question and the status.
 fn asked(sandbox: &Sandbox, command: &str, answer: Option<&str>) -> (Option<Value>, String) {
-    let mut child = sandbox.command(&["run", "p", "--input-format", "stream-json"]);
-    let mut child = child
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = start_stream(sandbox);
     let mut stdin = child.stdin.take();
     writeln!(stdin.as_mut().unwrap(), "{}", json!({"input": command})).unwrap();
     let (mut question, mut status) = (None, String::new());
@@ -317,13 +320,23 @@ calls = {
     "perf_event_open": 298, "quotactl": 179, "reboot": 169, "swapoff": 168, "swapon": 167, "syslog": 103,
     "userfaultfd": 323, "vhangup": 153, "kcmp": 312, "open_by_handle_at": 304, "pidfd_getfd": 438,
     "process_vm_readv": 310, "process_vm_writev": 311, "ptrace": 101, "io_uring_setup": 425, "clone3": 435,
+    "io_uring_enter": 426, "io_uring_register": 427, "modify_ldt": 154, "iopl": 172, "ioperm": 173, "uselib": 134,
+    "sysfs": 139, "ustat": 136, "nfsservctl": 180, "lookup_dcookie": 212, "remap_file_pages": 216, "migrate_pages": 256,
+    "move_pages": 279, "process_madvise": 440, "process_mrelease": 448, "mount_setattr": 442, "open_tree_attr": 467,
+    "fanotify_mark": 301, "kexec_file_load": 320, "quotactl_fd": 443, "statmount": 457, "listmount": 458,
+    "lsm_set_self_attr": 460, "setxattrat": 463, "create_module": 174, "get_kernel_syms": 177, "query_module": 178,
+    "getpmsg": 181, "putpmsg": 182, "afs_syscall": 183, "tuxcall": 184, "security": 185, "vserver": 236, "epoll_ctl_old": 214,
+    "_sysctl": 156, "not a call": 10000, "x32 read": 0x40000000,
 }
 tries = [(name, number, (0, 0, 0, 0)) for name, number in calls.items()]
 tries += [
     ("sched_setaffinity", 203, (parent, 0, 0)), ("sched_setscheduler", 144, (parent, 3, 0)),
     ("setpriority", 141, (0, parent, 19)), ("setpriority of the user", 141, (2, 0, 19)),
     ("ioprio_set", 251, (1, parent, 3 << 13)), ("clone", 56, (0x10000000 | 17, 0, 0, 0)),
-    ("socket", 41, (2, 1, 0)), ("local socket", 41, (1, 1, 0)),
+    ("socket", 41, (2, 1, 0)), ("local socket", 41, (1, 1, 0)), ("netlink", 41, (16, 3, 9)), ("vsock", 41, (40, 1, 0)),
+    ("bluetooth", 41, (31, 3, 1)), ("packet", 41, (17, 3, 0)), ("datagram pair", 53, (1, 2, 0)), ("tiocsti", 16, (0, 0x5412, 0)),
+    ("setown", 72, (0, 8, parent)), ("setsig", 72, (0, 10, 18)), ("setlease", 72, (0, 1024, 0)), ("fiosetown", 16, (0, 0x8901, 0)),
+    ("continued by the parent", 157, (1, 18, 0)),
 ]
 if platform.machine() == "x86_64":
     for name, number, arguments in tries:
@@ -333,7 +346,12 @@ if platform.machine() == "x86_64":
         if done != -1 or ctypes.get_errno() not in (errno.EPERM, errno.ENOSYS):
             print(name, done, ctypes.get_errno())
 paths = ["/run", "/run/user", "/run/secrets", "/run/credentials", "/var/run/secrets", "/dev/shm", "/dev", "/proc", "/proc/1/environ",
-    "/etc/shadow", "/etc/gshadow", "/root", "/home", "/var/lib", "/var/log", "/tmp", f"/proc/{parent}/environ", os.path.expanduser("~/.ssh")]
+    "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssh/ssh_host_rsa_key", "/etc/ssl/private/ssl-cert-snakeoil.key", "/etc/shadow-",
+    "/etc/security/opasswd", "/root", "/home", "/var/lib", "/var/spool", "/var/spool/cron", "/var/mail", "/var/backups",
+    "/var/cache", "/var/run", "/var/run/docker.sock", "/run/docker.sock", "/run/containerd", "/run/dbus", "/run/systemd/private",
+    "/run/lock", "/run/user/0", "/run/user/1000", "/run/udev", "/boot", "/mnt", "/media", "/srv", "/lost+found", "/dev/mem", "/dev/kmsg",
+    "/dev/tty", "/dev/console", "/dev/pts", "/dev/ptmx", "/dev/sda", "/dev/vda", "/dev/fuse", "/dev/kvm", "/dev/net/tun", "/dev/input",
+    "/dev/mqueue", "/proc/kcore", "/proc/kmsg", "/proc/kallsyms", "/proc/keys", "/proc/self/environ", "/proc/1/cmdline", "/proc/1/root", "/var/log", "/tmp", f"/proc/{parent}/environ", os.path.expanduser("~/.ssh")]
 for path in paths:
     try:
         os.listdir(path) if os.path.isdir(path) else open(path).read()
@@ -380,6 +398,468 @@ fn a_sandboxed_program_reaches_nothing_beyond_its_files() {
         return;
     }
     assert_eq!(result["output"]["stdout"], "over\n", "{result}");
+}
+
+/// Returns the error numbers of calls that could continue a stopped program, or write while it is
+/// stopped.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+const CONTINUING_HANDLER: &str = r#"
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+def error(number):
+    result = libc.syscall(number, *[ctypes.c_long(0)] * 4)
+    return [result, ctypes.get_errno()]
+handlers = {"go": lambda context, input: [error(222), error(209)]}
+"#;
+
+/// Handlers are stopped while an approved script starts.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn a_stopped_handler_cannot_continue_itself() {
+    let mut python = std::process::Command::new("python3");
+    if !goondan::has_sandbox() || python.arg("--version").output().is_err() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let model = "{provider: scripted, model: any, options: {script: script.yaml}}";
+    let project = manifest(model, "permissions: {default: allow}")
+        .replace("{ref: Tool/bash}", "{ref: Tool/t}");
+    let tool = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: t}\nspec:\n  entry: ./t.py\n  \
+        config: {sandbox: {read: [/]}}\n  exports: [{name: go, description: Tries., parameters: {type: object}}]\n";
+    sandbox.write("p/goondan.yaml", &(project + tool));
+    sandbox.write("p/script.yaml", "default: {text: done}\n");
+    sandbox.write("p/t.py", CONTINUING_HANDLER);
+    sandbox.gdn(&["trust", "p"]).ok();
+    let call = ["tool", "call", "t__go", "-p", "p", "--args", "{}", "--json"];
+    let outcome = sandbox.gdn(&call);
+    let result: Value = serde_json::from_str(outcome.ok()).unwrap();
+    // The calls do not exist.
+    assert_eq!(result["output"], json!([[-1, 38], [-1, 38]]), "{result}");
+}
+
+/// Starts a program that a pattern allows, and then calls an approved script that the program could
+/// replace. Returns the result of the script, or `None` on a system without sandbox.
+#[cfg(target_os = "linux")]
+fn call_replaceable_script(program: &str) -> Option<Value> {
+    if !goondan::has_sandbox() {
+        return None;
+    }
+    let script = "[ -e started ] && echo beside || echo good\n";
+    Some(call_script(&project_with_replaceable_script(
+        program, script,
+    )))
+}
+
+/// Creates a project whose agent starts a program that a pattern allows, and calls a script that needs
+/// an approval.
+#[cfg(target_os = "linux")]
+fn project_with_replaceable_script(program: &str, script: &str) -> Sandbox {
+    let sandbox = project_with_file_tools(
+        "workdir: project\n  permissions: {default: allow, rules: [{permission: execute, action: ask}, \
+         {tool: \"runtime__*\", args: {command: sh *}, action: allow}]}",
+    );
+    sandbox.write("p/script.yaml", REPLACEABLE_SCRIPT_CALLS);
+    sandbox.write("p/run.sh", script);
+    sandbox.write("p/flip.sh", program);
+    sandbox
+}
+
+/// Runs the project with approval of all calls, and returns the result of the script.
+#[cfg(target_os = "linux")]
+fn call_script(sandbox: &Sandbox) -> Value {
+    sandbox.gdn(&["trust", "p"]).ok();
+    let outcome = sandbox.gdn(&[
+        "run",
+        "p",
+        "--input",
+        "go",
+        "--yes",
+        "--output-format",
+        "stream-json",
+    ]);
+    let events = outcome
+        .ok()
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let results: Vec<Value> = events
+        .filter(|event| event["type"] == "tool.completed")
+        .collect();
+    let [started, called] = results.try_into().unwrap();
+    assert_eq!(started["status"], "ok", "{started}");
+    called
+}
+
+#[cfg(target_os = "linux")]
+const REPLACEABLE_SCRIPT_CALLS: &str = "\
+agents:
+  a:
+    - calls: [{id: c1, tool: runtime__exec, args: {command: sh flip.sh, background: true}}]
+    - calls: [{id: c2, tool: bash__exec, args: {command: sh run.sh}}]
+    - text: done
+";
+
+/// A background program of the same agent could replace the script after the approval.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_approved_script_does_not_run_beside_a_program_that_could_replace_it() {
+    let Some(called) = call_replaceable_script("touch started; sleep 60\n") else {
+        return;
+    };
+    // On a busy machine, the program starts after the script, and waits for its end.
+    if called["status"] == "ok" {
+        assert_eq!(called["output"]["stdout"], "good\n", "{called}");
+        return;
+    }
+    assert_eq!(called["error"]["code"], "E_TOOL_DENIED", "{called}");
+    let message = called["error"]["message"].as_str().unwrap();
+    assert!(message.contains("could change"), "{message}");
+}
+
+/// A process that leaves its group ends with the last sandboxed program, before the script runs.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_detached_program_does_not_replace_an_approved_script() {
+    let program = "setsid sh -c 'sleep 2; echo echo evil > run.sh' &\n";
+    let Some(called) = call_replaceable_script(program) else {
+        return;
+    };
+    let is_denied = called["error"]["code"] == "E_TOOL_DENIED";
+    assert!(
+        is_denied || called["output"]["stdout"] == "good\n",
+        "{called}"
+    );
+}
+
+/// Starts processes that leave their session, start the next process, and end. All of them have the
+/// pipe `alive` open.
+#[cfg(target_os = "linux")]
+const MOVING_PROCESSES: &str = r#"
+move='[ -e over ] && echo survived >&3 && exit; setsid sh -c "$0" "$0" &'
+exec 3>alive
+echo started >&3
+for process in 1 2 3 4; do setsid sh -c "$move" "$move" & done
+"#;
+
+/// Returns true if the kernel limits signals of a sandbox: Linux 6.12 or later.
+#[cfg(target_os = "linux")]
+pub(crate) fn limits_signals() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(str::parse::<u32>);
+    let mut next = || numbers.next().unwrap().unwrap();
+    goondan::has_sandbox() && (next(), next()) >= (6, 12)
+}
+
+/// Reads a pipe until no process has it open for writing.
+#[cfg(target_os = "linux")]
+fn read_to_end(mut pipe: std::fs::File) -> String {
+    use std::io::Read as _;
+
+    let mut text = Vec::new();
+    while let Err(error) = pipe.read_to_end(&mut text) {
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+        std::thread::yield_now();
+    }
+    String::from_utf8(text).unwrap()
+}
+
+/// No process of a sandbox survives its call, even if it starts others all the time. So it can
+/// neither replace an approved script nor outlive the swarm.
+#[test]
+#[cfg(target_os = "linux")]
+fn processes_that_move_end_with_their_call() {
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    if !limits_signals() {
+        return;
+    }
+    let sandbox = project_with_replaceable_script(MOVING_PROCESSES, "touch over; echo good\n");
+    let calls = REPLACEABLE_SCRIPT_CALLS.replace(", background: true", "");
+    sandbox.write("p/script.yaml", &calls);
+    let path = sandbox.dir().join("p/alive");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut options = std::fs::OpenOptions::new();
+    let pipe = options
+        .read(true)
+        .custom_flags(nix::libc::O_NONBLOCK)
+        .open(path)
+        .unwrap();
+    let called = call_script(&sandbox);
+    assert_eq!(called["output"]["stdout"], "good\n", "{called}");
+    assert_eq!(read_to_end(pipe), "started\n");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_approved_script_runs_after_the_end_of_sandboxed_programs() {
+    let Some(called) = call_replaceable_script("true\n") else {
+        return;
+    };
+    assert_eq!(called["status"], "ok", "{called}");
+}
+
+/// Starts the project `p` with a stream of inputs.
+fn start_stream(sandbox: &Sandbox) -> std::process::Child {
+    let mut command = sandbox.command(&["run", "p", "--input-format", "stream-json"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Requests an approval of a tool call, replaces the directory `p/d` with a link while the request is
+/// open, and answers it. Returns the end of the call.
+#[cfg(unix)]
+fn call_with_moved_directory(tool: &str, arguments: &Value, target: &str) -> Value {
+    let sandbox = project_with_file_tools(
+        "workdir: project\n  permissions: {default: ask, rules: [{tool: \"fs__*\", args: {path: keep/*}, action: deny}]}",
+    );
+    let calls = json!({"agents": {"a": [{"calls": [{"id": "c", "tool": tool, "args": arguments}]}, {"text": "done"}]}});
+    sandbox.write("p/script.yaml", &calls.to_string());
+    for path in ["p/d/k", "p/keep/k"] {
+        sandbox.write(path, "text\n");
+    }
+    sandbox.gdn(&["trust", "p"]).ok();
+    let mut child = start_stream(&sandbox);
+    let mut stdin = child.stdin.take();
+    writeln!(stdin.as_mut().unwrap(), "{}", json!({"input": "go"})).unwrap();
+    let mut ended = Value::Null;
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        match line["type"].as_str() {
+            Some("approval.request") => {
+                let directory = sandbox.dir().join("p/d");
+                std::fs::rename(&directory, sandbox.dir().join("p/d0")).unwrap();
+                std::os::unix::fs::symlink(target, &directory).unwrap();
+                let answer = json!({"approval": line["approval"], "answer": "once"});
+                writeln!(stdin.as_mut().unwrap(), "{answer}").unwrap();
+            }
+            Some("tool.completed") => ended = line,
+            Some("result") => stdin = None,
+            _ => {}
+        }
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(!sandbox.dir().join("p/keep/x").exists());
+    ended
+}
+
+/// The user approved a call for another place than the one that it would use now.
+#[test]
+#[cfg(unix)]
+fn an_approval_ends_if_the_call_now_uses_another_place() {
+    for (tool, arguments) in [
+        ("fs__write", json!({"path": "d/x", "content": "text"})),
+        ("fs__read", json!({"path": "d/k"})),
+        ("bash__exec", json!({"command": "touch x", "cwd": "d"})),
+        ("bash__exec", json!({"command": "echo x > d/x"})),
+        ("bash__exec", json!({"command": "cd d && touch x"})),
+        ("bash__exec", json!({"command": "cp d/k d/x"})),
+    ] {
+        let ended = call_with_moved_directory(tool, &arguments, "keep");
+        assert_eq!(ended["error"]["code"], "E_TOOL_DENIED", "{tool}: {ended}");
+    }
+}
+
+/// Calls a tool in two turns of a conversation, approves the call for the whole conversation, and
+/// replaces the directory `p/d` with a link between the turns if `moves`. Returns the number of
+/// approval requests.
+#[cfg(unix)]
+fn requests_of_repeated_call(tool: &str, arguments: &Value, moves: bool) -> usize {
+    let sandbox = project_with_file_tools("workdir: project\n  permissions: {default: ask}");
+    let call = |id: &str| json!({"calls": [{"id": id, "tool": tool, "args": arguments}]});
+    let done = json!({"text": "done"});
+    let calls = json!({"agents": {"a": [call("c1"), done, call("c2"), done]}});
+    sandbox.write("p/script.yaml", &calls.to_string());
+    for path in ["p/d/k", "p/e/k"] {
+        sandbox.write(path, &format!("{path}\n"));
+    }
+    sandbox.gdn(&["trust", "p"]).ok();
+    let mut child = start_stream(&sandbox);
+    let mut stdin = child.stdin.take();
+    let (mut requests, mut turns) = (0, 0);
+    let send = |stdin: &mut Option<std::process::ChildStdin>, line: Value| {
+        writeln!(stdin.as_mut().unwrap(), "{line}").unwrap();
+    };
+    send(&mut stdin, json!({"input": "go"}));
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        match line["type"].as_str() {
+            Some("approval.request") => {
+                requests += 1;
+                let answer = json!({"approval": line["approval"], "answer": "conversation"});
+                send(&mut stdin, answer);
+            }
+            Some("result") if turns == 0 => {
+                turns += 1;
+                if moves {
+                    let directory = sandbox.dir().join("p/d");
+                    std::fs::rename(&directory, sandbox.dir().join("p/d0")).unwrap();
+                    std::os::unix::fs::symlink("e", &directory).unwrap();
+                }
+                send(&mut stdin, json!({"input": "again"}));
+            }
+            Some("result") => stdin = None,
+            _ => {}
+        }
+    }
+    assert!(child.wait().unwrap().success());
+    requests
+}
+
+/// The user approved a script with a certain shell and certain variables.
+#[test]
+#[cfg(unix)]
+fn a_remembered_approval_of_a_script_covers_its_shell_and_variables() {
+    for more in [
+        json!({"shell": "./d/k"}),
+        json!({"env": {"BASH_ENV": "d/k"}}),
+        json!({"env": {"PATH": "d:/usr/bin:/bin"}}),
+        json!({"args": ["--file=d/k"]}),
+    ] {
+        let mut arguments = json!({"path": "e/k"});
+        arguments
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        assert_eq!(
+            requests_of_repeated_call("bash__script", &arguments, true),
+            2,
+            "{more}"
+        );
+    }
+}
+
+/// The user approved the call for the place to which its path led.
+#[test]
+#[cfg(unix)]
+fn a_remembered_approval_ends_if_the_path_leads_to_another_place() {
+    for (tool, arguments) in [
+        ("fs__read", json!({"path": "d/k"})),
+        ("fs__ls", json!({"path": "d"})),
+        ("bash__exec", json!({"command": "ls", "cwd": "d"})),
+        ("bash__exec", json!({"command": "wc < d/k > d/x"})),
+        ("bash__exec", json!({"command": "cd d && touch x"})),
+    ] {
+        assert_eq!(
+            requests_of_repeated_call(tool, &arguments, false),
+            1,
+            "{tool}"
+        );
+        assert_eq!(
+            requests_of_repeated_call(tool, &arguments, true),
+            2,
+            "{tool}: {arguments}"
+        );
+    }
+}
+
+/// Runs a command that a pattern allows, with a further access of the sandbox.
+#[cfg(target_os = "linux")]
+fn permitted_call(sandbox: &Sandbox, project: &str, command: &str) -> Value {
+    let arguments = json!({"command": command}).to_string();
+    let outcome = sandbox.gdn(&[
+        "tool",
+        "call",
+        "bash__exec",
+        "-p",
+        project,
+        "--args",
+        &arguments,
+        "--json",
+    ]);
+    serde_json::from_str(&outcome.stdout).unwrap_or_else(|_| json!({"failed": outcome.report()}))
+}
+
+/// A program cannot extend its sandbox with a link that it makes in its working directory.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_link_in_the_working_directory_does_not_extend_the_sandbox() {
+    if !goondan::has_sandbox() {
+        return;
+    }
+    let sandbox = project(
+        "workdir: project\n  permissions: {default: deny, rules: [{tool: bash__exec, args: {command: \"*\"}, \
+         action: allow, sandbox: {write: [out], read: [inn]}}]}",
+    );
+    sandbox.write("home/secret.txt", "secret\n");
+    sandbox.gdn(&["trust", "p"]).ok();
+    let elsewhere = sandbox.dir().join("home");
+    for link in ["out", "inn"] {
+        std::os::unix::fs::symlink(&elsewhere, sandbox.dir().join("p").join(link)).unwrap();
+    }
+    let read = permitted_call(&sandbox, "p", "cat inn/secret.txt");
+    assert!(!read.to_string().contains("secret\\n"), "{read}");
+    permitted_call(&sandbox, "p", "touch out/new");
+    assert!(!elsewhere.join("new").exists());
+}
+
+/// The state contains approvals and other conversations. A project may contain it by mistake.
+#[test]
+#[cfg(target_os = "linux")]
+fn sandboxed_programs_do_not_reach_a_state_directory_in_the_project() {
+    if !goondan::has_sandbox() {
+        return;
+    }
+    for (workdir, file_tool) in [
+        ("", "../../../../approvals.json"),
+        ("workdir: project\n  ", "var/mark"),
+    ] {
+        let sandbox = project_with_file_tools(&format!(
+            "{workdir}permissions: {{default: allow, sandbox: {{}}}}"
+        ));
+        sandbox.write("p/var/mark", "state\n");
+        let project = sandbox.dir().join("p").canonicalize().unwrap();
+        let call = |tool: &str, arguments: Value| {
+            let place = [
+                "tool",
+                "call",
+                tool,
+                "-p",
+                "p",
+                "--state-root",
+                "p/var",
+                "--json",
+            ];
+            sandbox
+                .gdn(&[&place[..], &["--args", &arguments.to_string()]].concat())
+                .report()
+        };
+        let command = format!("cat {0}/goondan.yaml {0}/var/mark", project.display());
+        let run = call("bash__exec", json!({"command": command}));
+        assert!(!run.contains("state\\n"), "{run}");
+        match workdir {
+            // Other files of the project stay readable.
+            "" => assert!(run.contains("kind: Agent"), "{run}"),
+            _ => assert!(
+                run.contains("E_TOOL_SANDBOX") && run.contains("--state-root"),
+                "{run}"
+            ),
+        }
+        let read = call("fs__read", json!({"path": file_tool}));
+        assert!(read.contains("E_TOOL_PATH_ESCAPE"), "{read}");
+    }
+}
+
+/// The repository of the project is read by git, but not the target of a link in its place.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_repository_that_is_a_link_is_not_opened() {
+    if !goondan::has_sandbox() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let agent = "workdir: project\n  permissions: {default: deny, rules: [{tool: bash__exec, args: {command: \"git *\"}, \
+                 action: allow}]}";
+    sandbox.write("g/p/goondan.yaml", &manifest(MODEL, agent));
+    sandbox.write("g/p/script.yaml", RUN);
+    sandbox.write("home/secret.txt", "hidden text\n");
+    sandbox.gdn(&["trust", "g"]).ok();
+    let elsewhere = sandbox.dir().join("home");
+    std::os::unix::fs::symlink(&elsewhere, sandbox.dir().join("g/.git")).unwrap();
+    let command = format!(
+        "git diff --no-index /dev/null {}/secret.txt",
+        elsewhere.display()
+    );
+    let read = permitted_call(&sandbox, "g/p", &command);
+    assert!(!read.to_string().contains("hidden text"), "{read}");
 }
 
 #[test]
@@ -437,6 +917,35 @@ fn secrets_are_found_in_files() {
         output.status.success() && text.contains("***") && !text.contains("c2stdmVyeS1zZWNyZX"),
         "{text}"
     );
+}
+
+#[test]
+fn secrets_of_a_tool_config_are_masked_and_found_in_files() {
+    let sandbox = project("permissions: {default: allow}");
+    let tool = |name: &str, token: &str| {
+        format!(
+            "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: {name}}}\n\
+             spec: {{entry: builtin:telegram, config: {{token: {token}}}}}\n"
+        )
+    };
+    let manifest = manifest(MODEL, "permissions: {default: allow}").replace(
+        "{ref: Tool/bash}]",
+        "{ref: Tool/bash}, {ref: Tool/one}, {ref: Tool/two}]",
+    );
+    let one = tool("one", "{value: literal-bot-token}");
+    let two = tool(
+        "two",
+        "{valueFrom: {secretRef: {ref: Secret/bot, key: token}}}",
+    );
+    sandbox.write("p/goondan.yaml", &format!("{manifest}{one}{two}"));
+    sandbox.write("secrets/bot/token", "bot-token-of-a-file\n");
+    let mut command = sandbox.command(&["tool", "call", "bash__exec", "-p", "p", "--args"]);
+    command.arg(json!({"command": "echo literal-bot-token; echo bot-token-of-a-file"}).to_string());
+    command.env("GOONDAN_SECRETS_DIR", sandbox.dir().join("secrets"));
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let result: Value = serde_json::from_str(&text).unwrap_or_default();
+    assert_eq!(result["stdout"], "***\n***\n", "{text}");
 }
 
 /// A keyring as `secret-tool` shows it: one secret, and one state in which it can't be asked.

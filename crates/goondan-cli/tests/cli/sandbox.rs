@@ -74,6 +74,15 @@ impl Sandbox {
         )
     }
 
+    /// Creates a named pipe.
+    #[cfg(unix)]
+    pub(crate) fn named_pipe(&self, path: &str) -> PathBuf {
+        let pipe = self.dir().join(path);
+        let created = Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(created.success());
+        pipe
+    }
+
     /// Runs `command` with nothing on standard input.
     pub(crate) fn finished(&self, mut command: Command) -> Outcome {
         finished(command.stdin(Stdio::null()).output().unwrap())

@@ -134,6 +134,60 @@ impl ServeProcess {
 }
 
 #[test]
+fn a_server_prints_a_line_for_each_approval_request_and_failed_turn() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest(
+            "{provider: scripted, model: any, options: {script: script.yaml}}",
+            "permissions: {default: ask}",
+        ),
+    );
+    let failing =
+        "  - {when: {contains: break}, reply: {error: {status: 400, message: \"no\\nServing\"}}}\n";
+    sandbox.write(
+        "p/script.yaml",
+        &ASKING.replace("rules:\n", &format!("rules:\n{failing}")),
+    );
+    let mut command = sandbox.command(&["serve", "p", "--listen", "127.0.0.1:0", "--no-token"]);
+    let mut child = command
+        .stderr(Stdio::piped())
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut line_with = |words: &str| {
+        let mut lines = lines.by_ref().map(Result::unwrap);
+        lines.find(|line| line.contains(words)).unwrap()
+    };
+    let serving = line_with("Serving the swarm s at http://");
+    let address = serving.split("http://").nth(1).unwrap();
+    let address = address.split(". Press").next().unwrap();
+    for (text, key) in [("break", "one"), ("shout", "two")] {
+        let body = json!({"text": text, "instanceKey": key}).to_string();
+        let mut stream = TcpStream::connect(address).unwrap();
+        let length = body.len();
+        let request = format!(
+            "POST /api/inputs HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 202"), "{response}");
+        match key {
+            // The message of the provider stays in its line.
+            "one" => assert!(line_with("A turn of a:one failed: [E_MODEL").contains("Serving")),
+            _ => drop(line_with(
+                "a:two waits for an approval of text-transform__case.",
+            )),
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
 fn pages_are_delivered_to_everybody_but_names_with_a_dot_are_not() {
     let sandbox = scripted(ECHO);
     let site = sandbox.dir().join("site");

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::projects::{ECHO, manifest, scripted};
 use crate::sandbox::Sandbox;
@@ -251,41 +251,62 @@ fn a_stream_that_waits_for_input_ends() {
 #[cfg(unix)]
 const LONG: &str = "sleep 0.5; exec 3> held; (sleep 30; echo left >&3) & (trap '' TERM; sleep 30; echo left >&3) & wait";
 
+/// Kills a `gdn` during a tool call that opens the pipe `held`. `agent` is the rest of the agent.
+/// Returns the text that programs write into the pipe until none of them is left.
+#[cfg(unix)]
+fn written_after_kill(call: &Value, agent: &str) -> String {
+    let script = json!({"rules": [
+        {"when": {"role": "user"}, "reply": {"calls": [call]}},
+        {"when": {"role": "tool"}, "reply": {"text": "late", "delayMs": 600_000}},
+    ]});
+    let sandbox = scripted(&script.to_string());
+    let manifest = manifest(
+        "{provider: scripted, model: any, options: {script: script.yaml}}",
+        agent,
+    );
+    sandbox.write(
+        "p/goondan.yaml",
+        &manifest.replace("{ref: Tool/bash}", "{ref: Tool/bash}, {ref: Tool/runtime}"),
+    );
+    let pipe = sandbox.named_pipe("p/held");
+    let mut running = Running::start(&sandbox, &["--input", "hi", "--yes"], "");
+    running.until("tool.called");
+    // It opens when the command has opened the other end, and ends when the last process has let go of it.
+    let mut held = std::fs::File::open(&pipe).unwrap();
+    running.signal("KILL");
+    let mut left = String::new();
+    held.read_to_string(&mut left).unwrap();
+    running.child.wait().unwrap();
+    left
+}
+
 #[cfg(unix)]
 #[test]
 fn what_tools_run_does_not_outlive_a_gdn_that_is_killed() {
-    let foreground = format!("{{tool: bash__exec, args: {{command: \"{LONG}\", timeoutMs: 0}}}}");
+    let foreground = json!({"tool": "bash__exec", "args": {"command": LONG, "timeoutMs": 0}});
     let background =
-        format!("{{tool: runtime__exec, args: {{command: \"{LONG}\", background: true}}}}");
+        json!({"tool": "runtime__exec", "args": {"command": LONG, "background": true}});
     for call in [foreground, background] {
-        let script = format!(
-            "rules:\n  - when: {{role: user}}\n    reply: {{calls: [{call}]}}\n  - when: {{role: tool}}\n    reply: {{text: late, delayMs: 600000}}\n"
-        );
-        let sandbox = scripted(&script);
-        let manifest = manifest(
-            "{provider: scripted, model: any, options: {script: script.yaml}}",
-            "workdir: project",
-        );
-        sandbox.write(
-            "p/goondan.yaml",
-            &manifest.replace("{ref: Tool/bash}", "{ref: Tool/bash}, {ref: Tool/runtime}"),
-        );
-        let pipe = sandbox.dir().join("p/held");
-        assert!(
-            Command::new("mkfifo")
-                .arg(&pipe)
-                .status()
-                .unwrap()
-                .success()
-        );
-        let mut running = Running::start(&sandbox, &["--input", "hi", "--yes"], "");
-        running.until("tool.called");
-        // It opens when the command has opened the other end, and ends when the last process has let go of it.
-        let mut held = std::fs::File::open(&pipe).unwrap();
-        running.signal("KILL");
-        let mut left = String::new();
-        held.read_to_string(&mut left).unwrap();
-        assert_eq!(left, "", "{call}");
-        running.child.wait().unwrap();
+        assert_eq!(written_after_kill(&call, "workdir: project"), "", "{call}");
     }
+}
+
+/// Starts a process that leaves its session, starts the next process, and ends. The last one ends after 30 seconds.
+#[cfg(target_os = "linux")]
+const MOVING: &str = r#"
+move='[ $(date +%s) -ge $1 ] && echo left >&3 && exit; setsid sh -c "$0" "$0" "$1" &'
+exec 3> held
+setsid sh -c "$move" "$move" $(($(date +%s) + 30)) &
+wait
+"#;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_sandboxed_process_that_moves_does_not_outlive_a_gdn_that_is_killed() {
+    if !crate::safety::limits_signals() {
+        return;
+    }
+    let call = json!({"tool": "bash__exec", "args": {"command": MOVING, "timeoutMs": 0}});
+    let agent = "workdir: project\n  permissions: {default: ask, sandbox: {}}";
+    assert_eq!(written_after_kill(&call, agent), "");
 }

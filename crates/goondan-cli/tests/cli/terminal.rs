@@ -302,7 +302,16 @@ fn a_question_is_answered_by_nothing_that_was_typed_before_it() {
     let script = json!({"agents": {"a": [run(wait), run(&risky), {"text": "it is over"}]}});
     let sandbox = scripted(&yaml(&script));
     sandbox.write("p/goondan.yaml", &manifest(MODEL, ASKED));
-    let command = sandbox.command(&["run", "p", "--plain", "--workdir", "p", "-k", key]);
+    let command = sandbox.command(&[
+        "run",
+        "p",
+        "--plain",
+        "--trust",
+        "--workdir",
+        "p",
+        "-k",
+        key,
+    ]);
     let mut person = Person::at(command);
     person.read_until("a> ");
     person.write("go\r");

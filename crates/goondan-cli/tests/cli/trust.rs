@@ -346,6 +346,24 @@ fn a_project_that_wants_nothing_needs_no_trust() {
     assert!(!sandbox.state().join("trust.json").exists());
 }
 
+/// `--workdir` opens a directory that the project itself would need trust for.
+#[test]
+fn another_working_directory_needs_trust() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = repository.join("examples/hello");
+    let sandbox = Sandbox::new();
+    sandbox.write("documents/a.txt", "");
+    let run = ["run", path.to_str().unwrap(), "--input", "hi"];
+    let run = [&run[..], &["--workdir", "documents"]].concat();
+    let refused = gdn(&sandbox, &run);
+    let wants = "lets its agents work in documents (`--workdir`)";
+    assert!(
+        refused.stderr.contains("[E_PROJECT_UNTRUSTED]") && refused.stderr.contains(wants),
+        "{refused:#?}"
+    );
+    gdn(&sandbox, &[&run[..], &["--trust"]].concat()).ok();
+}
+
 #[test]
 fn what_is_wanted_is_listed_for_people_and_programs() {
     let sandbox = calling(

@@ -10,11 +10,12 @@ use goondan_connect::{ConnectionOptions, ConnectionState};
 use serde_json::Value;
 
 use crate::cli::console;
+use crate::nested_cargo::nested_cargo;
 use crate::support::{Running, within};
 
 /// Built once for all tests: file name of the library or program → path.
 static BUILT: LazyLock<BTreeMap<String, PathBuf>> = LazyLock::new(|| {
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = nested_cargo();
     cargo
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .args(["build", "--quiet"]);

@@ -11,6 +11,10 @@ mod floods;
 mod github;
 #[cfg(unix)]
 mod library;
+#[cfg(unix)]
+#[path = "../../../../tests/src/nested_cargo.rs"]
+mod nested_cargo;
+mod own_channel;
 mod platform;
 mod published;
 mod questions;

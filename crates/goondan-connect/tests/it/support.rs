@@ -101,13 +101,21 @@ impl Running {
         options: ConnectionOptions,
         host: Option<HostCommand>,
     ) -> Running {
+        let text = format!("{AGENTS}---\n{connections}");
+        Running::start_project(state, &text, put, options, host).await
+    }
+
+    /// Works like [`Running::start_hosting`], for a project with its own agents.
+    pub(crate) async fn start_project(
+        state: &Path,
+        text: &str,
+        put: impl FnOnce(&Path),
+        options: ConnectionOptions,
+        host: Option<HostCommand>,
+    ) -> Running {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path());
-        std::fs::write(
-            folder.path().join("goondan.yaml"),
-            format!("{AGENTS}---\n{connections}"),
-        )
-        .unwrap();
+        std::fs::write(folder.path().join("goondan.yaml"), text).unwrap();
         let project = goondan::load(folder.path());
         assert_eq!(project.diagnostics, []);
         let workspace = state.join("w");

@@ -146,18 +146,18 @@ pub enum ApprovalCoverage {
 /// Client that answers approval requests.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Answers an approval request. Must return immediately if no user can answer. Dropped if the
-    /// call is cancelled.
+    /// Answers an approval request. Must return immediately if no user can answer. The caller drops
+    /// the future if the tool call is cancelled.
     async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer;
 }
 
-/// A remembered approval. It is precise: another directory, other arguments or a changed script
-/// need a new approval, unless the user approved a program or a tool.
+/// A remembered approval. A grant applies only to the same directory, arguments and scripts, unless
+/// the user approved a program or a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalGrant {
-    /// Agent that is allowed to call. If the policy of a caller requires approval, each of these
-    /// agents needs a grant.
+    /// Agent that may make the call. Each agent in the call chain whose policy requires an approval
+    /// needs a separate grant.
     pub agent: String,
     /// Tool name in the form `resource__export`.
     pub tool: String,
@@ -170,6 +170,11 @@ pub struct ApprovalGrant {
     pub args: JsonObject,
     /// Working directory: a path, or the separate directory of each conversation of an agent.
     pub folder: String,
+    /// Conversation to which the approval of a call is limited, if the call runs programs in the
+    /// conversation's own directory. Such programs may read any file there, so the approval does not
+    /// apply to another conversation. Absent if the approval covers more than this call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<String>,
     /// True if the user approved although the conversation contained untrusted content. Other
     /// grants do not apply in such a conversation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -181,6 +186,10 @@ pub struct ApprovalGrant {
     /// wider than the call.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
+    /// Targets of the call's paths that contain symbolic links, by path. Empty for a grant of the
+    /// whole tool.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub link_targets: BTreeMap<String, String>,
 }
 
 impl ApprovalCoverage {
@@ -196,6 +205,7 @@ impl fmt::Display for ApprovalGrant {
             tool,
             args,
             folder,
+            conversation,
             ..
         } = self;
         let args = serde_json::to_string(args).map_err(|_| fmt::Error)?;
@@ -207,9 +217,15 @@ impl fmt::Display for ApprovalGrant {
             }
             ApprovalCoverage::Tool => f.write_str("with any arguments")?,
         }
-        write!(f, " in {folder}")?;
+        match conversation {
+            Some(conversation) => write!(f, " in own folder of {conversation}")?,
+            None => write!(f, " in {folder}")?,
+        }
         if self.untrusted {
             f.write_str(", even after it has read untrusted output")?;
+        }
+        if !self.link_targets.is_empty() {
+            f.write_str(", while its links have the same targets")?;
         }
         match self.programs.len() + self.files.len() {
             0 => Ok(()),

@@ -83,6 +83,9 @@ pub struct ScheduledJob {
     /// turns (rule S1b).
     #[serde(default)]
     pub callers: Vec<InstanceId>,
+    /// Time at which that chain of callers began; absent for jobs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<DateTime<Utc>>,
     /// Agents outside the chain that restricted that turn.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub bound_by: BTreeSet<String>,

@@ -26,6 +26,10 @@ pub trait TurnJournalStore: Send + Sync {
     ) -> Result<Arc<dyn TurnJournal>, StoreError>;
     /// Deletes the journal of a turn that ended.
     async fn close_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<(), StoreError>;
+    /// Returns true if records can be lost while the conversation stays, as with damaged files.
+    fn may_lose_records(&self) -> bool {
+        false
+    }
     /// Drops cached data of an instance's journal, because another node wrote to it.
     fn doubt_journal(&self, _instance: &InstanceId) {}
 }

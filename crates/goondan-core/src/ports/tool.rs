@@ -77,6 +77,9 @@ pub struct ToolSet {
     /// Every export with its handler, as the tool's entry declares it, without the overrides in
     /// `spec.exports`.
     pub exports: Vec<(ExportSpec, Arc<dyn ToolHandler>)>,
+    /// Reason why the exports are missing until a later reload, as a part of a sentence. Models
+    /// receive it, so it contains no text of a server.
+    pub unavailable: Option<String>,
 }
 
 /// Error of opening a tool.
@@ -155,6 +158,8 @@ pub struct ToolContext {
     pub granted: BTreeSet<Permission>,
     /// Execution mode of command lines in the arguments.
     pub run_mode: RunMode,
+    /// Files whose content an approval of the call covers. The call must not run any other content.
+    pub approved_files: Arc<[ApprovedFile]>,
     /// Access to other agents.
     pub runtime: Arc<dyn AgentToolRuntime>,
     /// Structured log lines, stored next to the conversation.
@@ -163,6 +168,16 @@ pub struct ToolContext {
     pub progress: Arc<dyn ProgressSink>,
     /// Fires on timeout, on cancellation and on shutdown.
     pub cancellation: CancellationToken,
+}
+
+/// File that an approved call runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovedFile {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// SHA-256 hash of the approved content, as hexadecimal digits. `None` for a directory whose
+    /// files could not be determined.
+    pub sha256: Option<String>,
 }
 
 /// Receiver of a handler's log lines.

@@ -98,6 +98,15 @@ impl SecretRedactor {
         }
     }
 
+    /// Masks the secrets in every string of a tool's output, and parts of secrets at the start and the
+    /// end of each line: tools cut long texts.
+    pub fn clean_output(&self, output: &mut Value) {
+        self.clean_value(output);
+        if let Some(matcher) = self.known.load().as_ref() {
+            clean_fragments(matcher, output);
+        }
+    }
+
     /// Masks the secrets in every string and every key of `object`.
     pub fn clean_object(&self, object: &mut crate::JsonObject) {
         object
@@ -126,6 +135,26 @@ impl SecretRedactor {
             redactor: self.clone(),
             inner,
         }
+    }
+}
+
+/// Masks parts of secrets in every string of `value`.
+fn clean_fragments(matcher: &SecretMatcher, value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(clean) = matcher.masked_fragments(text) {
+                *text = clean;
+            }
+        }
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| clean_fragments(matcher, item)),
+        Value::Object(object) => {
+            object
+                .values_mut()
+                .for_each(|value| clean_fragments(matcher, value));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -184,6 +213,54 @@ mod tests {
         });
         for secret in &secrets {
             assert_eq!(redactor.text(secret), MASK);
+        }
+    }
+
+    #[test]
+    fn each_line_of_a_secret_is_masked() {
+        let redactor = knows("-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\nshort\n-----END KEY-----");
+        let shown = redactor.text("    2\tAAAABBBBCCCCDDDDEEEE\n    3\tshort");
+        assert_eq!(shown, "    2\t***\n    3\tshort");
+        assert_eq!(redactor.text("-----BEGIN KEY-----"), "-----BEGIN KEY-----");
+    }
+
+    #[test]
+    fn parts_of_secrets_at_cuts_are_masked() {
+        let redactor = knows("postgres-0123456789-abcdef");
+        let shown = |text: &str| {
+            let mut output = json!({"text": text});
+            redactor.clean_output(&mut output);
+            output["text"].as_str().unwrap().to_owned()
+        };
+        for (text, expected) in [
+            ("key: postgres-012345678", "key: ***"),
+            (
+                "key: postgres-0123456\n[... 9 bytes cut ...]\nend",
+                "key: ***\n[... 9 bytes cut ...]\nend",
+            ),
+            ("0123456789-abcdef is the key", "*** is the key"),
+            (
+                "3: [cut] 0123456789-abcdef, postgres-0123456789- [cut]",
+                "3: [cut] ***, *** [cut]",
+            ),
+            ("uses postgres", "uses postgres"),
+            ("postgres-0123456789-abcdef", "***"),
+            ("ä postgres-0123456789-abcde", "ä ***"),
+            ("abc", "abc"),
+        ] {
+            assert_eq!(shown(text), expected);
+        }
+    }
+
+    #[test]
+    fn escaped_secrets_are_masked() {
+        let redactor = knows("a<b>&'c\"d-secret");
+        for text in [
+            r#"a\u003cb\u003e\u0026'c\"d-secret"#,
+            "a&lt;b&gt;&amp;&#39;c&quot;d-secret",
+            "%61%3C%62%3E%26%27%63%22%64%2D%73%65%63%72%65%74",
+        ] {
+            assert_eq!(redactor.text(text), MASK, "{text}");
         }
     }
 

@@ -16,6 +16,25 @@ const MIN_FORM_BYTES: usize = 8;
 /// `encodeURI`.
 const URL_UNESCAPED_SETS: [&str; 4] = ["", "/", "!'()*", "!'()*;/?:@&=+$,#"];
 
+/// Characters that Go escapes in JSON, in addition to the usual ones.
+const GO_JSON_ESCAPES: [(char, &str); 3] = [('&', "\\u0026"), ('<', "\\u003c"), ('>', "\\u003e")];
+
+/// Characters that are entities in HTML. `&` is the first one, because entities contain it.
+const HTML_ENTITIES: [(char, &str); 5] = [
+    ('&', "&amp;"),
+    ('<', "&lt;"),
+    ('>', "&gt;"),
+    ('"', "&quot;"),
+    ('\'', "&#39;"),
+];
+
+/// Replaces each character of `escapes` in `text`.
+fn replaced(text: &str, escapes: &[(char, &str)]) -> String {
+    let replace =
+        |text: String, (character, escape): &(char, &str)| text.replace(*character, escape);
+    escapes.iter().fold(text.to_owned(), replace)
+}
+
 /// Places where a form is masked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MaskScope {
@@ -25,9 +44,26 @@ pub(super) enum MaskScope {
     Anywhere,
 }
 
+/// Minimum length in bytes of a line that is masked separately.
+const MIN_LINE_BYTES: usize = 16;
+
+/// Returns the lines of a secret with several lines, such as a private key. Tools show a file line by
+/// line. Leaves out short lines, and the first and last line of a PEM file.
+fn separate_lines(secret: &str) -> impl Iterator<Item = &str> {
+    let lines = secret.lines().map(str::trim);
+    let is_several = secret.contains('\n');
+    lines.filter(move |line| {
+        is_several && line.len() >= MIN_LINE_BYTES && !line.starts_with("-----")
+    })
+}
+
 /// Adds the forms of `secret` to `forms`. A form of two secrets gets the wider scope.
 pub(super) fn add(secret: &Secret, forms: &mut BTreeMap<String, MaskScope>) {
     let text = secret.expose().trim();
+    if secret.masking() == SecretMasking::Anywhere {
+        let lines = separate_lines(text).flat_map(written_forms);
+        forms.extend(lines.map(|form| (form, MaskScope::Anywhere)));
+    }
     let (secret_forms, scope) = match secret.masking() {
         SecretMasking::Anywhere => (forms_of(text), MaskScope::Anywhere),
         SecretMasking::WholeWord => (written_forms(text), MaskScope::Word),
@@ -63,7 +99,17 @@ fn written_forms(secret: &str) -> BTreeSet<String> {
     forms.insert(twice[1..twice.len() - 1].to_owned());
     // PHP escapes slashes.
     forms.insert(quoted[1..quoted.len() - 1].replace('/', "\\/"));
+    let go_quoted = replaced(&quoted[1..quoted.len() - 1], &GO_JSON_ESCAPES);
+    let html = replaced(secret, &HTML_ENTITIES);
+    // The same characters, as Go and Python escape them.
+    let html_numbers = html.replace("&quot;", "&#34;").replace("&#39;", "&#x27;");
+    forms.extend([go_quoted, html, html_numbers]);
+    let escaped = |digits: fn(u16) -> String| secret.encode_utf16().map(digits).collect::<String>();
+    forms.insert(escaped(|unit| format!("\\u{unit:04x}")));
+    forms.insert(escaped(|unit| format!("\\u{unit:04X}")));
     let bytes = secret.as_bytes();
+    forms.insert(bytes.iter().map(|byte| format!("%{byte:02X}")).collect());
+    forms.insert(bytes.iter().map(|byte| format!("%{byte:02x}")).collect());
     for kept in URL_UNESCAPED_SETS {
         let encode = |kept: &'static str, space: &'static str, is_lower: bool| {
             url_encoded(bytes, kept, |byte| match byte {

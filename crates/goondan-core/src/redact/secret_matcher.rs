@@ -9,9 +9,19 @@ use aho_corasick::{AhoCorasick, Input, MatchKind};
 use super::MASK;
 use super::secret_forms::MaskScope;
 
-/// Searchable set of the forms of all secrets.
+/// Mark of a line that tools have cut.
+const CUT_MARK: &str = "[cut]";
+
+/// Minimum length in bytes of a part of a secret that is masked. Shorter parts could be ordinary
+/// words.
+const MIN_FRAGMENT_BYTES: usize = 8;
+
+/// Searchable set of the forms of all secrets: a form is a secret in one encoding.
 pub(super) struct SecretMatcher {
     pub(super) forms: BTreeMap<String, MaskScope>,
+    /// Encoded secrets that are masked anywhere, with their characters in reverse order. A prefix
+    /// search in this set finds suffixes of secrets.
+    reversed: BTreeSet<String>,
     /// First characters of the forms.
     first: BTreeSet<char>,
     /// Length of the longest form, in bytes.
@@ -26,7 +36,11 @@ impl SecretMatcher {
             .match_kind(MatchKind::LeftmostLongest)
             .build(forms.keys())
             .ok()?;
+        let anywhere = forms
+            .iter()
+            .filter(|(_, scope)| **scope == MaskScope::Anywhere);
         Some(SecretMatcher {
+            reversed: anywhere.map(|(form, _)| reversed(form)).collect(),
             first: forms
                 .keys()
                 .filter_map(|form| form.chars().next())
@@ -88,6 +102,79 @@ impl SecretMatcher {
         }
     }
 
+    /// Masks parts of secrets at the start and the end of a line, and next to a [`CUT_MARK`]. Parts
+    /// that are shorter than half of the secret stay visible.
+    pub(super) fn masked_fragments<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let pieces = text
+            .lines()
+            .flat_map(|line| line.split(CUT_MARK))
+            .map(str::trim);
+        let ranges: Vec<Range<usize>> = pieces
+            .filter(|piece| piece.len() >= MIN_FRAGMENT_BYTES)
+            .flat_map(|piece| {
+                // The piece is a part of the text.
+                let offset = piece.as_ptr().addr() - text.as_ptr().addr();
+                let fragments = [
+                    self.suffix_at_line_start(piece),
+                    self.prefix_at_line_end(piece),
+                ];
+                let found = fragments.into_iter().flatten();
+                found.map(move |range| offset + range.start..offset + range.end)
+            })
+            .collect();
+        if ranges.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let (mut clean, mut done) = (String::new(), 0);
+        for range in ranges {
+            clean.push_str(&text[done..range.start.max(done)]);
+            clean.push_str(MASK);
+            done = range.end.max(done);
+        }
+        Cow::Owned(clean + &text[done..])
+    }
+
+    /// Finds a secret that is cut off at the end of `line`. Returns the range of its visible prefix,
+    /// at least half of an encoded secret. `line` has at least [`MIN_FRAGMENT_BYTES`] bytes.
+    fn prefix_at_line_end(&self, line: &str) -> Option<Range<usize>> {
+        let from = line.ceil_char_boundary(line.len().saturating_sub(self.longest));
+        let last = line.floor_char_boundary(line.len() - MIN_FRAGMENT_BYTES);
+        let starts = line.char_indices().map(|(at, _)| at);
+        let mut starts = starts
+            .skip_while(|at| *at < from)
+            .take_while(|at| *at <= last);
+        let is_long_prefix = |prefix: &str| {
+            let forms = self
+                .forms
+                .range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+            let mut forms = forms.take_while(|(form, _)| form.starts_with(prefix));
+            forms.any(|(form, scope)| {
+                *scope == MaskScope::Anywhere && form.len() <= 2 * prefix.len()
+            })
+        };
+        let start = starts.find(|start| is_long_prefix(&line[*start..]))?;
+        Some(start..line.len())
+    }
+
+    /// Finds a secret whose beginning was cut off before `line`. Returns the range of its visible
+    /// suffix, at least half of an encoded secret. `line` has at least [`MIN_FRAGMENT_BYTES`] bytes.
+    fn suffix_at_line_start(&self, line: &str) -> Option<Range<usize>> {
+        let limit = line.floor_char_boundary(self.longest.min(line.len()));
+        let beginning = reversed(&line[..limit]);
+        let is_long_suffix = |suffix: &str| {
+            let forms = self
+                .reversed
+                .range::<str, _>((Bound::Included(suffix), Bound::Unbounded));
+            let mut forms = forms.take_while(|form| form.starts_with(suffix));
+            forms.any(|form| form.len() <= 2 * suffix.len())
+        };
+        let last = beginning.floor_char_boundary(beginning.len() - MIN_FRAGMENT_BYTES);
+        let starts = beginning.char_indices().map(|(at, _)| at);
+        let mut starts = starts.take_while(|at| *at <= last);
+        let start = starts.find(|start| is_long_suffix(&beginning[*start..]))?;
+        Some(0..beginning.len() - start)
+    }
+
     /// Returns the start of the first suffix of `text` after `done` that is the beginning of a
     /// form, else the end of `text`.
     pub(super) fn beginning(&self, text: &str, done: usize) -> usize {
@@ -110,6 +197,11 @@ impl SecretMatcher {
             .next()
             .is_some_and(|(form, _)| form.starts_with(text))
     }
+}
+
+/// Returns the characters of `text` in reverse order.
+fn reversed(text: &str) -> String {
+    text.chars().rev().collect()
 }
 
 /// Returns whether no letter and no digit is next to `range`.

@@ -240,7 +240,7 @@ async fn a_missing_symbol_is_told_when_it_is_loaded_and_not_when_it_is_called() 
 
 #[test]
 fn a_library_that_would_abort_on_a_panic_does_not_compile() {
-    let output = std::process::Command::new(env!("CARGO"))
+    let output = crate::support::nested_cargo::nested_cargo()
         .args([
             "rustc",
             "--quiet",

@@ -1,5 +1,8 @@
 //! Builds the example libraries, and provides a mock engine.
 
+#[path = "../../../../tests/src/nested_cargo.rs"]
+pub(crate) mod nested_cargo;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,7 +37,7 @@ pub(crate) fn workspace() -> PathBuf {
 
 fn build() -> BTreeMap<String, PathBuf> {
     let packages = ["text-utils", "counter", "ask-agent", "slow", "hostile"];
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = nested_cargo::nested_cargo();
     cargo.current_dir(workspace()).args([
         "build",
         "--quiet",
@@ -295,6 +298,7 @@ impl Engine {
             sandboxes: Vec::new(),
             run_mode: Default::default(),
             granted: Default::default(),
+            approved_files: Default::default(),
             runtime: Arc::clone(&heard) as _,
             logger: Arc::clone(&heard) as _,
             progress: Arc::clone(&heard) as _,

@@ -153,6 +153,7 @@ impl ToolSource for Empty {
             .map(|export| (export.clone(), Arc::new(Empty) as Arc<dyn ToolHandler>));
         Ok(ToolSet {
             exports: exports.collect(),
+            unavailable: None,
         })
     }
 }

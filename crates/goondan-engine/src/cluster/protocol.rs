@@ -178,6 +178,9 @@ pub(crate) struct NewJob {
     pub(crate) place: String,
     pub(crate) wanted: JobRequest,
     pub(crate) callers: Vec<InstanceId>,
+    /// Time of the first call in the chain of callers. A caller that lost its access after it is
+    /// refused.
+    pub(crate) since: chrono::DateTime<chrono::Utc>,
     pub(crate) bound_by: std::collections::BTreeSet<String>,
     pub(crate) narrowing: Option<ToolAllowlist>,
 }

@@ -1,6 +1,7 @@
 //! Delivery of events to agent instances: one task owns the instances and decides which turn
 //! begins.
 
+pub(crate) mod access_end;
 pub mod bus;
 pub(crate) mod extension_events;
 pub(crate) mod failed_events;

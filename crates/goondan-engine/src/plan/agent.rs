@@ -5,7 +5,7 @@ use std::sync::Arc;
 use goondan_spec::kinds::{AgentWorkdir, ModelParams, Permissions};
 use serde_json::Value;
 
-use super::ModelPlan;
+use super::{ModelPlan, UnavailableTool};
 use crate::middleware::{AgentExtensions, Middleware as _, StructuredOutput};
 use crate::tooling::registry::{RegisteredTool, ToolCatalog, ToolRegistry};
 
@@ -18,6 +18,8 @@ pub struct AgentPlan {
     pub description: Option<String>,
     /// System prompt.
     pub system: Option<String>,
+    /// Tools of the agent whose exports are missing for now. The system prompt names them.
+    pub(crate) unavailable: Arc<[UnavailableTool]>,
     /// Names of instruction files, which are also looked up below the working directory.
     pub instructions: Arc<[String]>,
     /// Models in fallback order. Never empty.

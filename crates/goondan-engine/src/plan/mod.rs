@@ -4,6 +4,7 @@
 mod agent;
 mod call_targets;
 mod problems;
+mod unavailable;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -19,6 +20,8 @@ use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 pub use self::agent::AgentPlan;
 pub(crate) use self::problems::at;
 use self::problems::{at_tool, model_problem, no_such_export, tool_problem};
+pub(crate) use self::unavailable::UnavailableTool;
+use self::unavailable::system_prompt;
 use crate::middleware::{self, AgentExtensions, ExtensionInputs, StructuredOutput};
 use crate::tooling::registry::{RegisteredTool, ToolCatalog, ToolLimits, ToolRegistry};
 use crate::tooling::schema_difference::difference;
@@ -284,6 +287,7 @@ impl GenerationPlanner<'_> {
     async fn agent(&mut self, agent: &Resource<Agent>) -> Option<AgentPlan> {
         let models = self.models_of(agent);
         let mut registry = self.registry(&agent.spec.tools).await;
+        let unavailable = self.unavailable(&agent.spec.tools);
         call_targets::describe(&mut registry, &self.purposes);
         self.offer_skills(agent, &mut registry);
         let serving = self
@@ -304,7 +308,8 @@ impl GenerationPlanner<'_> {
         Some(AgentPlan {
             name: agent.id.name.clone(),
             description: description_of(agent).map(str::to_owned),
-            system: agent.spec.system(),
+            system: system_prompt(agent.spec.system(), &unavailable),
+            unavailable: unavailable.into(),
             instructions: agent
                 .spec
                 .instructions
@@ -509,6 +514,17 @@ impl GenerationPlanner<'_> {
         registry
     }
 
+    /// Returns the opened tools in `uses` whose exports are missing for now.
+    fn unavailable(&self, uses: &[ToolUse]) -> Vec<UnavailableTool> {
+        let unavailable = |tool_use: &ToolUse| {
+            Some(UnavailableTool {
+                resource: tool_use.tool.name.clone(),
+                reason: self.tools.get(&tool_use.tool)?.unavailable.clone()?,
+            })
+        };
+        uses.iter().filter_map(unavailable).collect()
+    }
+
     /// Opens a tool. A tool that cannot be opened becomes a problem and has no exports.
     async fn open(&mut self, tool: &Resource<Tool>) -> ToolPlan {
         match self.ports.tools.open(tool, self.bundle.root()).await {
@@ -612,6 +628,8 @@ impl GenerationPlanner<'_> {
 #[derive(Clone, Default)]
 struct ToolPlan {
     exports: Arc<[(String, PlannedExport)]>,
+    /// Reason why the exports are missing for now.
+    unavailable: Option<Arc<str>>,
 }
 
 type PlannedExport = Result<Arc<RegisteredTool>, Diagnostic>;
@@ -625,6 +643,13 @@ impl ToolPlan {
         set: &ToolSet,
         variables: &[(&str, String)],
     ) -> Self {
+        if let Some(reason) = &set.unavailable {
+            // Exports that `spec.exports` declares are not errors of the project.
+            return ToolPlan {
+                exports: Arc::default(),
+                unavailable: Some(Arc::from(reason.as_str())),
+            };
+        }
         let declared: Vec<(&str, Option<&ExportOverride>)> = match tool.spec.overrides.as_slice() {
             [] => set
                 .exports
@@ -647,6 +672,7 @@ impl ToolPlan {
         };
         ToolPlan {
             exports: declared.into_iter().map(plan).collect(),
+            unavailable: None,
         }
     }
 

@@ -38,6 +38,8 @@ pub(super) struct ApprovalPrompt<'a> {
     pub(super) why: &'a str,
     /// Scopes that the answer may have.
     pub(super) offers: &'a [ApprovalOffer],
+    /// Effect of the call, from [`preview`].
+    pub(super) preview: Option<&'a str>,
 }
 
 /// Returns the approval id, which connects the events of an approval.
@@ -66,7 +68,7 @@ pub(super) async fn answer(
     prompt: ApprovalPrompt<'_>,
 ) -> Result<ApprovalAnswer, ToolError> {
     let recorded = match &context.approval {
-        None => Some(recorded_answer(context, tool, arguments, prompt).await),
+        None => Some(recorded_answer(context, arguments, prompt).await),
         Some((journal, id)) => {
             let effect = TurnEffect {
                 id: id.clone(),
@@ -79,7 +81,7 @@ pub(super) async fn answer(
             let mut retry = StoreRetry::new(&context.facts.instance, &context.cancel);
             loop {
                 let work = async {
-                    let answer = || recorded_answer(context, tool, arguments, prompt);
+                    let answer = || recorded_answer(context, arguments, prompt);
                     given.get_or_init(answer).await.clone()
                 };
                 match journal.run(effect.clone(), Box::pin(work)).await {
@@ -108,13 +110,12 @@ pub(super) async fn answer(
 /// Asks the user and returns the answer in its stored form.
 async fn recorded_answer(
     context: &ToolCallContext,
-    tool: &RegisteredTool,
     arguments: &JsonObject,
     prompt: ApprovalPrompt<'_>,
 ) -> RecordedApproval {
     let answer = context
         .engine
-        .outcome_of(ask(context, tool, arguments, prompt))
+        .outcome_of(ask(context, arguments, prompt))
         .await;
     let (answer, scope, covers) = match answer {
         ApprovalAnswer::Allow { scope, covers } => ("allow", Some(scope), covers),
@@ -131,7 +132,6 @@ async fn recorded_answer(
 /// Sends an approval request to the user and waits for the answer. Publishes both.
 async fn ask(
     context: &ToolCallContext,
-    tool: &RegisteredTool,
     arguments: &JsonObject,
     prompt: ApprovalPrompt<'_>,
 ) -> ApprovalAnswer {
@@ -152,9 +152,9 @@ async fn ask(
         tool_call_id: tool_call_id.clone(),
         tool_name: tool_name.clone(),
         arguments: arguments.clone(),
-        preview: preview(context, tool, arguments)
-            .await
-            .map(|text| context.engine.redactor.text(&text).into_owned()),
+        preview: prompt
+            .preview
+            .map(|text| context.engine.redactor.text(text).into_owned()),
         reason: Some(format!("Agent/{}: {}", prompt.agent, prompt.why)),
         offers: prompt.offers.to_vec(),
     };
@@ -228,7 +228,7 @@ impl Drop for OpenApprovalRequest<'_> {
 
 /// Describes the effect of a call for the user: the tool's own preview, else the command lines of
 /// the call. `None` if the call has neither.
-async fn preview(
+pub(super) async fn preview(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,

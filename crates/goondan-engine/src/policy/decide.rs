@@ -89,6 +89,16 @@ impl PolicyDecision {
         }
         mode
     }
+
+    /// Returns whether the call needs an approval only because the project states nothing about it.
+    /// An answer in the channel of its event then needs no approval.
+    pub fn asks_without_rule(&self) -> bool {
+        let is_unwritten = matches!(
+            self.because,
+            DecisionReason::Unstated | DecisionReason::Rule { number: None, .. }
+        );
+        self.action == PermissionAction::Ask && is_unwritten
+    }
 }
 
 /// Reason for a decision.

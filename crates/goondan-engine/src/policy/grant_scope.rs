@@ -164,8 +164,10 @@ impl GrantScope {
                 let args = serde_json::Map::new();
                 Some(vec![ApprovalGrant {
                     covers: ApprovalCoverage::Tool,
+                    conversation: None,
                     args,
                     files: Default::default(),
+                    link_targets: Default::default(),
                     ..call.clone()
                 }])
             }
@@ -208,10 +210,15 @@ impl GrantScope {
     fn of_form(&self, call: &ApprovalGrant, form: &str) -> ApprovalGrant {
         let mut args = call.args.clone();
         args.retain(|name, _| self.telling.contains(name));
+        // A sandbox limits the files of the commands, so only links in these arguments count.
+        let mut link_targets = call.link_targets.clone();
+        link_targets.retain(|path, _| args.values().any(|value| value == path));
         args.insert(self.argument.clone(), form.into());
         ApprovalGrant {
             covers: ApprovalCoverage::Program,
+            conversation: None,
             args,
+            link_targets,
             files: Default::default(),
             ..call.clone()
         }

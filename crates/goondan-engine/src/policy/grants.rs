@@ -4,31 +4,28 @@
 //! content hashes of the files that it runs.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use goondan_spec::kinds::Permission;
+use goondan_spec::kinds::{MarkedArguments, Permission};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use super::referenced_files;
+use super::referenced_files::{self, ReferencedPaths};
+use super::resolved_paths::ResolvedPaths;
 use crate::tooling::dispatch::{ToolCallContext, tool_context};
 use crate::tooling::registry::RegisteredTool;
 use crate::tooling::reporter::ToolCallReporter;
 use goondan_core::JsonObject;
+use goondan_core::content_hash::content_hash;
 use goondan_core::event::RuntimeEventKind;
 use goondan_core::ports::approval::{ApprovalCoverage, ApprovalDuration, ApprovalGrant};
 use goondan_core::ports::store::{blocking, update};
+use goondan_core::ports::tool::ApprovedFile;
 use goondan_core::real_path::real_path;
 use goondan_core::reserved_names::APPROVALS_RECORD;
 
 /// Key of the tool's own code among the programs of a grant.
 const CODE_KEY: &str = "library";
-
-/// Size limit of a hashed file, in bytes. A call that runs a larger file requires an approval each
-/// time.
-const MAX_HASHED_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Data that all grants of a call share.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,24 +33,33 @@ pub(crate) struct CallSnapshot {
     tool: String,
     args: JsonObject,
     folder: String,
+    conversation: Option<String>,
     /// Content hash by path; `None` if a file cannot be read. Then no grant applies to the call.
     programs: Option<BTreeMap<String, String>>,
     /// Content hash of each file named in a command line; `None` if unreadable.
     files: Option<BTreeMap<String, String>>,
+    /// Targets of the paths that contain links, by path.
+    link_targets: BTreeMap<String, String>,
 }
 
 impl CallSnapshot {
     /// Collects the data of a call with which grants are compared: its arguments, its working
-    /// directory, and the hashes of the files that it uses.
+    /// directory, the hashes of the files that it uses, and the targets of its links.
     pub(crate) async fn of(
         context: &ToolCallContext,
         tool: &RegisteredTool,
         arguments: &JsonObject,
+        paths: &ResolvedPaths,
     ) -> CallSnapshot {
+        let named = named_files(context, tool, arguments).await;
+        let (files, links_of_lines) = named.unzip();
+        let mut link_targets = paths.link_targets();
+        link_targets.extend(links_of_lines.unwrap_or_default());
         CallSnapshot {
             tool: tool.name.to_string(),
             args: kept_arguments(tool, arguments),
             folder: folder(context),
+            conversation: conversation(context, tool),
             programs: programs(context, tool, arguments)
                 .await
                 .map(|mut programs| {
@@ -64,7 +70,8 @@ impl CallSnapshot {
                     );
                     programs
                 }),
-            files: named_files(context, tool, arguments).await,
+            files,
+            link_targets,
         }
     }
 
@@ -77,10 +84,31 @@ impl CallSnapshot {
             tool: self.tool.clone(),
             args: self.args.clone(),
             folder: self.folder.clone(),
+            conversation: self.conversation.clone(),
             untrusted,
             programs: self.programs.clone().unwrap_or_default(),
             files: self.files.clone().unwrap_or_default(),
+            link_targets: self.link_targets.clone(),
         }
+    }
+
+    /// Returns the files whose content an approval of the call covers. If they cannot be determined,
+    /// returns the working directory without a hash.
+    pub(crate) fn approved_files(&self, workdir: &Path) -> Arc<[ApprovedFile]> {
+        let (Some(programs), Some(files)) = (&self.programs, &self.files) else {
+            return Arc::from([ApprovedFile {
+                path: workdir.to_owned(),
+                sha256: None,
+            }]);
+        };
+        let programs = programs.iter().filter(|(path, _)| *path != CODE_KEY);
+        programs
+            .chain(files)
+            .map(|(path, hash)| ApprovedFile {
+                path: workdir.join(path),
+                sha256: Some(hash.clone()),
+            })
+            .collect()
     }
 
     /// Returns `true` if a grant can apply to the call.
@@ -104,12 +132,12 @@ fn kept_arguments(tool: &RegisteredTool, arguments: &JsonObject) -> JsonObject {
 
 /// Returns the working directory for a grant.
 ///
-/// A conversation's own directory is identified by its agent, so that a permanent approval applies
+/// A conversation's own directory is identified by its agent, so that a permanent approval can apply
 /// to all conversations. Any other directory is identified by its path.
 fn folder(context: &ToolCallContext) -> String {
-    let (instance, folder) = (&context.facts.instance, &context.facts.workdir);
-    if *folder == context.engine.store.workdir(instance) {
-        return format!("own folder of {}", instance.agent);
+    let folder = &context.facts.workdir;
+    if has_own_folder(context) {
+        return format!("own folder of {}", context.facts.instance.agent);
     }
     real_path(folder)
         .unwrap_or_else(|_| folder.clone())
@@ -117,8 +145,20 @@ fn folder(context: &ToolCallContext) -> String {
         .to_string()
 }
 
-/// Hashes the files that a call runs: path arguments and programs that the tool names. Returns the
-/// hashes by path; `None` if a file cannot be read.
+/// Returns the conversation to which an approval of the exact call is limited; `None` for a call
+/// that runs no programs, or in a directory that several conversations share.
+fn conversation(context: &ToolCallContext, tool: &RegisteredTool) -> Option<String> {
+    let runs = tool.spec.permissions.contains(&Permission::Execute);
+    (runs && has_own_folder(context)).then(|| context.facts.instance.to_string())
+}
+
+fn has_own_folder(context: &ToolCallContext) -> bool {
+    context.facts.workdir == context.engine.store.workdir(&context.facts.instance)
+}
+
+/// Hashes the files that a call runs: path arguments, programs that the tool names, and files that
+/// other arguments name. Returns the hashes by path; `None` if a file cannot be read, or if the
+/// files are unknown.
 async fn programs(
     context: &ToolCallContext,
     tool: &RegisteredTool,
@@ -132,7 +172,20 @@ async fn programs(
     let runs = tool.spec.permissions.contains(&Permission::Execute);
     let paths = tool.marked_arguments.paths.iter().filter(|_| runs);
     let paths = paths.filter_map(|name| arguments.get(name)?.as_str());
-    let paths: Vec<PathBuf> = paths.map(|path| context.facts.workdir.join(path)).collect();
+    let workdir = &context.facts.workdir;
+    let mut paths: Vec<PathBuf> = paths.map(|path| workdir.join(path)).collect();
+    if runs {
+        let variables = words_of_variables(&tool.marked_arguments, arguments);
+        let variables: Vec<PathBuf> = variables.iter().map(|word| workdir.join(word)).collect();
+        // The search path for programs may contain a directory in which an agent writes.
+        let is_own_folder = |path: &PathBuf| path.is_dir() && path.starts_with(workdir);
+        if variables.iter().any(is_own_folder) {
+            return None;
+        }
+        let words = words_of_program(&tool.marked_arguments, arguments);
+        paths.extend(words.iter().map(|word| workdir.join(word)));
+        paths.extend(variables);
+    }
     let hashing = tokio::task::spawn_blocking(move || {
         content_hashes(
             paths
@@ -144,13 +197,37 @@ async fn programs(
     hashing.await.ok().flatten()
 }
 
-/// Hashes the files that the command lines of a call name. Returns the hashes by path; `None` if a
-/// file cannot be determined or read.
+/// Returns the words in the values of variables, such as the file of `BASH_ENV`.
+fn words_of_variables(marked: &MarkedArguments, arguments: &JsonObject) -> Vec<String> {
+    let variables = marked.environments.iter();
+    let variables = variables.filter_map(|name| arguments.get(name)?.as_object());
+    words(variables.flat_map(JsonObject::values))
+}
+
+/// Returns the words of the program, and of the arguments of a script.
+fn words_of_program(marked: &MarkedArguments, arguments: &JsonObject) -> Vec<String> {
+    let programs = marked.programs.iter();
+    let programs = programs.filter_map(|name| arguments.get(name));
+    let lists = arguments.values().filter_map(Value::as_array).flatten();
+    words(programs.chain(lists.filter(|_| !marked.paths.is_empty())))
+}
+
+/// Returns the words of the texts that may name a file.
+fn words<'v>(texts: impl Iterator<Item = &'v Value>) -> Vec<String> {
+    texts
+        .filter_map(Value::as_str)
+        .flat_map(referenced_files::pieces)
+        .collect()
+}
+
+/// Hashes the files that the command lines of a call name, and resolves the links among their
+/// paths. Returns the hashes and the link targets, each by path; `None` if a file cannot be
+/// determined or read.
 async fn named_files(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
-) -> Option<BTreeMap<String, String>> {
+) -> Option<(BTreeMap<String, String>, BTreeMap<String, String>)> {
     let texts = |names: &[String]| -> Vec<String> {
         names
             .iter()
@@ -160,29 +237,29 @@ async fn named_files(
     let marked = &tool.marked_arguments;
     let (lines, workdir) = (texts(&marked.commands), context.facts.workdir.clone());
     if lines.is_empty() {
-        return Some(BTreeMap::new());
+        return Some((BTreeMap::new(), BTreeMap::new()));
     }
-    let stated_folders = texts(&marked.folders)
-        .into_iter()
-        .map(|folder| workdir.join(folder));
-    let folders: Vec<PathBuf> = stated_folders.chain([workdir.clone()]).collect();
+    let stated_folders = texts(&marked.folders);
     let hashing = tokio::task::spawn_blocking(move || {
-        let hashes = content_hashes(referenced_files::files(&lines, &folders)?.into_iter())?;
+        let workdir = real_path(&workdir).unwrap_or(workdir);
+        let stated_folders = stated_folders.iter().map(|folder| workdir.join(folder));
+        let folders: Vec<PathBuf> = stated_folders.chain([workdir.clone()]).collect();
+        let ReferencedPaths {
+            files,
+            link_targets,
+        } = referenced_files::find(&lines, &folders)?;
         // The own directory has a different path in each conversation.
-        let workdir_prefix = format!("{}/", workdir.display());
-        Some(
-            hashes
-                .into_iter()
-                .map(|(path, hash)| {
-                    (
-                        path.strip_prefix(&workdir_prefix)
-                            .unwrap_or(&path)
-                            .to_owned(),
-                        hash,
-                    )
-                })
-                .collect(),
-        )
+        let name = |path: &Path| {
+            let path = path.strip_prefix(&workdir).unwrap_or(path);
+            path.display().to_string()
+        };
+        let hashes = files
+            .iter()
+            .map(|path| Some((name(path), content_hash(path)?)));
+        let links = link_targets
+            .iter()
+            .map(|(path, target)| (name(path), name(target)));
+        Some((hashes.collect::<Option<_>>()?, links.collect()))
     });
     hashing.await.ok().flatten()
 }
@@ -192,37 +269,6 @@ fn content_hashes(paths: impl Iterator<Item = PathBuf>) -> Option<BTreeMap<Strin
     paths
         .map(|path| Some((path.display().to_string(), content_hash(&path)?)))
         .collect()
-}
-
-/// Returns the SHA-256 hash of a file; `None` if it is unreadable or too large.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "only a hash of the content leaves the function"
-)]
-fn content_hash(path: &Path) -> Option<String> {
-    let mut file = std::fs::File::open(path)
-        .ok()?
-        .take(MAX_HASHED_FILE_BYTES + 1);
-    let (mut hash, mut length, mut piece) = (Sha256::new(), 0, vec![0; 64 * 1024]);
-    loop {
-        match file.read(&mut piece).ok()? {
-            0 => {
-                return Some(
-                    hash.finalize()
-                        .iter()
-                        .map(|byte| format!("{byte:02x}"))
-                        .collect(),
-                );
-            }
-            read => {
-                length += read as u64;
-                if length > MAX_HASHED_FILE_BYTES {
-                    return None;
-                }
-                hash.update(&piece[..read]);
-            }
-        }
-    }
 }
 
 /// Returns the permanent approvals and the approvals of this conversation.
@@ -293,34 +339,5 @@ pub(crate) async fn remember(
         Err(error) => {
             tracing::warn!(%error, "could not save an approval; it applies only to this call")
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_content_is_another_program() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("run.sh");
-        assert_eq!(content_hash(&path), None);
-        std::fs::write(&path, "echo a").unwrap();
-        let first = content_hash(&path);
-        std::fs::write(&path, "echo b").unwrap();
-        assert!(first.is_some() && first != content_hash(&path));
-        std::fs::write(&path, "echo a").unwrap();
-        assert_eq!(first, content_hash(&path));
-    }
-
-    #[test]
-    fn what_is_too_large_is_not_known() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("run");
-        std::fs::File::create(&path)
-            .unwrap()
-            .set_len(MAX_HASHED_FILE_BYTES + 1)
-            .unwrap();
-        assert_eq!(content_hash(&path), None);
     }
 }

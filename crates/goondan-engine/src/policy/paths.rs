@@ -239,6 +239,20 @@ impl PathArguments {
         })
     }
 
+    /// Returns the paths that contain symbolic links, with their targets: relative to the working
+    /// directory if they are inside, else absolute. The target is empty if it cannot be resolved.
+    pub(super) fn links(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.paths.values().flat_map(|paths| &paths.each);
+        all.filter(|path| path.real != path.folded).map(|path| {
+            let is_inside = |name: &&String| !name.starts_with("..");
+            let target = path.real.iter().find(is_inside);
+            (
+                path.given.as_str(),
+                target.map(String::as_str).unwrap_or_default(),
+            )
+        })
+    }
+
     /// Returns the paths to decide separately: argument name, index and text.
     pub(super) fn listed(&self) -> impl Iterator<Item = (&str, usize, &str)> {
         let lists = self.paths.iter().filter(|(_, paths)| paths.is_list);

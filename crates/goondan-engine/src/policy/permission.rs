@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use goondan_spec::Code;
 use goondan_spec::kinds::{AgentWorkdir, Permission, PermissionAction, SandboxSettings};
@@ -23,7 +24,7 @@ use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{
     ApprovalAnswer, ApprovalCoverage, ApprovalDuration, ApprovalGrant,
 };
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::{ApprovedFile, ToolError};
 use goondan_core::real_path::real_path;
 use goondan_core::run_mode::RunMode;
 
@@ -33,6 +34,15 @@ pub(crate) struct CallPermit {
     pub(crate) granted: BTreeSet<Permission>,
     /// Run mode of the call's command lines.
     pub(crate) run_mode: RunMode,
+    /// Files whose content an approval of the call covers; empty if it needed no approval.
+    pub(crate) approved_files: Arc<[ApprovedFile]>,
+}
+
+/// Effect of the approvals of a call.
+#[derive(Default)]
+struct GivenApprovals {
+    run_mode: RunMode,
+    approved_files: Arc<[ApprovedFile]>,
 }
 
 /// Checks a call. Returns its permissions, or an error if it is denied.
@@ -48,7 +58,7 @@ pub(crate) async fn permit(
         .iter_mut()
         .map(|verdict| std::mem::take(&mut verdict.run_mode));
     let run_mode = modes.fold(RunMode::Shell, RunMode::and);
-    let run_mode = run_mode.and(permit_needed(context, tool, arguments, verdicts_of_call).await?);
+    let given = permit_needed(context, tool, arguments, &paths, verdicts_of_call).await?;
     let mut granted = needs.clone();
     for &optional in tool.spec.optional_permissions.difference(needs) {
         let more_needs = needs.iter().copied().chain([optional]).collect();
@@ -60,16 +70,27 @@ pub(crate) async fn permit(
             granted.insert(optional);
         }
     }
-    Ok(CallPermit { granted, run_mode })
+    let run_mode = run_mode.and(given.run_mode);
+    // Without a shell, a command is sandboxed, or its files are data.
+    let approved_files = match run_mode {
+        RunMode::Shell => given.approved_files,
+        RunMode::Direct(_) => Arc::default(),
+    };
+    Ok(CallPermit {
+        granted,
+        run_mode,
+        approved_files,
+    })
 }
 
-/// Checks the required permissions. Returns the run mode if an approval limits it.
+/// Checks the required permissions, and requests the missing approvals.
 async fn permit_needed(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
+    paths: &ResolvedPaths,
     verdicts: Vec<PermissionVerdict>,
-) -> Result<RunMode, ToolError> {
+) -> Result<GivenApprovals, ToolError> {
     if let Some(denying) = verdicts
         .iter()
         .find(|verdict| verdict.action == PermissionAction::Deny)
@@ -85,9 +106,9 @@ async fn permit_needed(
         .filter(|verdict| verdict.action == PermissionAction::Ask)
         .collect();
     if asking.is_empty() {
-        return Ok(RunMode::Shell);
+        return Ok(GivenApprovals::default());
     }
-    let seen = CallSnapshot::of(context, tool, arguments).await;
+    let seen = CallSnapshot::of(context, tool, arguments, paths).await;
     let held = if seen.is_known() {
         grants::remembered_grants(context).await
     } else {
@@ -102,8 +123,12 @@ async fn permit_needed(
             None => wanted.push((verdict, grant)),
         }
     }
+    let approved_files = seen.approved_files(&context.facts.workdir);
     let Some(&(first, _)) = wanted.first() else {
-        return Ok(run_mode);
+        return Ok(GivenApprovals {
+            run_mode,
+            approved_files,
+        });
     };
     let reaches: Vec<&GrantScope> = wanted.iter().map(|(verdict, _)| &verdict.reach).collect();
     let offers = if seen.is_known() {
@@ -111,24 +136,22 @@ async fn permit_needed(
     } else {
         Vec::new()
     };
+    let preview = approval_request::preview(context, tool, arguments).await;
     let asked = ApprovalPrompt {
         agent: &first.agent,
         why: &first.why,
         offers: &offers,
+        preview: preview.as_deref(),
     };
     match approval_request::answer(context, tool, arguments, asked).await? {
-        ApprovalAnswer::Allow { .. }
-            if CallSnapshot::of(context, tool, arguments).await != seen =>
-        {
-            Err(denied(
-                context,
-                tool,
-                "the files that it runs changed during the approval request",
-                DenialRemedy::Ask,
-                None,
-            ))
-        }
         ApprovalAnswer::Allow { scope, covers } => {
+            let paths_now = resolve_paths(context, tool, arguments).await?;
+            let is_changed = paths_now != *paths
+                || CallSnapshot::of(context, tool, arguments, &paths_now).await != seen
+                || approval_request::preview(context, tool, arguments).await != preview;
+            if is_changed {
+                return Err(changed_during_request(context, tool));
+            }
             let is_offered = offers.iter().any(|offer| offer.covers == covers);
             let covers = if is_offered && scope != ApprovalDuration::Once {
                 covers
@@ -142,9 +165,12 @@ async fn permit_needed(
             if seen.is_known() {
                 grants::remember(context, scope, grants).await;
             }
-            Ok(wanted.iter().fold(run_mode, |mode, (verdict, _)| {
-                mode.and(verdict.reach.mode(covers))
-            }))
+            Ok(GivenApprovals {
+                run_mode: wanted.iter().fold(run_mode, |mode, (verdict, _)| {
+                    mode.and(verdict.reach.mode(covers))
+                }),
+                approved_files,
+            })
         }
         ApprovalAnswer::Deny if context.cancel.is_cancelled() => {
             let message = format!("{} was cancelled during its approval request", tool.name);
@@ -171,6 +197,12 @@ async fn permit_needed(
             ))
         }
     }
+}
+
+/// Returns the error for an approved call that is no longer the shown one.
+fn changed_during_request(context: &ToolCallContext, tool: &RegisteredTool) -> ToolError {
+    let why = "the files or directories that it uses changed during the approval request";
+    denied(context, tool, why, DenialRemedy::Ask, None)
 }
 
 /// Returns the error for a call with too many paths.
@@ -207,6 +239,11 @@ async fn verdicts(
 ) -> Vec<PermissionVerdict> {
     let marked = &tool.marked_arguments;
     let own_paths = places.arguments();
+    let is_answer = context
+        .facts
+        .answer_call
+        .as_ref()
+        .is_some_and(|call| call.covers(tool.builtin.as_deref(), arguments));
     let question = PolicyQuestion {
         tool_name: tool.name.as_str(),
         needs,
@@ -219,7 +256,10 @@ async fn verdicts(
             PolicyQuestion { paths, ..question },
             agent.permissions.as_ref(),
         );
-        let decision = policy::decide(permissions, question);
+        let mut decision = policy::decide(permissions, question);
+        if is_answer && decision.asks_without_rule() {
+            decision.action = PermissionAction::Allow;
+        }
         let asked = places.asked_about(permissions, question, &decision);
         asked
             .map(|asked| path_verdict(&agent.name, asked))
@@ -259,7 +299,9 @@ async fn verdicts(
     }
     drop(generation);
     let acts = [Permission::Execute, Permission::Write, Permission::Network];
-    if acts.iter().any(|one| needs.contains(one))
+    // An automatic answer also contains what the conversation has read.
+    if !is_answer
+        && acts.iter().any(|one| needs.contains(one))
         && let Some(origin) = untrusted_content::of(&context.engine, &context.facts.instance).await
     {
         verdicts.push(PermissionVerdict {

@@ -127,7 +127,7 @@ impl RedirectionTargets {
 }
 
 /// Removes `.` and `..` from an absolute path without accessing the file system.
-fn folded(path: &Path) -> PathBuf {
+pub(super) fn folded(path: &Path) -> PathBuf {
     path.to_str()
         .map_or_else(|| path.to_owned(), |text| PathBuf::from(shell::fold(text)))
 }
@@ -198,9 +198,8 @@ pub(crate) fn find(
             redirection: None,
         }
     });
-    let line_folders: Vec<PathBuf> = line_folders.iter().map(|folder| real(folder)).collect();
     of_arguments
-        .chain(redirections.named(&line_folders))
+        .chain(redirections.named(line_folders))
         .filter_map(to_protected)
         .collect()
 }
@@ -405,7 +404,7 @@ impl ProtectedPath {
 }
 
 /// Returns `path` with links resolved; `path` itself if that fails.
-fn real(path: &Path) -> PathBuf {
+pub(super) fn real(path: &Path) -> PathBuf {
     real_path(path).unwrap_or_else(|_| path.to_owned())
 }
 

@@ -1,18 +1,20 @@
 //! Files that a command line names, such as scripts and their input files. A remembered approval of
-//! the line also covers their contents, because an agent could change the script later.
+//! the line also covers their contents, because an agent could change the script later. It also
+//! covers the targets of links in the named paths, because an agent could change the link later.
 //!
 //! Only the text is analyzed. Files that a program finds itself (a `Makefile`) and files from
-//! patterns or variables are not found. A command with a known form is excluded: its files are
-//! data.
+//! patterns or variables are not found. Contents of files count only if the command may run them:
+//! for a command with a known form, they are data.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use goondan_core::real_path::real_path;
 use goondan_core::shell::{self, CommandPart, CommandPartKind};
 use goondan_spec::command_line::{self, CommandScript, CommandWord, WordPiece};
 use goondan_spec::pattern::PatternAtom;
 
-use super::shell_words;
+use super::{protected_paths, shell_words};
 
 /// Programs that neither read nor copy the files that they name.
 const NON_READING_PROGRAMS: [&str; 4] = ["mkdir", "rm", "rmdir", "touch"];
@@ -28,14 +30,25 @@ const MAX_JOINED_PIECES: usize = 4;
 /// Limit of nested strings.
 const MAX_STRING_DEPTH: usize = 3;
 
-/// Returns the files that the lines name if they run in one of `folders`. `None` if there are too
-/// many words or the line cannot be split into words.
-pub(super) fn files(lines: &[String], folders: &[PathBuf]) -> Option<BTreeSet<PathBuf>> {
+/// Paths that occur in command lines.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ReferencedPaths {
+    /// Existing files that the lines may run or read as code.
+    pub(super) files: BTreeSet<PathBuf>,
+    /// Targets of the named paths that contain links, by path.
+    pub(super) link_targets: BTreeMap<PathBuf, PathBuf>,
+}
+
+/// Returns the paths that `lines` refer to when they run in any of `folders`. The path of each
+/// folder must be free of symbolic links. `None` if a line cannot be split into words, or has too
+/// many.
+pub(super) fn find(lines: &[String], folders: &[PathBuf]) -> Option<ReferencedPaths> {
     let mut referenced = ReferencedWords::default();
     for line in lines {
         referenced.add_line(line)?;
     }
-    if referenced.words.len() > MAX_WORDS || referenced.changes > MAX_DIR_CHANGES {
+    let word_count = referenced.words.len() + referenced.data_words.len();
+    if word_count > MAX_WORDS || referenced.directory_changes > MAX_DIR_CHANGES {
         return None;
     }
     let home = std::env::home_dir();
@@ -44,12 +57,9 @@ pub(super) fn files(lines: &[String], folders: &[PathBuf]) -> Option<BTreeSet<Pa
         Some((below, home)) => home.join(below),
         None => folder.join(word),
     };
-    let below = |folder: &PathBuf| {
-        referenced
-            .words
-            .iter()
-            .map(|word| resolve(folder, word))
-            .collect::<Vec<_>>()
+    let below = |folder: &PathBuf, words: &BTreeSet<String>| {
+        let paths = words.iter().map(|word| resolve(folder, word));
+        paths.collect::<Vec<_>>()
     };
     let mut all = folders.to_vec();
     let mut visited: BTreeSet<PathBuf> = all
@@ -57,10 +67,10 @@ pub(super) fn files(lines: &[String], folders: &[PathBuf]) -> Option<BTreeSet<Pa
         .filter_map(|folder| folder.canonicalize().ok())
         .collect();
     // A line may change into a directory before it names a file, and from there into the next one.
-    for _ in 0..referenced.changes.max(1) {
+    for _ in 0..referenced.directory_changes.max(1) {
         let inside: Vec<PathBuf> = all
             .iter()
-            .flat_map(below)
+            .flat_map(|folder| below(folder, &referenced.words))
             .filter(|path| path.is_dir())
             .collect();
         all.extend(
@@ -72,20 +82,27 @@ pub(super) fn files(lines: &[String], folders: &[PathBuf]) -> Option<BTreeSet<Pa
             return None;
         }
     }
-    Some(
-        all.iter()
-            .flat_map(below)
-            .filter(|path| path.is_file())
-            .collect(),
-    )
+    let in_each = |words| all.iter().flat_map(move |folder| below(folder, words));
+    let files = in_each(&referenced.words).filter(|path| path.is_file());
+    let named = in_each(&referenced.words).chain(in_each(&referenced.data_words));
+    let links = named.filter_map(|path| {
+        let target = real_path(&path).unwrap_or_default();
+        (target != protected_paths::folded(&path)).then_some((path, target))
+    });
+    Some(ReferencedPaths {
+        files: files.collect(),
+        link_targets: links.collect(),
+    })
 }
 
 /// Words of command lines that may name files to run.
 #[derive(Default)]
 struct ReferencedWords {
     words: BTreeSet<String>,
+    /// Words that name files whose contents are only data.
+    data_words: BTreeSet<String>,
     /// Number of directory changes.
-    changes: usize,
+    directory_changes: usize,
 }
 
 impl ReferencedWords {
@@ -95,7 +112,7 @@ impl ReferencedWords {
             Ok(script) => self.add_script(line, &script),
             Err(_) => {
                 let words = shell_words::words(line)?;
-                self.changes += words
+                self.directory_changes += words
                     .iter()
                     .filter(|word| ["cd", "pushd"].contains(&word.as_str()))
                     .count();
@@ -106,31 +123,33 @@ impl ReferencedWords {
         Some(())
     }
 
-    /// Adds the words of all commands that can read files.
+    /// Adds the words of commands that may run or read files as code. Words of other commands, and
+    /// redirection targets, are data words.
     fn add_script(&mut self, line: &str, script: &CommandScript) {
         let parts = shell::parts(line);
         let commands = script.commands();
-        // No word precedes the name, such as a variable that makes the program load a file.
-        let is_about_names = |part: &CommandPart| {
+        // The program name must be the first word: a variable before it, such as `LD_PRELOAD`, can
+        // make the program load a file.
+        let never_reads_files = |part: &CommandPart| {
             text(&part.whole)
                 .split_whitespace()
                 .next()
                 .is_some_and(|name| NON_READING_PROGRAMS.contains(&name))
         };
-        let counts = |part: &&CommandPart| match part.what {
+        let may_read_files = |part: &&CommandPart| match part.what {
             CommandPartKind::Hidden { .. } => true,
-            CommandPartKind::Command => shell::form(part).is_none() && !is_about_names(part),
+            CommandPartKind::Command => shell::form(part).is_none() && !never_reads_files(part),
             _ => false,
         };
-        let counting: Vec<&CommandPart> = parts.iter().filter(counts).collect();
-        let is_hidden = counting.iter().any(|part| part.command.is_none());
+        let reading_parts: Vec<&CommandPart> = parts.iter().filter(may_read_files).collect();
+        let has_hidden_command = reading_parts.iter().any(|part| part.command.is_none());
         for command in commands {
             // After a directory change, file names are relative to the new directory.
             let is_change = command.cd_target().is_some();
-            self.changes += usize::from(is_change);
-            if is_hidden
+            self.directory_changes += usize::from(is_change);
+            if has_hidden_command
                 || is_change
-                || counting
+                || reading_parts
                     .iter()
                     .any(|part| part.command == Some(command.number))
             {
@@ -142,53 +161,25 @@ impl ReferencedWords {
                     .assignments
                     .iter()
                     .for_each(|(_, value)| self.add_word(value));
+            } else {
+                let words = command.words.iter().map(known);
+                self.data_words.extend(words.flat_map(|word| pieces(&word)));
             }
         }
-        let read = parts
-            .iter()
-            .filter_map(|part| part.file.as_ref()?.strip_prefix("< "));
-        read.filter(|_| !counting.is_empty())
-            .for_each(|path| self.add_word(path));
+        for file in parts.iter().filter_map(|part| part.file.as_ref()) {
+            match file.split_once(' ') {
+                Some(("<", path)) if !reading_parts.is_empty() => self.add_word(path),
+                Some((_, path)) => drop(self.data_words.insert(path.to_owned())),
+                None => {}
+            }
+        }
     }
 
     /// Adds the file names that a word may contain: the word, its parts (split at `=`, `,` and
     /// `:`), and the words of a script in it.
     fn add_word(&mut self, word: &str) {
-        self.add_pieces(word);
+        self.words.extend(pieces(word));
         self.add_text(word, 0);
-    }
-
-    /// Adds a word, and the parts of the word that can be a path: after separators and option
-    /// prefixes.
-    fn add_pieces(&mut self, word: &str) {
-        const SEPARATORS: [&[char]; 7] = [
-            &['='],
-            &[','],
-            &[':'],
-            &['=', ','],
-            &['=', ':'],
-            &[',', ':'],
-            &['=', ',', ':'],
-        ];
-        let texts = [Some(word), word.split_once('=').map(|(_, rest)| rest)];
-        let cut = |text: &'_ str| -> Vec<String> {
-            let cut = SEPARATORS.iter().flat_map(|ends| text.split(*ends));
-            std::iter::once(text)
-                .chain(cut)
-                .map(str::to_owned)
-                .collect()
-        };
-        for piece in texts.into_iter().flatten().flat_map(cut) {
-            let behind_letter = piece.strip_prefix('-').and_then(|rest| rest.get(1..));
-            let behind_signs = piece.trim_start_matches(['-', '=', '+', '?', '@']);
-            let all = [Some(piece.as_str()), behind_letter, Some(behind_signs)];
-            self.words.extend(
-                all.into_iter()
-                    .flatten()
-                    .filter(|piece| !piece.is_empty())
-                    .map(str::to_owned),
-            );
-        }
     }
 
     /// Adds the words of a string that may be a script in any language.
@@ -198,7 +189,7 @@ impl ReferencedWords {
             return;
         }
         for word in shell_words::words(text).unwrap_or_default() {
-            self.add_pieces(&word);
+            self.words.extend(pieces(&word));
             self.add_text(&word, depth + 1);
         }
         // Quotes may have another meaning in that language, so the string is also split without
@@ -210,12 +201,44 @@ impl ReferencedWords {
                 starts.push(at);
                 for start in starts.iter().rev().take(MAX_JOINED_PIECES) {
                     let joined = text.get(*start..at + name.len()).unwrap_or_default();
-                    self.add_pieces(&joined.replace(['\'', '"', '\\'], ""));
+                    self.words
+                        .extend(pieces(&joined.replace(['\'', '"', '\\'], "")));
                 }
             }
             at += piece.len();
         }
     }
+}
+
+/// Returns a word, and the parts of the word that can be a path: after separators and option
+/// prefixes.
+pub(super) fn pieces(word: &str) -> Vec<String> {
+    const SEPARATORS: [&[char]; 7] = [
+        &['='],
+        &[','],
+        &[':'],
+        &['=', ','],
+        &['=', ':'],
+        &[',', ':'],
+        &['=', ',', ':'],
+    ];
+    let texts = [Some(word), word.split_once('=').map(|(_, rest)| rest)];
+    let cut = |text: &'_ str| -> Vec<String> {
+        let cut = SEPARATORS.iter().flat_map(|ends| text.split(*ends));
+        std::iter::once(text)
+            .chain(cut)
+            .map(str::to_owned)
+            .collect()
+    };
+    let mut all = Vec::new();
+    for piece in texts.into_iter().flatten().flat_map(cut) {
+        let behind_letter = piece.strip_prefix('-').and_then(|rest| rest.get(1..));
+        let behind_signs = piece.trim_start_matches(['-', '=', '+', '?', '@']);
+        let ways = [Some(piece.as_str()), behind_letter, Some(behind_signs)];
+        let named = ways.into_iter().flatten().filter(|way| !way.is_empty());
+        all.extend(named.map(str::to_owned));
+    }
+    all
 }
 
 /// Returns the word with unknown parts replaced by `*`.
@@ -259,8 +282,9 @@ mod tests {
             fs::write(folder.join(file), "x").unwrap();
         }
         let named = |line: &str| -> Vec<String> {
-            let files = files(&[line.to_owned()], std::slice::from_ref(&folder)).unwrap();
-            files
+            let found = find(&[line.to_owned()], std::slice::from_ref(&folder)).unwrap();
+            found
+                .files
                 .iter()
                 .map(|file| {
                     file.strip_prefix(&folder)
@@ -304,7 +328,7 @@ mod tests {
             assert_eq!(named(line), Vec::<String>::new(), "{line}");
         }
         assert_eq!(
-            files(
+            find(
                 &[(0..6000).map(|n| format!(" w{n}")).collect::<String>()],
                 &[folder]
             ),
@@ -328,7 +352,10 @@ mod tests {
         ] {
             fs::write(folder.join(file), "x").unwrap();
         }
-        let named = |line: &str| files(&[line.to_owned()], std::slice::from_ref(&folder));
+        let named = |line: &str| {
+            let found = find(&[line.to_owned()], std::slice::from_ref(&folder))?;
+            Some(found.files)
+        };
         for (line, file) in [
             ("sh a,b.sh", "a,b.sh"),
             ("sh './my run.sh'", "my run.sh"),
@@ -368,5 +395,41 @@ mod tests {
             assert_eq!(named(line), None, "{line}");
         }
         assert!(named("for i in 1 2; do echo $i; done").is_some());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_targets_of_links_are_found_in_all_commands() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(folder.join("real")).unwrap();
+        fs::write(folder.join("real/notes"), "x").unwrap();
+        std::os::unix::fs::symlink("real", folder.join("link")).unwrap();
+        std::os::unix::fs::symlink("gone", folder.join("new")).unwrap();
+        let targets = |line: &str| -> Vec<String> {
+            let found = find(&[line.to_owned()], std::slice::from_ref(&folder)).unwrap();
+            let name = |path: &PathBuf| path.strip_prefix(&folder).unwrap().display().to_string();
+            let links = found.link_targets.iter();
+            links
+                .map(|(path, target)| format!("{} {}", name(path), name(target)))
+                .collect()
+        };
+        for (line, expected) in [
+            ("cd link && make", "link real"),
+            ("rm link/notes", "link/notes real/notes"),
+            ("git diff link", "link real"),
+            ("echo x > link/notes", "link/notes real/notes"),
+            ("echo x >> new", "new gone"),
+            ("sort < link/notes", "link/notes real/notes"),
+            ("tar --directory=link -x", "link real"),
+            (
+                "for i in 1; do cat link/notes; done",
+                "link/notes real/notes",
+            ),
+        ] {
+            let found = targets(line);
+            assert!(found.iter().any(|one| one == expected), "{line}: {found:?}");
+        }
+        assert_eq!(targets("cat real/notes > real/copy"), [""; 0]);
     }
 }

@@ -1,5 +1,6 @@
 //! Targets of the paths of a call, and the check for protected paths.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use goondan_core::JsonObject;
@@ -14,9 +15,13 @@ use crate::policy::{PathArguments, PolicyDecision, PolicyQuestion};
 pub(crate) const MAX_CALL_PATHS: usize = 10_000;
 
 /// Resolved path arguments of a call.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub struct ResolvedPaths {
     arguments: PathArguments,
+    /// Directories in which command lines run, without links.
+    folders: Vec<PathBuf>,
+    /// Stated directories of command lines that contain links, with their targets.
+    linked_folders: BTreeMap<String, String>,
     protected: Vec<ProtectedPath>,
     /// Some redirection targets are unknown.
     are_unclear: bool,
@@ -54,17 +59,29 @@ impl ResolvedPaths {
         redirections: &RedirectionTargets,
     ) -> Self {
         let paths = PathArguments::within(environment.workdir, marked, arguments);
+        let workdir = protected_paths::real(environment.workdir);
         let stated_folders = marked
             .folders
             .iter()
-            .filter_map(|name| Some(environment.workdir.join(arguments.get(name)?.as_str()?)));
-        let mut folders: Vec<PathBuf> = stated_folders.collect();
+            .filter_map(|name| arguments.get(name)?.as_str());
+        let (mut folders, mut linked_folders) = (Vec::new(), BTreeMap::new());
+        for stated in stated_folders {
+            let path = workdir.join(stated);
+            let target = protected_paths::real(&path);
+            if target != protected_paths::folded(&path) {
+                let name = target.strip_prefix(&workdir).unwrap_or(&target);
+                linked_folders.insert(stated.to_owned(), name.display().to_string());
+            }
+            folders.push(target);
+        }
         if folders.is_empty() {
-            folders.push(environment.workdir.to_owned());
+            folders.push(workdir);
         }
         let protected = protected_paths::find(environment, &paths, redirections, &folders);
         ResolvedPaths {
             arguments: paths,
+            folders,
+            linked_folders,
             protected,
             are_unclear: redirections.are_unclear,
         }
@@ -76,6 +93,17 @@ impl ResolvedPaths {
             arguments: PathArguments::of(marked, arguments),
             ..ResolvedPaths::default()
         }
+    }
+
+    /// Returns the targets of the paths that contain symbolic links, by path.
+    pub(crate) fn link_targets(&self) -> BTreeMap<String, String> {
+        let of_arguments = self.arguments.links();
+        let of_arguments = of_arguments.map(|(path, target)| (path.to_owned(), target.to_owned()));
+        self.linked_folders
+            .clone()
+            .into_iter()
+            .chain(of_arguments)
+            .collect()
     }
 
     /// Returns the path arguments.

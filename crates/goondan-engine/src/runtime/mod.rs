@@ -26,7 +26,7 @@ use crate::engine::Engine;
 use crate::plan::Generation;
 use crate::tooling::dispatch::{self, ToolCallContext, TurnScope};
 use goondan_core::JsonObject;
-use goondan_core::agent_event::{AgentEvent, EventTrace, TurnTerms};
+use goondan_core::agent_event::{AgentEvent, AnswerCall, EventTrace, TurnTerms};
 use goondan_core::caller::CallerTrace;
 use goondan_core::conversation::Conversation;
 use goondan_core::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
@@ -124,6 +124,8 @@ pub struct ExternalInput {
     pub caller: Option<CallerTrace>,
     /// JSON schema for the answer; used if the agent has no output schema.
     pub output: Option<Arc<Value>>,
+    /// Call that answers the sender of the input.
+    pub answer_call: Option<AnswerCall>,
 }
 
 impl ExternalInput {
@@ -139,6 +141,7 @@ impl ExternalInput {
             id: None,
             caller: None,
             output: None,
+            answer_call: None,
         }
     }
 }
@@ -266,6 +269,7 @@ impl SwarmRuntime {
             reply_to: None,
             terms: TurnTerms {
                 output: input.output,
+                answer_call: input.answer_call.map(Arc::new),
                 ..TurnTerms::default()
             },
         };
@@ -331,8 +335,10 @@ impl SwarmRuntime {
             anchor: self.engine.anchor(&agent, None),
             trace: trace.clone(),
             callers: Vec::new(),
+            since: clock.now(),
             bound_by: Default::default(),
             narrowing: None,
+            answer_call: None,
             turn_id: turn_id.clone(),
             life: self.engine.lives.of(&instance),
             instance,

@@ -126,6 +126,7 @@ impl AgentCalls {
                     .union(&input.terms.bound_by)
                     .cloned()
                     .collect(),
+                since: Some(self.facts.since),
                 ..input.terms
             },
         })
@@ -272,6 +273,9 @@ impl AgentToolRuntime for AgentCalls {
         input: AgentEventInput,
         options: RequestOptions,
     ) -> Result<AgentRequestResult, ToolError> {
+        if input.instance_key.is_none() {
+            self.check_default_key(target).await?;
+        }
         let mut event = self.event(target, input, reserved_names::REQUEST_EVENT)?;
         let correlation_id = format!("req-{}", event.id.trim_start_matches("evt-"));
         event.reply_to = Some(ReplyTo {
@@ -314,6 +318,9 @@ impl AgentToolRuntime for AgentCalls {
         target: &str,
         input: AgentEventInput,
     ) -> Result<AgentSendResult, ToolError> {
+        if input.instance_key.is_none() {
+            self.check_default_key(target).await?;
+        }
         let event = self.event(target, input, reserved_names::SEND_EVENT)?;
         let event_id = event.id.clone();
         self.submit(event, false).await?;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use goondan_spec::Code;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +24,7 @@ use crate::tooling::registry::{RegisteredTool, ToolCatalog};
 use crate::tooling::reporter::ToolCallReporter;
 use crate::tooling::workdir;
 use goondan_core::JsonObject;
-use goondan_core::agent_event::{AgentEvent, TurnTerms};
+use goondan_core::agent_event::{AgentEvent, AnswerCall, TurnTerms};
 use goondan_core::event::{RuntimeEventKind, ShownError, ShownResult};
 use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::limits::{bounded_metadata, cut_error_message, cut_output, head, surely_fits};
@@ -56,10 +57,14 @@ pub struct TurnScope {
     pub(crate) trace: TraceContext,
     /// Instances that called this one, outermost first.
     pub(crate) callers: Vec<InstanceId>,
+    /// Time at which the chain of callers began.
+    pub(crate) since: DateTime<Utc>,
     /// Agents outside the call chain whose policies also restrict the turn.
     pub(crate) bound_by: BTreeSet<String>,
     /// The only tools that may run in the turn.
     pub(crate) narrowing: Option<ToolAllowlist>,
+    /// Call that answers the sender of the event.
+    pub(crate) answer_call: Option<Arc<AnswerCall>>,
     /// The agent as it was when the turn began.
     pub(crate) agent: Arc<AgentPlan>,
     pub(crate) workdir: PathBuf,
@@ -103,6 +108,8 @@ impl TurnScope {
         TurnTerms {
             narrowing: self.narrowing.clone(),
             bound_by: self.bound_by.clone(),
+            since: Some(self.since),
+            answer_call: self.answer_call.clone(),
             ..TurnTerms::default()
         }
     }
@@ -211,7 +218,7 @@ pub(crate) fn shown(redactor: &SecretRedactor, result: &ToolCallResult) -> Box<S
 /// Removes secrets from a result, which is sent to the model provider, the store and subscribers.
 fn clean(redactor: &SecretRedactor, result: &mut ToolCallResult) {
     if let Some(output) = &mut result.output {
-        redactor.clean_value(output);
+        redactor.clean_output(output);
     }
     if let Some(error) = &mut result.error {
         redactor.clean(&mut error.message);
@@ -224,6 +231,12 @@ fn clean(redactor: &SecretRedactor, result: &mut ToolCallResult) {
         redactor.clean(title);
     }
     redactor.clean_object(&mut result.metadata);
+    for attachment in &mut result.attachments {
+        redactor.clean(&mut attachment.media_type);
+        if let Some(name) = &mut attachment.name {
+            redactor.clean(name);
+        }
+    }
 }
 
 /// Runs the call itself, inside all middleware.
@@ -292,6 +305,13 @@ fn invalid_arguments(invalid: InvalidArguments) -> ToolError {
 
 /// Returns the error for an unavailable tool, with a similar name and all names.
 fn not_in_catalog(context: &ToolCallContext) -> ToolError {
+    let (name, agent) = (&context.call.tool_name, &context.facts.agent);
+    if let Some(unavailable) = agent.unavailable.iter().find(|tool| tool.has(name)) {
+        let message = format!("the tool `{name}` is unavailable: {}", unavailable.reason);
+        return ToolError::new(message)
+            .code(Code::TOOL_NOT_IN_CATALOG)
+            .suggest("Continue without this tool, or report the reason to the user.");
+    }
     let names: Vec<&str> = context.catalog.names().collect();
     let near = goondan_spec::closest(&context.call.tool_name, &names);
     let near = near
@@ -324,11 +344,16 @@ async fn run_handler(
         false => context.facts.workdir.clone(),
     };
     let cancellation = context.cancel.child_token();
-    let CallPermit { granted, run_mode } = permit;
+    let CallPermit {
+        granted,
+        run_mode,
+        approved_files,
+    } = permit;
     let reporter = Arc::new(ToolCallReporter::of(context, tool));
     let tool_context = ToolContext {
         granted,
         run_mode,
+        approved_files,
         workdir,
         ..tool_context(context, tool, cancellation.clone(), Arc::clone(&reporter))
     };
@@ -429,6 +454,7 @@ pub(crate) fn tool_context(
         sandboxes: permission::sandboxes(context),
         granted: tool.spec.permissions.clone(),
         run_mode: RunMode::Shell,
+        approved_files: Arc::default(),
         runtime: Arc::new(AgentCalls::of_call(context, cancellation.clone())),
         logger: Arc::clone(&reporter) as Arc<dyn ToolLogger>,
         progress: reporter,

@@ -77,7 +77,9 @@ impl Engine {
             anchor: self.anchor(&agent, meta.cwd.as_deref().map(Path::new)),
             instance: event.target.clone(),
             callers: event.callers.clone(),
+            since: event.terms.since.unwrap_or(event.created_at),
             bound_by: event.terms.bound_by.clone(),
+            answer_call: event.terms.answer_call.clone(),
             narrowing: ToolAllowlist::intersection(
                 event.terms.narrowing.as_ref(),
                 meta.narrowing.as_ref(),

@@ -17,7 +17,7 @@ use crate::tooling::dispatch::TurnScope;
 use crate::turn::{
     self, ConversationLog, LateResponses, TurnContext, TurnInterruption, TurnProgress, store_failed,
 };
-use crate::turn::{poison, step};
+use crate::turn::{journal_repair, poison, step};
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::conversation::Conversation;
 use goondan_core::event::{FinishReason, TurnError, TurnResult, UsageCost};
@@ -245,19 +245,15 @@ async fn open(
         }
         None => None,
     };
-    if let Some(log) = warm.filter(|_| poison.is_none()) {
+    let is_new = |log: &ConversationLog| !has_recent_messages(&log.conversation, &facts.turn_id);
+    if let Some(log) = warm.filter(|log| poison.is_none() && is_new(log)) {
         return Ok(OpenedTurn {
             log,
             journal,
             course: TurnCourse::Run,
         });
     }
-    let (log, course) = load(engine, facts, &*journal, poison).await?;
-    Ok(OpenedTurn {
-        log,
-        journal,
-        course,
-    })
+    load(engine, facts, journal, poison).await
 }
 
 /// Reads the conversation from the store and decides how the turn continues. A turn that runs makes
@@ -265,12 +261,15 @@ async fn open(
 async fn load(
     engine: &Engine,
     facts: &TurnScope,
-    journal: &dyn TurnJournal,
+    mut journal: Arc<dyn TurnJournal>,
     poison: Option<TurnError>,
-) -> Result<(ConversationLog, TurnCourse), StoreError> {
+) -> Result<OpenedTurn, StoreError> {
     let lease = engine.store.claim(&facts.instance).await?;
     let mut store = engine.store.open(lease).await?;
     let stored = store.load().await?;
+    if poison.is_none() && engine.store.may_lose_records() && is_begun(facts, &stored) {
+        journal = journal_repair::repair(engine, facts, journal, &stored).await?;
+    }
     let error = poison.or_else(|| {
         let lost = once_only_results(facts, &stored) > journal.progress().tool_calls;
         lost.then(damaged_journal)
@@ -293,13 +292,32 @@ async fn load(
         conversation,
         store,
     };
-    Ok((log, course))
+    Ok(OpenedTurn {
+        log,
+        journal,
+        course,
+    })
+}
+
+/// Number of latest messages that are searched for those of a turn.
+const RECENT_MESSAGES: usize = 64;
+
+/// Returns whether the end of a conversation in memory contains messages of the turn. Such a turn is
+/// over: the log lost its event, which was then sent again.
+fn has_recent_messages(conversation: &Conversation, turn_id: &str) -> bool {
+    let mut recent = conversation.messages().iter().rev().take(RECENT_MESSAGES);
+    recent.any(|message| turn_of_message(&message.id) == Some(turn_id))
+}
+
+/// Returns whether the stored events are those of the turn.
+fn is_begun(facts: &TurnScope, stored: &StoredConversation) -> bool {
+    turn_after_base(stored) == Some(&facts.turn_id)
 }
 
 /// Returns the number of results of the turn, in its stored events, whose calls must run once. The
 /// journal contains the beginnings of these calls, unless it is damaged.
 fn once_only_results(facts: &TurnScope, stored: &StoredConversation) -> usize {
-    if turn_after_base(stored) != Some(&facts.turn_id) {
+    if !is_begun(facts, stored) {
         return 0;
     }
     let messages = stored.events.iter().filter_map(|event| match event {
@@ -308,7 +326,7 @@ fn once_only_results(facts: &TurnScope, stored: &StoredConversation) -> usize {
     });
     let is_once_only = |name: &str| {
         let tool = facts.agent.catalog.get(name);
-        tool.is_some_and(|tool| !tool.spec.idempotent && !tool.spec.read_only)
+        tool.is_some_and(|tool| !tool.may_repeat())
     };
     messages
         .flat_map(Message::tool_results)

@@ -7,6 +7,7 @@ mod conversation_cache;
 pub(crate) mod facts;
 pub(crate) mod instance;
 pub mod instructions;
+mod journal_repair;
 pub(crate) mod model_call;
 pub(crate) mod model_call_timing;
 mod poison;
@@ -398,6 +399,17 @@ impl TurnContext {
 /// Returns the id of the journal effect for the model call of a step.
 pub(crate) fn model_effect(step: u32) -> String {
     format!("step-{step}/model")
+}
+
+/// Returns the id of the journal effect for a tool call of a step. `index` is its position in the
+/// model's answer.
+pub(crate) fn tool_effect(step: u32, index: usize) -> String {
+    format!("step-{step}/tool-{index}")
+}
+
+/// Returns the id of a step of a turn.
+pub(crate) fn step_id(turn_id: &str, index: impl std::fmt::Display) -> String {
+    format!("{turn_id}-step-{index}")
 }
 
 /// Runs the turn of `event` through the agent's middleware, with its runtime events. The user

@@ -33,6 +33,10 @@ const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 /// `maxRetries`.
 const SERVER_START_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The same time if the server ended in the middle of a call. It has worked, so it is probably
+/// restarting, and the turn has work to lose.
+const SERVER_RESTART_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// Longest wait between two calls to a server that is starting.
 const MAX_SERVER_START_WAIT: Duration = Duration::from_secs(4);
 
@@ -141,15 +145,16 @@ impl<'a> ModelCall<'a> {
     /// Calls the model; retries errors that may be temporary.
     async fn attempts(&self) -> Result<ModelAnswer, ModelError> {
         let mut retries = 0;
-        let mut first_failure = None;
+        let mut start_deadline = None;
         loop {
             let error = match self.attempt().await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            let since = first_failure.get_or_insert_with(Instant::now).elapsed();
+            let deadline =
+                *start_deadline.get_or_insert_with(|| Instant::now() + start_timeout(&error));
             let wait = wait_before_retry(&error, retries);
-            if !self.may_retry(&error, retries, since) || wait > self.model.max_retry_wait {
+            if !self.may_retry(&error, retries, deadline) || wait > self.model.max_retry_wait {
                 return Err(error);
             }
             retries += 1;
@@ -160,13 +165,15 @@ impl<'a> ModelCall<'a> {
         }
     }
 
-    /// Returns whether a retry is allowed after `retries` retries and `since` the first failure.
-    fn may_retry(&self, error: &ModelError, retries: u32, since: Duration) -> bool {
+    /// Returns true if another attempt is allowed after `retries` retries. While the server is
+    /// starting, attempts are allowed until `start_deadline`.
+    fn may_retry(&self, error: &ModelError, retries: u32, start_deadline: Instant) -> bool {
         let max_retries = self.model.max_retries;
         if !error.is_transient() || max_retries == 0 {
             return false;
         }
-        let is_starting = error.is_starting() && !self.has_fallback && since < SERVER_START_TIMEOUT;
+        let is_starting =
+            error.is_starting() && !self.has_fallback && Instant::now() < start_deadline;
         retries < max_retries || is_starting
     }
 
@@ -355,6 +362,15 @@ impl<'a> ModelCall<'a> {
     }
 }
 
+/// Returns the time during which a starting server is retried after this first failure of a call.
+fn start_timeout(first: &ModelError) -> Duration {
+    if first.is_starting() {
+        SERVER_START_TIMEOUT
+    } else {
+        SERVER_RESTART_TIMEOUT
+    }
+}
+
 /// Returns the provider's `retry-after`, or a back-off with jitter.
 fn wait_before_retry(error: &ModelError, retries: u32) -> Duration {
     let longest = if error.is_starting() {
@@ -458,6 +474,15 @@ mod tests {
             [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
         );
         assert_eq!(back_off(200), MAX_RETRY_WAIT);
+    }
+
+    #[test]
+    fn a_server_that_ended_during_a_call_gets_the_restart_timeout() {
+        let timeout = |kind| start_timeout(&ModelError::new(kind, ""));
+        assert_eq!(timeout(ModelErrorKind::Starting), SERVER_START_TIMEOUT);
+        assert_eq!(timeout(ModelErrorKind::Connection), SERVER_RESTART_TIMEOUT);
+        // A proxy answers with 502 if the server behind it has ended.
+        assert_eq!(timeout(ModelErrorKind::Status(502)), SERVER_RESTART_TIMEOUT);
     }
 
     #[test]

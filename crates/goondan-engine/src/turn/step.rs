@@ -19,7 +19,9 @@ use crate::tooling::registry::ToolCatalog;
 use crate::turn::call_order::CallOrder;
 use crate::turn::model_call::{ModelAnswer, ModelCall, ModelCallError, turn_error};
 use crate::turn::model_call_timing::{ModelCallStart, ModelCallTiming};
-use crate::turn::{TurnContext, cancelled, instructions, store_failed};
+use crate::turn::{
+    TurnContext, cancelled, instructions, model_effect, step_id, store_failed, tool_effect,
+};
 use goondan_core::JsonObject;
 use goondan_core::event::{RuntimeEventKind, TurnError};
 use goondan_core::ids::TraceContext;
@@ -112,12 +114,12 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
     let started = ActiveStopwatch::start(&life);
     life.show();
     let layers = Arc::clone(&turn.facts.layers);
-    let id = format!("{}-step-{index}", turn.facts.turn_id);
+    let id = step_id(&turn.facts.turn_id, index);
     let trace = turn.facts.trace.child(&id);
     let catalog = turn.current_catalog();
     // If the model call is recorded, the start of the step was published before the turn was
     // resumed.
-    let has_told = turn.journal.has_outcome(&format!("step-{index}/model"));
+    let has_told = turn.journal.has_outcome(&model_effect(index));
     let is_new = AtomicBool::new(!has_told);
     let metadata = JsonObject::new();
     let mut context = StepContext {
@@ -506,12 +508,13 @@ async fn run_call(
     }
     let turn = &*context.turn;
     let tool = context.catalog.get(&call.tool_name);
-    let may_repeat = tool.is_none_or(|tool| tool.spec.idempotent || tool.spec.read_only);
-    let approval = context.effect(&format!("tool-{index}/approval"));
+    let may_repeat = tool.is_none_or(|tool| tool.may_repeat());
+    let effect_id = tool_effect(context.index, index);
+    let approval = format!("{effect_id}/approval");
     // Interrupted while an approval was pending: the call had not started.
     let only_asked = turn.journal.has_intent(&approval) && !turn.journal.has_outcome(&approval);
     let effect = TurnEffect {
-        id: context.effect(&format!("tool-{index}")),
+        id: effect_id,
         kind: match tool.and_then(|tool| tool.builtin.as_deref()) {
             Some(name) if AGENT_REQUEST_TOOLS.contains(&name) => EffectKind::AgentRequest,
             _ => EffectKind::ToolCall,

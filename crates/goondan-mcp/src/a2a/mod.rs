@@ -69,6 +69,7 @@ impl ToolSource for A2aTools {
         let agent = RemoteAgent::new(tool, stated, &environment)?;
         Ok(ToolSet {
             exports: vec![(A2aAgent::export(), Arc::new(A2aToolHandler(agent)))],
+            unavailable: None,
         })
     }
 }

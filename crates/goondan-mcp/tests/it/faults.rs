@@ -376,6 +376,54 @@ async fn a_server_that_ends_between_calls_is_started_again() {
 }
 
 #[tokio::test]
+async fn a_server_of_an_older_revision_is_probed_only_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Played::new(|_| None, 0);
+    for n in 1..=2 {
+        let session = session(&server, folder.path(), HANGS);
+        assert_eq!(session.catalog().await.unwrap().protocol, "2025-11-25");
+        session.end().await;
+        assert_eq!(server.heard("initialize"), n);
+        assert_eq!(server.heard("server/discover"), 1, "start {n}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_gives_up_its_older_revision_is_probed_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let updated: Script = |heard| match heard.start {
+        0 => None,
+        _ if heard.is("initialize") => Some(vec![heard.refuse(-32601, "no such method")]),
+        _ => modern(heard),
+    };
+    let server = Played::new(updated, 0);
+    let mut protocols = Vec::new();
+    for _ in 0..3 {
+        let session = session(&server, folder.path(), HANGS);
+        protocols.push(session.catalog().await.unwrap().protocol.clone());
+        session.end().await;
+    }
+    assert_eq!(protocols, ["2025-11-25", "2026-07-28", "2026-07-28"]);
+    // The third start does not send `initialize` again.
+    assert_eq!(server.heard("initialize"), 2);
+}
+
+/// Answers like a server that only has the newer revision.
+fn modern(heard: &ReceivedRequest<'_>) -> Option<Vec<Does>> {
+    let discovered = json!({
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "played", "version": "2"},
+        "ttlMs": 0,
+        "cacheScope": "private",
+    });
+    heard
+        .is("server/discover")
+        .then(|| vec![heard.answer(discovered)])
+}
+
+#[tokio::test]
 async fn an_answer_that_comes_after_its_call_was_given_up_is_nobodys() {
     let folder = tempfile::tempdir().unwrap();
     let late: Script = |heard| {
@@ -460,7 +508,7 @@ async fn what_is_wrong_with_a_list_is_told_and_pages_end() {
 }
 
 /// Polls until a condition is true, and lets other tasks run.
-async fn until(is_so: impl Fn() -> bool) {
+pub(crate) async fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

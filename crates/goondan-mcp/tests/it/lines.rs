@@ -161,9 +161,8 @@ impl Played {
 /// Starts the server any number of times.
 struct Starts(Arc<Played>);
 
-#[async_trait]
-impl StandIns for Starts {
-    async fn stand_in(&self, _tool: &str) -> Option<Result<ProgramStreams, ToolError>> {
+impl Starts {
+    fn streams(&self) -> ProgramStreams {
         let Starts(server) = self;
         let (near, far) = tokio::io::duplex(1 << 16);
         let start = server.starts.fetch_add(1, Ordering::SeqCst);
@@ -172,12 +171,42 @@ impl StandIns for Starts {
         let errors = (server.complaints > 0)
             .then(|| Box::new(tokio::io::repeat(b'!').take(server.complaints)) as _);
         let program = Some(Box::new(End(Arc::clone(&server.ended))) as _);
-        Some(Ok(ProgramStreams {
+        ProgramStreams {
             input: Box::new(input),
             output: Box::new(output),
             errors,
             program,
-        }))
+        }
+    }
+}
+
+#[async_trait]
+impl StandIns for Starts {
+    async fn stand_in(&self, _tool: &str) -> Option<Result<ProgramStreams, ToolError>> {
+        Some(Ok(self.streams()))
+    }
+}
+
+/// A dialer that starts the server, and records the number of sandboxes of each start.
+pub(crate) struct RecordingDialer {
+    server: Starts,
+    pub(crate) sandboxes: Mutex<Vec<usize>>,
+}
+
+impl RecordingDialer {
+    pub(crate) fn new(server: &Arc<Played>) -> Arc<Self> {
+        Arc::new(RecordingDialer {
+            server: Starts(Arc::clone(server)),
+            sandboxes: Mutex::default(),
+        })
+    }
+}
+
+#[async_trait]
+impl ServerSpawner for RecordingDialer {
+    async fn start(&self, program: &McpServerProgram) -> Result<ProgramStreams, ToolError> {
+        self.sandboxes.lock().unwrap().push(program.sandboxes.len());
+        Ok(self.server.streams())
     }
 }
 

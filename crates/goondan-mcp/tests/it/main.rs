@@ -9,5 +9,7 @@
 
 mod faults;
 mod lines;
+mod prompts;
+mod resources;
 mod web;
 mod web_faults;

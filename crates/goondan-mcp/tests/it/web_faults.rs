@@ -17,21 +17,61 @@ struct Fault {
 const FAULTS: &[Fault] = &[
     Fault {
         name: "a session that is lost between calls",
-        script: |request, past| {
-            let is_lost =
-                count(past, "tools/call") > 0 && request.header("mcp-session-id") == Some("first");
-            match () {
-                () if is_lost && request.is("tools/call") => Some(status(404)),
-                () if request.is("initialize") && count(past, "initialize") > 0 => Some(Reply {
-                    headers: "content-type: application/json\r\nmcp-session-id: second\r\n",
-                    ..data(request.result(crate::lines::hello("2025-11-25")))
-                }),
-                () => None,
-            }
-        },
+        script: |request, past| after_the_first_session(request, past, || status(404)),
         calls: &["1", "2"],
         // The second call reaches both the old and the new session.
         heard: 3,
+    },
+    Fault {
+        name: "a lost session that is refused with 400 and a JSON-RPC error",
+        script: |request, past| {
+            let refused = || Reply {
+                status: 400,
+                ..data(json_rpc_refusal(
+                    "Bad Request: No valid session ID provided",
+                ))
+            };
+            after_the_first_session(request, past, refused)
+        },
+        calls: &["1", "2"],
+        heard: 3,
+    },
+    Fault {
+        name: "a lost session that is refused with 400 and words",
+        script: |request, past| {
+            let refused = || Reply {
+                headers: "content-type: text/plain\r\n",
+                status: 400,
+                body: "Invalid or missing session ID".to_owned(),
+            };
+            after_the_first_session(request, past, refused)
+        },
+        calls: &["1", "2"],
+        heard: 3,
+    },
+    Fault {
+        name: "a lost session that is refused with 503",
+        script: |request, past| {
+            let refused = || Reply {
+                status: 503,
+                ..data(json_rpc_refusal("Session not found"))
+            };
+            after_the_first_session(request, past, refused)
+        },
+        calls: &["1", "2"],
+        heard: 3,
+    },
+    Fault {
+        name: "a session that the server refuses again and again",
+        script: |request, _| {
+            let refused = || Reply {
+                status: 503,
+                ..data(json_rpc_refusal("Session not found"))
+            };
+            request.is("tools/call").then(refused)
+        },
+        calls: &["E_MCP_CONNECT"],
+        heard: 2,
     },
     Fault {
         name: "a login that has run out between calls",
@@ -128,6 +168,28 @@ const FAULTS: &[Fault] = &[
         heard: 2,
     },
 ];
+
+fn json_rpc_refusal(message: &str) -> String {
+    json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32000, "message": message}}).to_string()
+}
+
+/// Answers calls in the first session with `refused` after the first one.
+fn after_the_first_session(
+    request: &Request,
+    past: &[Request],
+    refused: impl Fn() -> Reply,
+) -> Option<Reply> {
+    let is_lost =
+        count(past, "tools/call") > 0 && request.header("mcp-session-id") == Some("first");
+    match () {
+        () if is_lost && request.is("tools/call") => Some(refused()),
+        () if request.is("initialize") && count(past, "initialize") > 0 => Some(Reply {
+            headers: "content-type: application/json\r\nmcp-session-id: second\r\n",
+            ..data(request.result(crate::lines::hello("2025-11-25")))
+        }),
+        () => None,
+    }
+}
 
 fn count(past: &[Request], method: &str) -> usize {
     past.iter().filter(|past| past.is(method)).count()

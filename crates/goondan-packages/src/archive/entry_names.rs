@@ -59,9 +59,22 @@ fn check(part: &str) -> Result<(), &'static str> {
         _ if part.ends_with(['.', ' ']) => {
             Err("its name ends in a dot or a space, which Windows drops")
         }
+        _ if is_repository_data(part) => {
+            Err("that directory contains settings with which git or Mercurial runs programs")
+        }
         _ if is_device(part) => Err("its name is the name of a device on Windows"),
         _ => Ok(()),
     }
+}
+
+/// Returns true for the data directory of a repository, in each spelling that a file system takes
+/// for the same name.
+fn is_repository_data(part: &str) -> bool {
+    // macOS ignores these characters in names.
+    let is_ignored = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
+    let name: String = part.chars().filter(|c| !is_ignored(*c)).collect();
+    let name = name.to_lowercase();
+    [".git", "git~1", ".hg", "hg~1"].contains(&name.as_str())
 }
 
 /// Returns whether Windows reserves the name for a device, such as `con` or `com1.txt`.
@@ -92,7 +105,17 @@ pub(crate) fn key(parts: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::key;
+    use super::{key, parts};
+
+    #[test]
+    fn data_of_a_repository_is_refused_in_each_spelling() {
+        for name in [".git", ".GIT", "git~1", ".g\u{200c}it", ".hg"] {
+            let path = format!("package/sub/{name}/config");
+            assert!(parts(path.as_bytes()).is_err(), "{name}");
+        }
+        assert!(parts(b"package/.gitignore").is_ok());
+        assert!(parts(b"package/git/config").is_ok());
+    }
 
     #[test]
     fn names_of_one_file_have_one_key() {

@@ -89,10 +89,31 @@ impl<'p> ArchiveUnpacker<'p> {
             }
             self.unpack_entry(&mut entry)?;
         }
+        if let Some(head) = self.bare_repository_head() {
+            return Err(PackageError::archive(format!(
+                "The archive contains the git repository of `{}`, whose settings can run programs.",
+                plain(&head)
+            )));
+        }
         match self.written.values().any(|(_, is_folder)| !is_folder) {
             true => Ok(()),
             false => Err(PackageError::archive("The archive contains no file.")),
         }
+    }
+
+    /// Returns the written file `HEAD` of a directory that git takes for a repository without a
+    /// working tree.
+    fn bare_repository_head(&self) -> Option<String> {
+        let is_written = |path: &str| self.written.contains_key(path);
+        self.written.iter().find_map(|(path, (spelled, _))| {
+            let directory = path.strip_suffix("head")?;
+            let is_head = directory.is_empty() || directory.ends_with('/');
+            // The objects can be in another directory, which a file names.
+            let has_objects = ["objects", "commondir"]
+                .iter()
+                .any(|name| is_written(&format!("{directory}{name}")));
+            (is_head && has_objects).then(|| spelled.clone())
+        })
     }
 
     /// Unpacks one entry. Rejects links, devices and paths that lead out of the directory.

@@ -39,7 +39,7 @@ use self::rpc::{RpcError, RpcOperation, RpcRequest};
 use self::send::StartedTask;
 use self::stream::{StreamEnd, StreamRequest};
 use self::task::{Task, TaskId};
-use crate::api::{ErrorResponses, known};
+use crate::api::{ErrorResponses, agent_named};
 use crate::auth::AccessPolicy;
 use crate::problem::ApiProblem;
 use crate::service::Service;
@@ -72,7 +72,7 @@ pub(crate) async fn entry_card(
 #[utoipa::path(
     get,
     path = "/a2a/{agent}/.well-known/agent-card.json",
-    params(("agent" = String, Path, description = "The agent name.")),
+    params(("agent" = String, Path, description = "The name of the agent, or of the swarm.")),
     responses((status = 200, body = Object, description = "The card of the agent."), ErrorResponses),
 )]
 pub(crate) async fn agent_card(
@@ -81,7 +81,7 @@ pub(crate) async fn agent_card(
     Path(agent): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, ApiProblem> {
-    known(&service, &agent)?;
+    let agent = agent_named(&service, agent)?;
     Ok(card_response(&service, &agent, &headers, &access))
 }
 
@@ -131,7 +131,7 @@ fn card_response(
     post,
     path = "/a2a/{agent}",
     params(
-        ("agent" = String, Path, description = "The agent name."),
+        ("agent" = String, Path, description = "The name of the agent, or of the swarm."),
         ("A2A-Version" = Option<String>, Header, description = "The A2A version: 1.0 or 0.3."),
     ),
     request_body(content = Value, description = "A JSON-RPC request."),
@@ -148,7 +148,7 @@ pub(crate) async fn call(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiProblem> {
-    known(&service, &agent)?;
+    let agent = agent_named(&service, agent)?;
     let body = body.map_err(|rejection| match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => ApiProblem::too_large(),
         _ => ApiProblem::new(Code::SERVE_REQUEST, rejection.body_text()),

@@ -4,6 +4,7 @@
 //! so the session can be loaded after a restart. The editor receives all events of the
 //! conversation, including those of other clients.
 
+mod commands;
 mod permission;
 mod prompt;
 mod replay;
@@ -17,9 +18,11 @@ use agent_client_protocol::v1::schema as wire;
 use agent_client_protocol::{
     Agent, ByteStreams, Error, on_receive_notification, on_receive_request,
 };
+use goondan::Input;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::sync::mpsc;
 use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
+use tokio_util::sync::CancellationToken;
 
 use self::session_manager::SessionManager;
 use crate::json_lines;
@@ -50,7 +53,17 @@ enum EditorRequest {
         Responder<wire::CloseSessionResponse>,
     ),
     Prompt(wire::PromptRequest, Responder<wire::PromptResponse>),
+    Expanded(ExpandedPrompt),
     Cancel(wire::SessionId),
+}
+
+/// A prompt whose chat command an MCP server has answered.
+struct ExpandedPrompt {
+    session: wire::SessionId,
+    /// Input of the turn; `None` if the prompt was cancelled.
+    input: Option<Result<Box<Input>, Error>>,
+    responder: Responder<wire::PromptResponse>,
+    cancellation: CancellationToken,
 }
 
 /// Serves an editor until it disconnects. `agent` has the conversations. Default: the swarm's entry

@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::session::EditorSession;
 use super::updates;
-use super::{EditorRequest, permission, prompt, replay};
+use super::{EditorRequest, ExpandedPrompt, commands, permission, prompt, replay};
 use crate::service::Service;
 
 /// Prefix of new session ids.
@@ -33,6 +33,8 @@ pub(super) struct SessionManager {
     sessions: HashMap<String, EditorSession>,
     /// Prompts with a running turn, by input id.
     prompts: HashMap<String, PendingPrompt>,
+    /// Fires at the cancellation of the prompts that MCP servers expand, by conversation key.
+    expanding: HashMap<String, CancellationToken>,
     /// Trace of the running turn of each conversation.
     chains: HashMap<InstanceId, String>,
     /// Approval requests that arrived while no session was open.
@@ -58,6 +60,7 @@ impl SessionManager {
         asks: UnboundedSender<EditorRequest>,
     ) -> Self {
         let (sessions, prompts, chains) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let expanding = HashMap::new();
         SessionManager {
             service,
             agent,
@@ -65,6 +68,7 @@ impl SessionManager {
             asks,
             sessions,
             prompts,
+            expanding,
             chains,
             put_off: Vec::new(),
             latest: None,
@@ -75,6 +79,7 @@ impl SessionManager {
     pub(super) async fn run(mut self, requests: &mut UnboundedReceiver<EditorRequest>) {
         let mut events = self.service.swarm().subscribe();
         let mut questions = self.service.inner.broker.listen();
+        let mut prompt_changes = self.service.swarm().prompt_changes();
         let (editor, ended) = (self.editor.clone(), self.service.inner.ended.clone());
         loop {
             tokio::select! {
@@ -82,6 +87,7 @@ impl SessionManager {
                 Some(event) = events.recv() => self.handle_event(&event),
                 Some(ask) = requests.recv() => self.answer(ask).await,
                 Some(question) = questions.next() => self.show_request(question),
+                Ok(()) = prompt_changes.changed() => self.announce_changed_commands(),
                 () = editor.incoming_closed() => return,
                 () = ended.cancelled() => return,
             }
@@ -91,14 +97,27 @@ impl SessionManager {
     /// Handles a request of the editor.
     async fn answer(&mut self, ask: EditorRequest) {
         let sent = match ask {
-            EditorRequest::New(request, to) => to.respond_with_result(self.begin(request.cwd)),
+            EditorRequest::New(request, to) => {
+                let begun = self.begin(request.cwd);
+                let id = begun.as_ref().ok().map(|begun| begun.session_id.clone());
+                let sent = to.respond_with_result(begun);
+                id.iter().for_each(|id| self.announce_commands(id));
+                sent
+            }
             EditorRequest::Load(request, to) => {
+                let id = request.session_id.clone();
                 let loaded = self.load(request.session_id, request.cwd).await;
-                to.respond_with_result(loaded.map(|()| wire::LoadSessionResponse::new()))
+                let sent =
+                    to.respond_with_result(loaded.map(|()| wire::LoadSessionResponse::new()));
+                self.announce_commands(&id);
+                sent
             }
             EditorRequest::Resume(request, to) => {
                 let opened = self.open_existing(&request.session_id, request.cwd).await;
-                to.respond_with_result(opened.map(|_| wire::ResumeSessionResponse::new()))
+                let sent =
+                    to.respond_with_result(opened.map(|_| wire::ResumeSessionResponse::new()));
+                self.announce_commands(&request.session_id);
+                sent
             }
             EditorRequest::List(request, to) => to.respond(self.list(request.cwd).await),
             EditorRequest::Close(request, to) => {
@@ -110,6 +129,7 @@ impl SessionManager {
                 self.prompt(request, to).await;
                 Ok(())
             }
+            EditorRequest::Expanded(prompt) => self.start_expanded(prompt).await,
             EditorRequest::Cancel(session) => {
                 self.cancel(&session).await;
                 Ok(())
@@ -117,6 +137,24 @@ impl SessionManager {
         };
         // The loop detects a disconnected editor.
         drop(sent);
+    }
+
+    /// Sends the prompts of MCP servers, if there are any, to an open session.
+    fn announce_commands(&self, id: &wire::SessionId) {
+        let commands = commands::all(self.service.swarm());
+        if let Some(session) = self.sessions.get(&*id.0)
+            && !commands.is_empty()
+        {
+            session.send_update(commands::announcement(commands));
+        }
+    }
+
+    /// Sends a changed list of prompts to all open sessions.
+    fn announce_changed_commands(&self) {
+        let commands = commands::all(self.service.swarm());
+        for session in self.sessions.values() {
+            session.send_update(commands::announcement(commands.clone()));
+        }
     }
 
     /// Returns the conversation with this key.
@@ -227,10 +265,55 @@ impl SessionManager {
             Ok(input) => input,
             Err(error) => return refuse(responder, error),
         };
+        if !commands::is_command(&input.text) {
+            return self.start_turn(request.session_id, input, responder).await;
+        }
+        // The server of the command may be slow, and other requests must not wait for it.
+        let (swarm, asks) = (self.service.swarm().clone(), self.asks.clone());
+        let cancellation = self.expanding.entry(key).or_default().clone();
+        let taken_back = responder.cancellation();
+        tokio::spawn(async move {
+            let input = tokio::select! {
+                input = commands::expand(&swarm, input) => Some(input),
+                () = cancellation.cancelled() => None,
+                () = taken_back.cancelled() => None,
+            };
+            drop(asks.send(EditorRequest::Expanded(ExpandedPrompt {
+                session: request.session_id,
+                input,
+                responder,
+                cancellation,
+            })));
+        });
+    }
+
+    /// Starts the turn of an expanded prompt, unless the prompt was cancelled.
+    async fn start_expanded(&mut self, prompt: ExpandedPrompt) -> Result<(), Error> {
+        let responder = prompt.responder;
+        let is_cancelled = prompt.cancellation.is_cancelled();
+        match prompt.input.filter(|_| !is_cancelled) {
+            Some(Ok(input)) => self.start_turn(prompt.session, *input, responder).await,
+            Some(Err(error)) => return responder.respond_with_error(error),
+            None => {
+                let reason = wire::StopReason::Cancelled;
+                return responder.respond(wire::PromptResponse::new(reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the input of a prompt to the swarm.
+    async fn start_turn(
+        &mut self,
+        id: wire::SessionId,
+        input: Input,
+        responder: Responder<wire::PromptResponse>,
+    ) {
+        let key = id.0.to_string();
         match self.submit(input).await {
             Ok(turn) => {
                 let open = CancellationToken::new();
-                self.watch(&request.session_id, &responder, open.clone());
+                self.watch(&id, &responder, open.clone());
                 let (trace_id, _open) = (turn.trace_id, open.drop_guard());
                 self.latest = Some(key.clone());
                 self.prompts.insert(
@@ -243,7 +326,8 @@ impl SessionManager {
                     },
                 );
             }
-            Err(error) => refuse(responder, refusal(error)),
+            // Delivery errors are ignored, for the same reason.
+            Err(error) => drop(responder.respond_with_error(refusal(error))),
         }
     }
 
@@ -270,6 +354,9 @@ impl SessionManager {
 
     /// Cancels the prompts and the turn of a session.
     async fn cancel(&mut self, id: &wire::SessionId) {
+        if let Some(cancellation) = self.expanding.remove(&*id.0) {
+            cancellation.cancel();
+        }
         let swarm = self.service.swarm();
         let session_prompts = self
             .prompts

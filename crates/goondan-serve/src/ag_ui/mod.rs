@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use goondan::spec::Code;
 
 use self::input::RunInput;
-use crate::api::{ErrorResponses, known};
+use crate::api::{ErrorResponses, agent_named};
 use crate::problem::{ApiProblem, JsonBody};
 use crate::service::Service;
 
@@ -24,7 +24,7 @@ use crate::service::Service;
 #[utoipa::path(
     post,
     path = "/ag-ui/{agent}",
-    params(("agent" = String, Path, description = "The agent name.")),
+    params(("agent" = String, Path, description = "The name of the agent, or of the swarm.")),
     request_body = RunInput,
     responses((status = 200, description = "A stream of events.", content_type = "text/event-stream"), ErrorResponses),
 )]
@@ -34,7 +34,7 @@ pub(crate) async fn run(
     headers: HeaderMap,
     JsonBody(input): JsonBody<RunInput>,
 ) -> Result<Response, ApiProblem> {
-    known(&service, &agent)?;
+    let agent = agent_named(&service, agent)?;
     for (name, id) in [("threadId", &input.thread_id), ("runId", &input.run_id)] {
         if id.is_empty() {
             return Err(

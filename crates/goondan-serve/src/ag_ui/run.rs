@@ -76,6 +76,7 @@ pub(super) async fn begin(
         .map(|id| (CLIENT_MESSAGE_ID.to_owned(), id.into()));
     let input = Input {
         output: None,
+        answer_call: None,
         text: messages.text,
         files: messages.files,
         agent: Some(instance.agent.clone()),

@@ -137,6 +137,7 @@ async fn accept(
 ) -> Result<Turn, ApiProblem> {
     let input = Input {
         output: None,
+        answer_call: None,
         text: body.text,
         agent: body.agent,
         instance_key: body.instance_key,

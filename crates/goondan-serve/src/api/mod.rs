@@ -124,13 +124,7 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
     } = offer;
     let access = Arc::new(access);
     let (guarded, document) = described(has_studio, recorder).split_for_parts();
-    let document = document.merge_from(openai::OpenAiDocument::openapi());
-    let document = if has_studio {
-        document.merge_from(studio::StudioDocument::openapi())
-    } else {
-        document
-    };
-    let document = finished(document, &service);
+    let document = finished(document, has_studio, &service.inner.version);
     let no_larger = middleware::from_fn_with_state(limits.body, no_larger);
     let readable = middleware::from_fn_with_state(limits.body, received_body::readable);
     let obey = middleware::from_fn_with_state(limits.body, crate::mcp::http_rules::obey);
@@ -176,9 +170,14 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
         )
 }
 
-/// Completes the document with facts that the derive macros cannot express.
-fn finished(mut document: utoipa::openapi::OpenApi, service: &Service) -> Value {
-    document.info.version.clone_from(&service.inner.version);
+/// Completes the document with the URLs of other routers, and with facts that the derive macros
+/// cannot express.
+fn finished(document: utoipa::openapi::OpenApi, has_studio: bool, version: &str) -> Value {
+    let mut document = document.merge_from(openai::OpenAiDocument::openapi());
+    if has_studio {
+        document.merge(studio::StudioDocument::openapi());
+    }
+    version.clone_into(&mut document.info.version);
     let components = document.components.get_or_insert_default();
     components.add_security_scheme(
         "token",
@@ -209,19 +208,20 @@ fn cors(access: Arc<AccessPolicy>) -> CorsLayer {
         )
 }
 
-/// Fails with AGENT_NOT_FOUND if the swarm has no such agent.
-pub(crate) fn known(service: &Service, agent: &str) -> Result<(), ApiProblem> {
-    if service.swarm().agents().iter().any(|known| known == agent) {
-        return Ok(());
-    }
-    let problem = ApiProblem::new(
-        Code::AGENT_NOT_FOUND,
-        format!("The swarm has no agent `{agent}`."),
-    );
-    Err(problem.suggest(format!(
-        "Use one of: {}.",
-        service.swarm().agents().join(", ")
-    )))
+/// Returns the agent with this name. The name of the swarm means its entry agent.
+pub(crate) fn agent_named(service: &Service, name: String) -> Result<String, ApiProblem> {
+    find_agent(service, &name).ok_or_else(|| {
+        let problem = format!("The swarm has no agent `{name}`.");
+        let names = service.swarm().agents().join(", ");
+        ApiProblem::new(Code::AGENT_NOT_FOUND, problem).suggest(format!("Use one of: {names}."))
+    })
+}
+
+/// Returns the agent with this name, or the entry agent for the name of the swarm.
+pub(crate) fn find_agent(service: &Service, name: &str) -> Option<String> {
+    let swarm = service.swarm();
+    let agent = swarm.agents().into_iter().find(|agent| agent == name);
+    agent.or_else(|| (swarm.name() == name).then(|| swarm.entry_agent()))
 }
 
 /// Error 404 for an unknown path.
@@ -241,4 +241,39 @@ async fn wrong_method() -> ApiProblem {
         ..problem
     }
     .suggest("/openapi.json lists the methods of each URL.")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Adds all values of `$ref` in the document.
+    fn add_references(value: &Value, references: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields) => {
+                let reference = fields.get("$ref").and_then(Value::as_str);
+                references.extend(reference.map(str::to_owned));
+                let values = fields.values();
+                values.for_each(|value| add_references(value, references));
+            }
+            Value::Array(items) => items.iter().for_each(|it| add_references(it, references)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_of_the_document_has_a_target() {
+        let (_, document) = described(true, None).split_for_parts();
+        let document = finished(document, true, "1.0.0");
+        let mut references = BTreeSet::new();
+        add_references(&document, &mut references);
+        assert!(!references.is_empty());
+        references.retain(|reference| {
+            let pointer = reference.strip_prefix('#');
+            pointer.and_then(|it| document.pointer(it)).is_none()
+        });
+        assert_eq!(references, BTreeSet::new());
+    }
 }

@@ -41,13 +41,16 @@ use crate::server::ServerLimits;
 use crate::service::Service;
 
 #[derive(OpenApi)]
-#[openapi(paths(
-    models::list,
-    models::show,
-    chat::create,
-    responses::create,
-    responses::show
-))]
+#[openapi(
+    paths(
+        models::list,
+        models::show,
+        chat::create,
+        responses::create,
+        responses::show
+    ),
+    components(schemas(bodies::RefusalBody))
+)]
 pub(crate) struct OpenAiDocument;
 
 /// Routes of the OpenAI protocols.

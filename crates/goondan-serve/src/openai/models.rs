@@ -6,14 +6,8 @@ use serde_json::{Value, json};
 
 use super::bodies::OpenAiErrorResponses;
 use super::error::OpenAiError;
+use crate::api::find_agent;
 use crate::service::Service;
-
-/// Returns the agent of a model name: an agent name, or the swarm name for the entry agent.
-pub(super) fn agent(service: &Service, model: &str) -> Option<String> {
-    let swarm = service.swarm();
-    let agent = swarm.agents().into_iter().find(|agent| agent == model);
-    agent.or_else(|| (swarm.name() == model).then(|| swarm.entry_agent()))
-}
 
 /// Returns the error for an unknown model.
 pub(super) fn unknown(service: &Service, model: &str) -> OpenAiError {
@@ -64,7 +58,7 @@ pub(super) async fn show(
     State(service): State<Service>,
     Path(model): Path<String>,
 ) -> Result<Json<Value>, OpenAiError> {
-    match agent(&service, &model) {
+    match find_agent(&service, &model) {
         Some(_) => Ok(Json(body(&service, &model))),
         None => Err(unknown(&service, &model)),
     }

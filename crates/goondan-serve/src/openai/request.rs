@@ -12,6 +12,7 @@ use super::format::{self, FormatParams};
 use super::message::ChatInput;
 use super::models;
 use super::submit::{RetryKey, SubmitRequest};
+use crate::api::find_agent;
 use crate::problem::ApiProblem;
 use crate::service::Service;
 use crate::trace_context::caller;
@@ -176,7 +177,7 @@ impl OpenAiRequest {
                 "Set `model` to the name of an agent.",
             ));
         };
-        let agent = models::agent(service, model).ok_or_else(|| models::unknown(service, model))?;
+        let agent = find_agent(service, model).ok_or_else(|| models::unknown(service, model))?;
         Ok((model.to_owned(), agent))
     }
 

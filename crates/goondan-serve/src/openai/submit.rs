@@ -256,6 +256,7 @@ impl TurnRun {
             metadata: metadata.clone(),
             caller: caller.clone(),
             output: output.clone(),
+            answer_call: None,
         };
         let live = stream.then(|| self.service.inner.hub.subscribe().0);
         let turn = match self.service.swarm().send(input).await {

@@ -649,6 +649,11 @@ async fn cards_say_where_agents_are_and_need_the_token() {
         let refused = running.raw(request.as_bytes()).await;
         assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
     }
+    let card = running
+        .client
+        .get::<Value>("/a2a/default/.well-known/agent-card.json")
+        .await;
+    assert_eq!(card.unwrap()["skills"][0]["id"], "a");
     let Err(ClientError::Refused(unknown)) = running
         .client
         .get::<Value>("/a2a/b/.well-known/agent-card.json")

@@ -248,6 +248,18 @@ async fn a_turn_that_comes_to_nothing_ends_with_an_error() {
 }
 
 #[tokio::test]
+async fn the_name_of_the_swarm_means_its_entry_agent() {
+    let state = tempfile::tempdir().unwrap();
+    let running = Running::start(state.path()).await;
+    let followed = running
+        .client
+        .follow("/ag-ui/default", &input("1", "hi"))
+        .await;
+    assert!(!all(followed.unwrap()).await.is_empty());
+    assert_eq!(said(&running, MessageRole::User).await, ["hi"]);
+}
+
+#[tokio::test]
 async fn what_makes_no_sense_is_refused() {
     let state = tempfile::tempdir().unwrap();
     let running = Running::start(state.path()).await;

@@ -96,7 +96,7 @@ spec:
     }
     /// An event exceeds the size limit.
     AGENT_EVENT_TOO_LARGE = "AGENT_EVENT_TOO_LARGE" {
-        why: "An event has more than 32 MiB, including its metadata.",
+        why: "An event has more than 32 MiB, or its metadata has more than 1 MiB.",
         next: "Write the content to a file and send the path.",
         more: Some("limits.md#events-and-queues"),
     }

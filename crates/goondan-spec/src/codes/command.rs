@@ -112,6 +112,29 @@ codes! {
               its permissions.",
         more: Some("durability.md#workspaces"),
     }
+    /// A workspace has conversations, but its log of accepted events is missing or empty.
+    WORKSPACE_LOG_LOST = "WORKSPACE_LOG_LOST" {
+        why: "`inbox.jsonl` was deleted, emptied or damaged. Accepted events that were not handled \
+            are lost, and events that were handled could run again. Nothing was changed.",
+        next: "Restore the file, for example from a backup. To start without the lost events, \
+            repeat the command with `--accept-loss`.",
+        more: Some("durability.md#lost-and-damaged-files"),
+    }
+    /// A backup cannot be written or restored.
+    BACKUP_ERROR = "BACKUP_ERROR" {
+        why: "A file cannot be read or written, the target exists, or the source is not a backup. \
+            The workspace was not changed.",
+        next: "Follow the message. A backup needs a new name, and a restored workspace an unused \
+            ID.",
+        more: Some("durability.md#backups"),
+    }
+    /// A newer `gdn` wrote a file of the workspace.
+    WORKSPACE_NEWER = "WORKSPACE_NEWER" {
+        why: "The first line of a file states a format version that this `gdn` does not read. \
+            Nothing was changed.",
+        next: "Run `gdn self update`, then repeat the command.",
+        more: Some("durability.md#headers-sequence-numbers-and-checksums"),
+    }
     /// The database of `--store` cannot be used.
     DATABASE_ERROR = "DATABASE_ERROR" {
         why: "The URL does not name a PostgreSQL database, or the database cannot be reached. Or \

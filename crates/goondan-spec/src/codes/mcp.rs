@@ -74,7 +74,7 @@ codes! {
     }
     /// An MCP server sent a message that is too large.
     MCP_TOO_LARGE = "E_MCP_TOO_LARGE" {
-        why: "A message from the server is larger than 16 MiB.",
+        why: "A message from the server is larger than 16 MiB, or has more than 200,000 values.",
         next: "Request less at a time.",
         more: Some("mcp.md#when-something-goes-wrong"),
     }

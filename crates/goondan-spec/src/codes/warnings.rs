@@ -272,6 +272,183 @@ spec:
               --agent NAME --tool NAME`.",
         more: Some("permissions.md"),
     }
+    /// A required tool needs an approval, and no user is named who can give it.
+    NO_APPROVER = "W_CONFIG_NO_APPROVER" {
+        why: "An agent receives events of a Connection and must call one of its `requiredTools`. Each \
+            call needs an approval or is denied, and the Connection names no approvers. So the turn \
+            waits until a client such as the studio answers.",
+        example: running(
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: writer}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{ref: Tool/bash}]
+  requiredTools: [bash__exec]
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: nightly}
+spec: {connectorRef: Connector/cron, config: {schedule: \"0 2 * * *\", text: Run.}}
+",
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: writer}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{ref: Tool/bash}]
+  requiredTools: [bash__exec]
+  permissions: {rules: [{tool: bash__exec, action: allow}]}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: nightly}
+spec: {connectorRef: Connector/cron, config: {schedule: \"0 2 * * *\", text: Run.}}
+",
+        ),
+        next: "Allow the call with a rule, or name users in `allow.approvers` of the Connection. An \
+            answer in the channel of the event with the tool of the platform needs no approval.",
+        more: Some("connections.md#approvals-in-the-channel"),
+    }
+    /// The answers of an agent go nowhere.
+    LOST_ANSWER = "W_CONFIG_LOST_ANSWER" {
+        why: "A Connection of a chat platform has `reply: none`, and the agent that receives its \
+            events has no tools. So no user receives its answers.",
+        example: running(
+            "\
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: bot}
+spec: {connectorRef: Connector/telegram, reply: none}
+",
+            "\
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: bot}
+spec: {connectorRef: Connector/telegram}
+",
+        ),
+        next: "Remove `reply: none`, or give the agent a tool that does something with its result.",
+        more: Some("connections.md#answers"),
+    }
+    /// No agent can call an agent that a prompt names.
+    UNREACHABLE_AGENT = "W_CONFIG_UNREACHABLE_AGENT" {
+        why: "The prompt of an agent names another agent of the swarm. No agent has a tool that calls \
+            other agents, and no Connection routes events to the named agent. Only clients that \
+            select it, such as `gdn run --agent NAME`, reach it.",
+        example: running(
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: lead}
+spec:
+  modelConfig: {modelRef: Model/main}
+  prompt: {system: Let reviewer read each change.}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: reviewer}
+spec: {modelConfig: {modelRef: Model/main}}
+",
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: lead}
+spec:
+  modelConfig: {modelRef: Model/main}
+  prompt: {system: Let reviewer read each change.}
+  tools: [{ref: Tool/agents}]
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: reviewer}
+spec: {modelConfig: {modelRef: Model/main}}
+",
+        ),
+        next: "Give the agent whose prompt names the other one a tool that calls agents, such as \
+            `Tool/agents`.",
+        more: Some("tools.md#agents"),
+    }
+    /// Sub-agents of an agent have no tools.
+    IDLE_SUBAGENT = "W_CONFIG_IDLE_SUBAGENT" {
+        why: "An agent can start sub-agents with `sessions__spawn`. A sub-agent gets only those tools \
+            of the agent that read files and notes, and the agent has none of them.",
+        example: running(
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: writer}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{ref: Tool/sessions}, {ref: Tool/web}]
+",
+            "\
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: writer}
+spec:
+  modelConfig: {modelRef: Model/main}
+  tools: [{ref: Tool/sessions}, {ref: Tool/web}, {ref: Tool/fs}]
+",
+        ),
+        next: "Add `Tool/fs` or `Tool/memory`, or leave `spawn` out of the `exports` of \
+            `Tool/sessions`.",
+        more: Some("tools.md#sessions"),
+    }
+    /// Agents of a bundle for Goondan in TypeScript do not share their files.
+    SEPARATE_WORKDIRS = "W_CONFIG_SEPARATE_WORKDIRS" {
+        why: "The Package depends on `@goondan/base`, and several agents have file tools but no \
+            `workdir`. In Goondan in TypeScript, all agents work in the directory of the bundle. \
+            In `gdn`, each conversation has its own directory.",
+        example: running(
+            "\
+apiVersion: goondan.ai/v1
+kind: Package
+metadata: {name: \"@acme/brain\"}
+spec: {dependencies: [{name: \"@goondan/base\", version: \"*\"}]}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: observer}
+spec: {modelConfig: {modelRef: Model/main}, tools: [{ref: Tool/file-system}]}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: dream}
+spec: {modelConfig: {modelRef: Model/main}, tools: [{ref: Tool/file-system}]}
+",
+            "\
+apiVersion: goondan.ai/v1
+kind: Package
+metadata: {name: \"@acme/brain\"}
+spec: {dependencies: [{name: \"@goondan/base\", version: \"*\"}]}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: observer}
+spec: {modelConfig: {modelRef: Model/main}, tools: [{ref: Tool/file-system}], workdir: project}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: dream}
+spec: {modelConfig: {modelRef: Model/main}, tools: [{ref: Tool/file-system}], workdir: project}
+",
+        ),
+        next: "Write `workdir: project` for agents that share files, and `workdir: instance` for \
+            agents that do not.",
+        more: Some("compatibility.md"),
+    }
+    /// A variable that names another server has no effect.
+    IGNORED_VARIABLE = "W_CONFIG_IGNORED_VARIABLE" {
+        why: "`ANTHROPIC_BASE_URL` or `OPENAI_BASE_URL` is set, as the programs of these providers \
+            read it. `gdn` does not read it: a Model without `endpoint` calls the provider's own \
+            server.",
+        example: shell("OPENAI_BASE_URL=http://lab:8080/v1 gdn run\n", "gdn run\n"),
+        next: "Write the URL as `endpoint` of the Model, or remove the variable.",
+        more: Some("models.md"),
+    }
     /// A part of the project lacks a key, a program or a build.
     NOT_READY = "W_CONFIG_NOT_READY" {
         why: "The key of a Model is not set, or the interpreter of a Tool's script is not \

@@ -11,7 +11,7 @@ use super::model_params::ModelParams;
 use super::output::{self, AnswerFormat, OutputShape};
 use super::permissions::{self, Permissions, PermissionsShape};
 use super::skill::{self, Skill};
-use super::{DecodeScope, export, free_map, qualified_name};
+use super::{DecodeScope, export, free_config, qualified_name};
 use crate::decode::FieldReader;
 use crate::diagnostic::Code;
 use crate::diagnostic_sink::DiagnosticSink;
@@ -93,6 +93,14 @@ pub struct ToolUse {
     /// Hides the exports until the model finds them with `tool-search`. `None` hides MCP tools if
     /// their schemas are long.
     pub defer: Option<bool>,
+}
+
+impl ToolUse {
+    /// Returns true if the agent uses the export.
+    pub fn selects(&self, export: &str) -> bool {
+        let exports = self.exports.as_ref();
+        exports.is_none_or(|exports| exports.iter().any(|selected| selected == export))
+    }
 }
 
 /// Reference to an extension, with settings for this agent.
@@ -314,7 +322,7 @@ fn read_extensions(
             continue;
         };
         let extension = scope.resolve(&reference, Kind::Extension, findings);
-        let config = free_map(fields.optional("config"), findings);
+        let config = free_config(fields.optional("config"), false, findings);
         fields.finish(findings);
         let (Some(extension), Some(config)) = (extension, config) else {
             continue;
@@ -411,6 +419,7 @@ fn read_workdir(
     scope: &DecodeScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<AgentWorkdir> {
+    findings.note_place(field);
     match field.text(findings)? {
         INSTANCE_WORKDIR => Some(AgentWorkdir::Instance),
         PROJECT_WORKDIR => Some(AgentWorkdir::Project),

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use super::build::{self, BuildSettings, BuildShape};
 use super::script_module::{ScriptModule, ScriptRuntime};
 use super::tool::{MAX_TIMEOUT_MS, read_timeout};
-use super::{DecodeScope, free_map};
+use super::{DecodeScope, free_config};
 use crate::JsonObject;
 use crate::decode::FieldReader;
 use crate::diagnostic_sink::DiagnosticSink;
@@ -91,7 +91,7 @@ pub(crate) fn decode(
         .map_or(Some(DEFAULT_WORK_TIMEOUT_MS), |field| {
             read_timeout(&field, findings)
         });
-    let config = free_map(fields.optional("config"), findings);
+    let config = free_config(fields.optional("config"), false, findings);
     fields.finish(findings);
     let entry = entry?;
     let defaults = scope

@@ -215,16 +215,16 @@ fn read_program(
     findings: &mut DiagnosticSink,
 ) -> Option<McpTransport> {
     let command_text = read_line(command, findings);
-    if command_text
-        .as_ref()
-        .is_some_and(|text| text.contains(char::is_whitespace) && !text.contains('/'))
-    {
+    // A path to a program may contain spaces.
+    let with_arguments = command_text
+        .as_deref()
+        .and_then(|text| text.trim().split_once(char::is_whitespace))
+        .filter(|(program, _)| !program.contains('/'));
+    if let Some((program, _)) = with_arguments {
         let message = format!("`{}` must be a program without arguments.", command.path);
-        findings.add(
-            command
-                .invalid(message)
-                .suggest("move the arguments to `args`"),
-        );
+        findings.add(command.invalid(message).suggest(format!(
+            "write `command: {program}`, and move the arguments to `args: […]`"
+        )));
     }
     let args = args.map(|field| read_args(&field, findings));
     let env = env.map(|field| value_source::read_texts(&field, findings));

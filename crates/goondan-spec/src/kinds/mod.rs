@@ -92,6 +92,7 @@ use crate::index::ResourceIndex;
 use crate::meta::{Kind, ResourceId};
 use crate::paths::PathLookups;
 use crate::references;
+use crate::value_source;
 
 /// Context of a decoder besides its own document.
 #[derive(Clone, Copy)]
@@ -156,7 +157,16 @@ impl<'s> DecodeScope<'s> {
     }
 }
 
-/// Reads an optional free-form map. Default: empty.
-fn free_map(field: Option<FieldReader<'_>>, findings: &mut DiagnosticSink) -> Option<JsonObject> {
-    field.map_or_else(|| Some(JsonObject::new()), |field| field.object(findings))
+/// Reads an optional free-form `config` and records its value sources; literal ones only with
+/// `literals`. Default: empty.
+fn free_config(
+    field: Option<FieldReader<'_>>,
+    literals: bool,
+    findings: &mut DiagnosticSink,
+) -> Option<JsonObject> {
+    let Some(field) = field else {
+        return Some(JsonObject::new());
+    };
+    value_source::record_in_config(&field, literals, findings);
+    field.object(findings)
 }

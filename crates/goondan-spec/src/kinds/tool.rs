@@ -11,7 +11,7 @@ use super::export::{self, DeclaredExports, ExportOverride, ExportShape, ExportSp
 use super::lazy_exports::LazyExports;
 use super::mcp::{self, McpServer, McpServerShape};
 use super::script_module::{ScriptModule, ScriptRuntime};
-use super::{DecodeScope, free_map};
+use super::{DecodeScope, free_config};
 use crate::JsonObject;
 use crate::custom_tool::CustomTool;
 use crate::decode::{FieldReader, MapReader};
@@ -213,7 +213,8 @@ pub(crate) fn decode(
     );
     let exports = export::read_all(exports_field.as_ref(), source, scope, findings);
     let limits = read_limits(&mut fields, manifest, findings);
-    let config = free_map(fields.optional("config"), findings);
+    let is_builtin = matches!(entry, Some(ToolEntry::Builtin(_)));
+    let config = free_config(fields.optional("config"), is_builtin, findings);
     let isolation = fields.optional("isolation").map(|field| {
         field.one_of(
             &[

@@ -210,8 +210,8 @@ pub(super) fn syntax(found: &ScanError) -> YamlError {
         ErrorKind::UnknownAnchor => error(
             "The alias refers to an anchor that this document does not define.",
             Some(
-                "define it with `&name` in the same document, or put quotes around text that \
-                begins with `*`",
+                "define it with `&name` in the same document (anchors end at `---`), or put quotes \
+                around text that begins with `*`",
             ),
         ),
         ErrorKind::UnexpectedCharacter { .. } => unexpected_character(&found.info()),

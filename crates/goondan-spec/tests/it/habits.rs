@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use goondan_spec::{LoadInput, MemoryFiles, load, repair};
+use goondan_spec::{Code, Diagnostic, LoadInput, MemoryFiles, load, repair};
 
 use crate::support::base;
 
@@ -26,7 +26,20 @@ fn told(agent: &str) -> Vec<String> {
     ))
 }
 
+/// Returns the errors of a project with their suggestions.
 fn errors(text: &str) -> Vec<String> {
+    let told = |problem: Diagnostic| {
+        format!(
+            "{} {}",
+            problem.message,
+            problem.suggestion.unwrap_or_default()
+        )
+    };
+    problems(text).into_iter().map(told).collect()
+}
+
+/// Returns the errors of a project.
+fn problems(text: &str) -> Vec<Diagnostic> {
     let files = MemoryFiles::new().file("/p/goondan.yaml", text);
     let base = base();
     let input = LoadInput {
@@ -35,16 +48,7 @@ fn errors(text: &str) -> Vec<String> {
         base: &base,
     };
     let diagnostics = load(input).diagnostics.into_iter();
-    diagnostics
-        .filter(|problem| problem.is_error())
-        .map(|problem| {
-            format!(
-                "{} {}",
-                problem.message,
-                problem.suggestion.unwrap_or_default()
-            )
-        })
-        .collect()
+    diagnostics.filter(Diagnostic::is_error).collect()
 }
 
 /// Returns the project after `--fix`.
@@ -109,7 +113,26 @@ fn fields_of_other_programs_are_answered_with_the_line_to_write() {
             format!("{model}\n  prompt:\n    system: You lead.\n    tools: [fs]"),
             "move it to `spec`: `tools` belongs directly below `spec:`",
         ),
-        (format!("{model}\n  mcp_servers: [x]"), "write `tools: …`"),
+        (
+            format!("{model}\n  mcp_servers: [x]"),
+            "define each MCP server as a resource `kind: Tool` with `spec: {mcp:",
+        ),
+        (
+            format!("{model}\n  sub_agents: [a, b]"),
+            "write `tools: [{ref: Tool/agents}]`",
+        ),
+        (
+            format!("{model}\n  max_iter: 5"),
+            "write `policy: {maxStepsPerTurn: …}` in the `spec` of the Swarm",
+        ),
+        (
+            format!("{model}\n  backstory: You know bees."),
+            "append the text to `prompt: {system: …}`",
+        ),
+        (
+            format!("{model}\n  permissions: {{allow: [fs__read]}}"),
+            "write `rules: [{tool: RESOURCE__EXPORT, action: ACTION}]`",
+        ),
         (
             format!("{model}\n  prompt: {{sytem: hi}}"),
             "did you mean `system`?",
@@ -144,6 +167,21 @@ fn fields_in_the_wrong_map_are_answered_with_their_place() {
         told.iter().any(|one| one.contains("spec: {agents: …}")),
         "{told:#?}"
     );
+}
+
+#[test]
+fn kinds_of_other_programs_are_answered_with_the_line_to_write() {
+    for (kind, line) in [
+        ("Schedule", "`connectorRef: Connector/cron`"),
+        ("Crew", "write `kind: Swarm`"),
+        ("MCPServer", "write `kind: Tool` with `spec: {mcp:"),
+    ] {
+        let told = errors(&REST.replace("kind: Model", &format!("kind: {kind}")));
+        assert!(
+            told[0].contains("There is no kind") && told[0].contains(line),
+            "{kind}: {told:#?}"
+        );
+    }
 }
 
 #[test]
@@ -223,4 +261,249 @@ fn safe_fixes_write_the_line() {
     // A person decides about permissions.
     let permissive = agent("  modelConfig: {modelRef: main}\n  permissions: allow");
     assert_eq!(fixed(&permissive), permissive);
+}
+
+const AGENT: &str = "  modelConfig: {modelRef: Model/main}";
+
+/// A mistake of a newcomer: the agent's spec or the whole project, the code, and words of the
+/// answer.
+struct YamlMistake {
+    name: &'static str,
+    text: String,
+    code: Code,
+    words: &'static [&'static str],
+}
+
+/// Returns the project with this spec of its agent.
+fn project(spec: &str) -> String {
+    format!(
+        "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: lead}}\nspec:\n{spec}\n{REST}"
+    )
+}
+
+/// Mistakes in YAML that newcomers from other frameworks made.
+fn mistakes() -> Vec<YamlMistake> {
+    let mistake = |name, code, text: String, words| YamlMistake {
+        name,
+        text,
+        code,
+        words,
+    };
+    let spec = |line: &str| project(&format!("{AGENT}\n{line}"));
+    let whole = |from: &str, to: &str| {
+        let text = project(AGENT);
+        assert!(text.contains(from), "{from}");
+        text.replacen(from, to, 1)
+    };
+    vec![
+        mistake(
+            "tab",
+            Code::PARSE_ERROR,
+            spec("\tdescription: x"),
+            &["tab", "spaces"],
+        ),
+        mistake(
+            "tools one level too deep",
+            Code::SCHEMA_INVALID,
+            spec("  prompt:\n    system: x\n    tools: [fs]"),
+            &["move it to `spec`"],
+        ),
+        mistake(
+            "agents in column 1",
+            Code::SCHEMA_INVALID,
+            whole(
+                "spec: {entryAgent: Agent/lead, agents: [{ref: Agent/lead}]}",
+                "spec: {entryAgent: Agent/lead}\nagents: [Agent/lead]",
+            ),
+            &["spec: {agents: …}"],
+        ),
+        mistake(
+            "plural kind",
+            Code::UNKNOWN_KIND,
+            whole("kind: Agent\n", "kind: Agents\n"),
+            &["`Agent`"],
+        ),
+        mistake(
+            "kind in lower case",
+            Code::UNKNOWN_KIND,
+            whole("kind: Swarm", "kind: swarm"),
+            &["`Swarm`"],
+        ),
+        mistake(
+            "systemPrompt",
+            Code::SCHEMA_INVALID,
+            spec("  prompt: {systemPrompt: x}"),
+            &["system"],
+        ),
+        mistake(
+            "entryagent",
+            Code::SCHEMA_INVALID,
+            whole("entryAgent:", "entryagent:"),
+            &["`entryAgent`"],
+        ),
+        mistake(
+            "misspelled reference",
+            Code::REF_NOT_FOUND,
+            project("  modelConfig: {modelRef: Model/mian}"),
+            &["Model/main"],
+        ),
+        mistake(
+            "unknown model",
+            Code::REF_NOT_FOUND,
+            project("  modelConfig: {modelRef: Model/gpt}"),
+            &["main"],
+        ),
+        mistake(
+            "duplicate name",
+            Code::DUPLICATE_NAME,
+            project(AGENT) + "---\n" + &project(AGENT),
+            &["name"],
+        ),
+        mistake(
+            "colon in text",
+            Code::PARSE_ERROR,
+            spec("  prompt:\n    system: Remember this: be helpful"),
+            &["in quotes"],
+        ),
+        mistake(
+            "braces in text",
+            Code::PARSE_ERROR,
+            spec("  prompt:\n    system: {{ user }} is here"),
+            &["in quotes"],
+        ),
+        mistake(
+            "variable in a string",
+            Code::INVALID_VALUE_SOURCE,
+            whole("model: any}", "model: any, apiKey: \"${OPENAI_API_KEY}\"}"),
+            &["{valueFrom: {env: OPENAI_API_KEY}}"],
+        ),
+        mistake(
+            "missing prompt file",
+            Code::ENTRY_NOT_FOUND,
+            spec("  prompt: {systemRef: prompts/led.md}"),
+            &["prompts/led.md"],
+        ),
+        mistake(
+            "backslashes in quotes",
+            Code::PARSE_ERROR,
+            spec("  prompt: {systemRef: \"C:\\prompts\\lead.md\"}"),
+            &["single quotes"],
+        ),
+        mistake(
+            "anchor in another document",
+            Code::PARSE_ERROR,
+            project("  modelConfig: &model {modelRef: Model/main}")
+                .replace("agents: [{ref: Agent/lead}]", "agents: *model"),
+            &["---"],
+        ),
+        mistake(
+            "provider and model in an agent",
+            Code::SCHEMA_INVALID,
+            project("  model: anthropic/claude-sonnet-4-5"),
+            &["define a Model", "modelConfig: {modelRef: Model/NAME}"],
+        ),
+        mistake(
+            "model in an agent",
+            Code::SCHEMA_INVALID,
+            project("  model: Model/main"),
+            &["modelConfig: {modelRef: Model/main}"],
+        ),
+        mistake(
+            "instruction",
+            Code::SCHEMA_INVALID,
+            spec("  instruction: You lead."),
+            &["prompt: {system: …}"],
+        ),
+        mistake(
+            "prompt as text",
+            Code::SCHEMA_INVALID,
+            spec("  prompt: You lead."),
+            &["prompt: {system: …}"],
+        ),
+        mistake(
+            "permissions as text",
+            Code::SCHEMA_INVALID,
+            spec("  permissions: allow"),
+            &["permissions: {default: allow}"],
+        ),
+        mistake(
+            "description in metadata",
+            Code::SCHEMA_INVALID,
+            whole("{name: lead}", "{name: lead, description: Leads.}"),
+            &["description", "spec"],
+        ),
+        mistake(
+            "forgotten separator",
+            Code::PARSE_ERROR,
+            whole(
+                "---\napiVersion: goondan.ai/v1\nkind: Swarm",
+                "apiVersion: goondan.ai/v1\nkind: Swarm",
+            ),
+            &["put a line `---` before"],
+        ),
+        mistake(
+            "name with capitals",
+            Code::INVALID_NAME,
+            whole("{name: lead}", "{name: My_Helper}"),
+            &["my-helper"],
+        ),
+        mistake(
+            "temperature in modelConfig",
+            Code::SCHEMA_INVALID,
+            project("  modelConfig: {modelRef: Model/main, temperature: 0.2}"),
+            &["params: {temperature: 0.2}"],
+        ),
+        mistake(
+            "temperature in spec",
+            Code::SCHEMA_INVALID,
+            spec("  temperature: 0.2"),
+            &["modelConfig: {params: {temperature: 0.2}}"],
+        ),
+        mistake(
+            "other apiVersion",
+            Code::UNSUPPORTED_API_VERSION,
+            whole("apiVersion: goondan.ai/v1", "apiVersion: v1"),
+            &["goondan.ai/v1"],
+        ),
+    ]
+}
+
+/// Each mistake has one answer with the line to write.
+#[test]
+fn mistakes_of_newcomers_are_answered_with_the_line_to_write() {
+    let mut wrong = Vec::new();
+    for mistake in mistakes() {
+        let found = problems(&mistake.text);
+        let answered = found.iter().any(|problem| {
+            let answer = format!(
+                "{} {}",
+                problem.message,
+                problem.suggestion.clone().unwrap_or_default()
+            );
+            problem.code == mistake.code
+                && problem.suggestion.is_some()
+                && mistake.words.iter().all(|words| answer.contains(words))
+                && !answer.contains("remove it")
+        });
+        if !answered {
+            let told: Vec<String> = found
+                .iter()
+                .map(|one| format!("  {} {} | {:?}", one.code, one.message, one.suggestion))
+                .collect();
+            wrong.push(format!("{}:\n{}", mistake.name, told.join("\n")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Short forms that other frameworks use are accepted.
+#[test]
+fn short_forms_are_accepted() {
+    let connection = "---\napiVersion: goondan.ai/v1\nkind: Connection\nmetadata: {name: night}\nspec:\n  \
+                      connectorRef: pager\n  config: {volume: 5}\n  \
+                      secrets: {signingSecret: {value: sixteen-letters-}, botToken: {value: sixteen-letters-}}\n";
+    let text = project("  modelConfig: {modelRef: main}\n  tools: [Tool/fs, bash]")
+        .replace("agents: [{ref: Agent/lead}]", "agents: [lead]")
+        .replace("entryAgent: Agent/lead", "entryAgent: {ref: Agent/lead}");
+    assert_eq!(errors(&format!("{text}{connection}")), [""; 0]);
 }

@@ -26,6 +26,10 @@ A project is a directory with a `goondan.yaml`. Every YAML document in the proje
 It skips files that `.gitignore` excludes, files and directories whose names begin with a dot, and the directories `dist`, `node_modules` and
 `target`. Paths in resources are relative to the project directory and stay inside it.
 
+Three tasks need no kind of their own. Agents call each other with [`Tool/agents`](tools.md#agents). A schedule is a Connection with
+[`Connector/cron`](connections.md#cron). An MCP server is a Tool with [`spec.mcp`](mcp.md). Each call of a called agent also follows the
+[permissions of its callers](permissions.md#agents-that-call-agents).
+
 A field that is not on this page is an error. [YAML](yaml.md) describes the YAML that `gdn` reads, [Limits](limits.md) lists every limit of the
 program, and `gdn schema` prints the JSON Schemas that this page is made from.
 ";

@@ -127,6 +127,61 @@ fn connections_need_theirs_where_they_feed_the_swarm() {
     assert_eq!((missing("default"), missing("other")), (0, 1));
 }
 
+/// A tool or extension decides which fields of its config accept a value source, so all count.
+#[test]
+fn value_sources_in_a_config_are_secrets() {
+    let from = |name: &str| format!("{{valueFrom: {{env: {name}}}}}");
+    let document = |kind: &str, name: &str, spec: &str| {
+        format!(
+            "---\napiVersion: goondan.ai/v1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+        )
+    };
+    let text = [
+        document("Model", "m", "{provider: openai, model: x}"),
+        document("Tool", "one", &format!("{{entry: builtin:bash, config: {{token: {{value: literal-one}}, deep: [{{url: {}}}]}}}}", from("A"))),
+        document("Tool", "two", "{entry: builtin:fs, config: {token: {valueFrom: {secretRef: {ref: Secret/bank, key: pin}}}}}"),
+        document("Extension", "e", &format!("{{entry: e.so, config: {{token: {}, other: {{value: no-secret}}}}}}", from("B"))),
+        document("Agent", "a", &format!("{{modelConfig: {{modelRef: Model/m}}, tools: [{{ref: Tool/one}}, {{ref: Tool/two}}], extensions: [{{ref: Extension/e, config: {{key: {}}}}}]}}", from("C"))),
+        swarm("default", "a"),
+    ]
+    .concat();
+    let loaded = load_files(&files(&[("goondan.yaml", &text), ("e.so", "")]));
+    let bundle = loaded
+        .bundle
+        .unwrap_or_else(|| panic!("{:#?}", loaded.diagnostics));
+    let values = [
+        ("A", "secret-a"),
+        ("B", "secret-b"),
+        ("C", "secret-c"),
+        ("SECRET_BANK_PIN", "secret-d"),
+    ];
+    let values = values.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let secrets = bundle.secrets(&values.into_iter().collect());
+    let mut secrets: Vec<&str> = secrets.iter().map(|secret| secret.expose()).collect();
+    secrets.sort_unstable();
+    assert_eq!(
+        secrets,
+        [
+            "literal-one",
+            "secret-a",
+            "secret-b",
+            "secret-c",
+            "secret-d"
+        ]
+    );
+    let default = bundle.choose_swarm(None).unwrap().id.clone();
+    assert_eq!(
+        bundle.secret_refs(&default),
+        [("bank".to_owned(), "pin".to_owned())]
+    );
+    // Opening the tool reports a missing variable.
+    assert!(
+        bundle
+            .missing_environment(&default, &environment(&[]))
+            .is_empty()
+    );
+}
+
 #[test]
 fn a_short_secret_is_a_warning_that_does_not_show_it() {
     let connection = "---\napiVersion: goondan.ai/v1\nkind: Connector\nmetadata: {name: c}\nspec: {entry: c.so, events: [{name: e}]}\n\

@@ -26,6 +26,8 @@ pub trait FileSystem: Send + Sync {
     }
     /// Returns true if the file or directory exists.
     fn exists(&self, path: &Path) -> bool;
+    /// Returns the length of a file in bytes without opening it; `None` if it does not exist.
+    fn file_len(&self, path: &Path) -> io::Result<Option<u64>>;
     /// Renames a file or directory, and atomically replaces any existing entry of that name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Creates a directory and its parents.

@@ -57,6 +57,13 @@ impl FileSystem for RealFs {
         path.exists()
     }
 
+    fn file_len(&self, path: &Path) -> io::Result<Option<u64>> {
+        match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            metadata => metadata.map(|metadata| Some(metadata.len())),
+        }
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }

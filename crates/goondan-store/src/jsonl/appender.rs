@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::lines;
+use super::lines::{self, FIRST_SEQUENCE, LineReader};
+use super::record_sequence::RecordSequence;
 use super::synced_disk::SyncedDisk;
+use super::{checksum, file_format};
 use crate::fs::{DataFile, FileWriter};
 use goondan_core::ports::store::StoreError;
 
@@ -20,14 +22,32 @@ pub(super) struct FileAppender {
     path: PathBuf,
     file: Option<Box<dyn DataFile>>,
     /// End of the last line; `None` until the file was read.
-    end: Option<u64>,
-    /// Everything before this offset is durable, as far as this process can determine.
-    synced: u64,
+    end: Option<FileEnd>,
+    /// Everything before this end is durable, as far as this process can determine.
+    synced: FileEnd,
     /// True if bytes after `end` must be truncated.
     has_debris: bool,
     /// Number of parent directories that may be as new as the file.
     depth: usize,
+    /// Bytes of the current write, kept to reuse the memory.
     buffer: Vec<u8>,
+}
+
+/// The place of the next line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileEnd {
+    /// Offset in bytes.
+    pub(super) at: u64,
+    /// Sequence number of the next record; `None` in a file of version 1.
+    pub(super) next: Option<u64>,
+}
+
+impl FileEnd {
+    /// The end of an empty file.
+    pub(super) const EMPTY: FileEnd = FileEnd {
+        at: 0,
+        next: Some(FIRST_SEQUENCE),
+    };
 }
 
 impl FileAppender {
@@ -39,7 +59,7 @@ impl FileAppender {
             path,
             file: None,
             end: None,
-            synced: 0,
+            synced: FileEnd::EMPTY,
             has_debris: false,
             depth,
             buffer: Vec::new(),
@@ -60,10 +80,14 @@ impl FileAppender {
         &mut self,
         values: impl Iterator<Item = T>,
     ) -> Result<(), StoreError> {
-        self.buffer.clear();
-        lines::encode(&mut self.buffer, values)
+        let mut values = values.peekable();
+        if values.peek().is_none() {
+            return Ok(());
+        }
+        let start = self.begin_write()?;
+        let next = lines::encode_sealed(&mut self.buffer, start.next, values)
             .map_err(|cause| self.failed("encode a line of", cause))?;
-        self.write_buffer()
+        self.finish_write(start, next)
     }
 
     /// Appends encoded lines with one write, all or none.
@@ -71,32 +95,47 @@ impl FileAppender {
         &mut self,
         lines: impl Iterator<Item = &'a [u8]>,
     ) -> Result<(), StoreError> {
-        self.buffer.clear();
-        lines.for_each(|line| self.buffer.extend_from_slice(line));
-        self.write_buffer()
-    }
-
-    /// Writes the buffered lines to the end of the file; does nothing if there are none.
-    fn write_buffer(&mut self) -> Result<(), StoreError> {
-        if self.buffer.is_empty() {
+        let mut lines = lines.filter(|line| !line.is_empty()).peekable();
+        if lines.peek().is_none() {
             return Ok(());
         }
-        self.write()
+        let start = self.begin_write()?;
+        let next = lines.fold(start.next, |next, line| {
+            lines::seal_lines(&mut self.buffer, line, next)
+        });
+        self.finish_write(start, next)
+    }
+
+    /// Opens the file and empties the buffer. In a new file, the buffer begins with the header.
+    fn begin_write(&mut self) -> Result<FileEnd, StoreError> {
+        let start = self
+            .open()
+            .map_err(|cause| self.failed("append to", cause))?;
+        self.buffer.clear();
+        if start.at == 0 {
+            file_format::add_header(&mut self.buffer, &self.path);
+        }
+        Ok(start)
+    }
+
+    /// Writes the buffer to the end of the file. `next` is the number of the record after the
+    /// written ones.
+    fn finish_write(&mut self, start: FileEnd, next: Option<u64>) -> Result<(), StoreError> {
+        self.write_buffer(start, next)
             .map_err(|cause| self.failed("append to", cause))?;
         self.close_if_crowded();
         Ok(())
     }
 
-    /// Writes the buffer to the end of the file. On an error, truncates the file to its previous
-    /// length.
-    fn write(&mut self) -> io::Result<()> {
-        let start = self.open()?;
-        let file = self.file.as_mut().expect("opened above");
-        if let Err(error) = file.write_at(start, &self.buffer) {
-            self.has_debris = file.set_len(start).is_err();
+    /// Writes the buffer at `start`. On an error, truncates the file to its previous length.
+    fn write_buffer(&mut self, start: FileEnd, next: Option<u64>) -> io::Result<()> {
+        let file = self.file.as_mut().expect("opened by `begin_write`");
+        if let Err(error) = file.write_at(start.at, &self.buffer) {
+            self.has_debris = file.set_len(start.at).is_err();
             return Err(error);
         }
-        self.end = Some(start + self.buffer.len() as u64);
+        let at = start.at + self.buffer.len() as u64;
+        self.end = Some(FileEnd { at, next });
         Ok(())
     }
 
@@ -115,7 +154,7 @@ impl FileAppender {
         let end = self.open()?;
         let file = self.file.as_mut().expect("opened above");
         if let Err(error) = self.disk.sync(&mut **file) {
-            self.has_debris = file.set_len(self.synced).is_err();
+            self.has_debris = file.set_len(self.synced.at).is_err();
             self.end = Some(self.synced);
             return Err(error);
         }
@@ -137,38 +176,41 @@ impl FileAppender {
         if self.file.is_none() && !self.disk.exists(&self.path) {
             return Ok(());
         }
-        self.truncate_at(0)
+        self.cut(0)?;
+        self.end = Some(FileEnd::EMPTY);
+        self.synced = FileEnd::EMPTY;
+        Ok(())
     }
 
     /// Removes all lines from `end` on. `end` must be the end of a line.
     pub(super) fn truncate_at(&mut self, end: u64) -> Result<(), StoreError> {
+        self.cut(end)?;
+        // The next append reads the number of the last remaining record.
+        self.end = None;
+        Ok(())
+    }
+
+    /// Cuts the file at an offset.
+    fn cut(&mut self, end: u64) -> Result<(), StoreError> {
         let cut = self.open_unread().and_then(|file| file.set_len(end));
         cut.map_err(|cause| self.failed("cut", cause))?;
-        self.end = Some(end);
-        self.synced = self.synced.min(end);
         self.has_debris = false;
         Ok(())
     }
 
-    /// Returns the offset of the next line. Reads the file if that has not happened yet.
-    pub(super) fn end(&mut self) -> Result<u64, StoreError> {
+    /// Returns the place of the next line. Reads the file if that has not happened yet.
+    pub(super) fn end(&mut self) -> Result<FileEnd, StoreError> {
         self.open().map_err(|cause| self.failed("open", cause))
     }
 
     /// Returns the length of the file without debris; 0 until the file was read.
     pub(super) fn len(&self) -> u64 {
-        self.end.unwrap_or_default()
+        self.end.map_or(0, |end| end.at)
     }
 
     /// Closes the file until the next append.
     pub(super) fn close(&mut self) {
         self.file = None;
-    }
-
-    /// Replaces all lines with `bytes`. The contents are durable on return, the file name after the
-    /// next sync.
-    pub(super) fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.replace_with(|file| file.write_all(bytes))
     }
 
     /// Replaces all lines like [`FileAppender::replace`], with contents that `write` produces.
@@ -180,23 +222,37 @@ impl FileAppender {
         self.disk.replace_with(&self.path, write)
     }
 
-    /// Overwrites all lines in place with `bytes`, without a sync. After a power failure the file
+    /// Overwrites all lines in place with `records`, without a sync. After a power failure the file
     /// may hold any mix of old and new bytes. Concurrent readers see the old lines or the new ones;
-    /// trailing empty lines have no meaning. If this fails, `bytes` are written to a new file.
-    pub(super) fn overwrite(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.try_overwrite(bytes).is_ok() {
-            return Ok(());
+    /// trailing empty lines have no meaning. If this fails, the records are written to a new file.
+    pub(super) fn overwrite<T: Serialize>(&mut self, records: &[T]) -> io::Result<()> {
+        let (bytes, next) = (
+            lines::encode_file(&self.path, records)?,
+            FIRST_SEQUENCE + records.len() as u64,
+        );
+        let is_written = self.try_overwrite(&bytes).is_ok();
+        if !is_written {
+            self.forget_file();
+            self.disk.put(&self.path, &bytes)?;
         }
-        self.forget_file();
-        self.disk.put(&self.path, bytes)?;
-        self.end = Some(bytes.len() as u64);
+        self.end = Some(FileEnd {
+            at: bytes.len() as u64,
+            next: Some(next),
+        });
         Ok(())
+    }
+
+    /// Replaces all lines with `records`. The contents are durable on return, the file name after
+    /// the next sync.
+    pub(super) fn replace<T: Serialize>(&mut self, records: &[T]) -> io::Result<()> {
+        let bytes = lines::encode_file(&self.path, records)?;
+        self.replace_with(|file| file.write_all(&bytes))
     }
 
     /// Replaces the content in place, padded with line breaks to the old length so that a crash
     /// leaves whole lines.
     fn try_overwrite(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let (before, end) = (self.open()?, bytes.len() as u64);
+        let (before, end) = (self.open()?.at, bytes.len() as u64);
         let file = self.file.as_mut().expect("opened above");
         if before < end {
             // If the disk is full, undo the growth so that nothing changes.
@@ -216,20 +272,19 @@ impl FileAppender {
         if end < before {
             file.set_len(end)?;
         }
-        self.end = Some(end);
         Ok(())
     }
 
     /// Marks all contents as safely stored elsewhere, so that a failed sync discards none of them.
     pub(super) fn keep(&mut self) {
-        self.synced = self.len();
+        self.synced = self.end.unwrap_or(FileEnd::EMPTY);
     }
 
     /// Closes the file and forgets its lengths, so that the next access opens it again.
     fn forget_file(&mut self) {
         self.file = None;
         self.end = None;
-        self.synced = 0;
+        self.synced = FileEnd::EMPTY;
         self.has_debris = false;
     }
 
@@ -240,19 +295,17 @@ impl FileAppender {
         }
     }
 
-    /// Opens the file, truncates it to its last complete line, and returns that offset.
-    fn open(&mut self) -> io::Result<u64> {
+    /// Opens the file, truncates it to its last complete line, and returns that place.
+    fn open(&mut self) -> io::Result<FileEnd> {
         let known_end = self.end;
-        let file = self.open_unread()?;
+        self.open_unread()?;
+        let file = &mut **self.file.as_mut().expect("opened above");
         let end = match known_end {
             Some(end) => end,
-            None => end_of_last_line(file)?,
+            None => find_end(file, &self.path)?,
         };
-        if self.has_debris || known_end.is_none() {
-            let file = self.file.as_mut().expect("opened above");
-            if file.len()? != end {
-                file.set_len(end)?;
-            }
+        if (self.has_debris || known_end.is_none()) && file.len()? != end.at {
+            file.set_len(end.at)?;
         }
         if known_end.is_none() {
             self.synced = end;
@@ -266,7 +319,7 @@ impl FileAppender {
     fn open_unread(&mut self) -> io::Result<&mut dyn DataFile> {
         if self.file.is_none() {
             let opened = self.disk.open(&self.path)?;
-            if opened.is_new && self.end.is_some_and(|end| end > 0) {
+            if opened.is_new && self.end.is_some_and(|end| end.at > 0) {
                 self.end = None;
                 return Err(io::Error::new(
                     io::ErrorKind::NotFound,
@@ -282,6 +335,55 @@ impl FileAppender {
     fn failed(&self, doing: &str, cause: io::Error) -> StoreError {
         StoreError::file(doing, &self.path, cause)
     }
+}
+
+/// Finds the place of the next line. The format of the file is that of its header.
+fn find_end(file: &mut dyn DataFile, path: &Path) -> io::Result<FileEnd> {
+    let at = end_of_last_line(file)?;
+    if at == 0 {
+        return Ok(FileEnd::EMPTY);
+    }
+    let first = read_line_start(file, at)?;
+    let is_numbered = file_format::read_header(&first, path)?.is_some();
+    // A number without a header is also read: the header may be damaged.
+    let next = match last_sequence(file, at)? {
+        Some(last) => Some(last + 1),
+        None if is_numbered => Some(count_records(file, at, path)?),
+        None => None,
+    };
+    Ok(FileEnd { at, next })
+}
+
+/// Reads the first line of a file of `end` bytes. If the line is longer than a file header can be,
+/// reads only its start.
+fn read_line_start(file: &mut dyn DataFile, end: u64) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(end).unwrap_or(usize::MAX);
+    let mut start = vec![0; length.min(file_format::MAX_HEADER_BYTES)];
+    file.read_at(0, &mut start)?;
+    if let Some(line_break) = start.iter().position(|byte| *byte == b'\n') {
+        start.truncate(line_break + 1);
+    }
+    Ok(start)
+}
+
+/// Returns the sequence number in the line that ends at `end`.
+fn last_sequence(file: &mut dyn DataFile, end: u64) -> io::Result<Option<u64>> {
+    let start = end.saturating_sub(checksum::MAX_SEAL_BYTES as u64);
+    let mut bytes = vec![0; usize::try_from(end - start).expect("a block fits")];
+    file.read_at(start, &mut bytes)?;
+    Ok(checksum::sequence(&bytes))
+}
+
+/// Returns the number after the last record of a file whose last line has no number, as a reader
+/// counts the records.
+fn count_records(file: &mut dyn DataFile, end: u64, path: &Path) -> io::Result<u64> {
+    let mut bytes = vec![0; usize::try_from(end).unwrap_or(usize::MAX)];
+    file.read_at(0, &mut bytes)?;
+    let (mut lines, mut sequence) = (LineReader::of(&*bytes), RecordSequence::new(path));
+    while let Some(line) = lines.next()? {
+        sequence.check(&line)?;
+    }
+    Ok(sequence.next())
 }
 
 /// Finds the end of the last complete line. Reads backwards, one block at a time.
@@ -302,6 +404,8 @@ fn end_of_last_line(file: &mut dyn DataFile) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::fs::FileSystem;
     use crate::fs::sim::SimFs;
@@ -312,8 +416,13 @@ mod tests {
         FileAppender::new(SyncedDisk::new(Arc::new(fs.clone())), PATH.into(), 1)
     }
 
+    /// Returns the lines of the file after its header.
     fn text(fs: &SimFs) -> String {
-        String::from_utf8(fs.contents(Path::new(PATH)).unwrap()).unwrap()
+        let text = String::from_utf8(fs.contents(Path::new(PATH)).unwrap()).unwrap();
+        match text.split_once('\n') {
+            Some((header, rest)) if header.contains("\"format\"") => rest.to_owned(),
+            _ => text,
+        }
     }
 
     #[test]
@@ -324,6 +433,25 @@ mod tests {
             appender(&fs).append(&3).unwrap();
             assert_eq!(text(&fs), "1\n2\n3\n");
         }
+    }
+
+    #[test]
+    fn lines_without_numbers_are_counted_as_readers_count_them() {
+        let fs = SimFs::new();
+        let mut bytes = Vec::new();
+        file_format::add_header(&mut bytes, Path::new(PATH));
+        bytes.extend_from_slice(b"\"noise\"\n");
+        lines::encode_sealed(&mut bytes, Some(1), [json!({"a": 1})]).unwrap();
+        bytes.extend_from_slice(b"\"noise\"\n");
+        fs.put(Path::new(PATH), &bytes);
+        appender(&fs).append(&json!({"a": 2})).unwrap();
+        let read = lines::read::<Value>(&fs, Path::new(PATH)).unwrap();
+        assert_eq!(
+            (read.values.len(), read.warnings.len()),
+            (4, 2),
+            "{:?}",
+            read.warnings
+        );
     }
 
     #[test]
@@ -404,17 +532,17 @@ mod tests {
         let fs = SimFs::new();
         let mut lines = appender(&fs);
         for (first, wanted) in [
-            ("1\n2\n3\n", "1\n2\n3\n4\n"),
-            ("5\n", "5\n4\n"),
-            ("66\n77\n8\n", "66\n77\n8\n4\n"),
+            (&[1, 2, 3][..], "1\n2\n3\n4\n"),
+            (&[5], "5\n4\n"),
+            (&[66, 77, 8], "66\n77\n8\n4\n"),
         ] {
-            lines.overwrite(first.as_bytes()).unwrap();
+            lines.overwrite(first).unwrap();
             lines.append(&4).unwrap();
             assert_eq!(text(&fs), wanted);
         }
         fs.leave_room(Some(2));
         lines
-            .overwrite(b"a line for which there is no room\n")
+            .overwrite(&["a line for which there is no room"])
             .unwrap_err();
         assert_eq!(text(&fs), "66\n77\n8\n4\n");
     }
@@ -436,6 +564,10 @@ mod tests {
         );
         lines.append(&3).unwrap();
         lines.sync().unwrap();
-        assert_eq!(fs.contents(Path::new("/d/x")).unwrap(), b"3\n");
+        let text = String::from_utf8(fs.contents(Path::new("/d/x")).unwrap()).unwrap();
+        assert!(
+            text.contains("\"format\"") && text.ends_with("\n3\n"),
+            "{text}"
+        );
     }
 }

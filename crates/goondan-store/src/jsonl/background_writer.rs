@@ -113,16 +113,17 @@ impl BackgroundWriter {
 
     /// Returns the metadata of an instance, written or queued; `None` if the instance does not
     /// exist.
-    pub(super) fn meta(&self, id: &InstanceId) -> Option<InstanceMeta> {
+    pub(super) fn meta(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
         // Held so that the metadata is either queued or on disk, and not between the two.
         let _metas = self.shared.metas();
         let waiting = self.shared.waiting().metas.get(id).cloned();
-        waiting.or_else(|| {
-            instance_directories::find(
+        match waiting {
+            Some(meta) => Ok(Some(meta)),
+            None => instance_directories::find(
                 &self.shared.disk,
                 &layout::instance_dir(&self.shared.workspace, id),
-            )
-        })
+            ),
+        }
     }
 
     /// Writes all queued events before it returns.

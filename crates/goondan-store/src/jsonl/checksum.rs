@@ -1,5 +1,8 @@
-//! Checksums of lines. A line that is a JSON object ends with the field `crc`: the CRC32C of all
-//! bytes before that field. Lines of earlier versions have no such field.
+//! Checksums and sequence numbers of lines. A line that is a JSON object ends with the fields `seq`,
+//! its number in the file, and `crc`, the CRC32C of all bytes before that field. Lines of earlier
+//! versions have neither field.
+
+use std::io::Write as _;
 
 /// Reversed Castagnoli polynomial.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
@@ -8,6 +11,15 @@ const POLYNOMIAL: u32 = 0x82f6_3b78;
 const TABLES: [[u32; 256]; 8] = tables();
 
 const FIELD: &[u8] = b",\"crc\":\"";
+
+const SEQUENCE_FIELD: &[u8] = b",\"seq\":";
+
+/// Length of the largest sequence number.
+const MAX_SEQUENCE_DIGITS: usize = 20;
+
+/// Upper bound for the length of both fields, with the line break.
+pub(super) const MAX_SEAL_BYTES: usize =
+    SEQUENCE_FIELD.len() + MAX_SEQUENCE_DIGITS + SUFFIX_BYTES + 1;
 
 const HEX_DIGITS: usize = 8;
 
@@ -58,36 +70,82 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// Adds the checksum to the JSON object that begins at `start` and ends with `bytes`. Other values
-/// stay unchanged.
-pub(super) fn add(bytes: &mut Vec<u8>, start: usize) {
+/// Returns the checksum as it is written, with leading zeros.
+fn hex_digits(crc: u32) -> [u8; HEX_DIGITS] {
+    let mut digits = [0; HEX_DIGITS];
+    write!(&mut digits[..], "{crc:08x}").expect("the digits fit");
+    digits
+}
+
+/// Adds the sequence number and the checksum to the JSON object that begins at `start` and ends with
+/// `bytes`. Other values stay unchanged.
+pub(super) fn seal(bytes: &mut Vec<u8>, start: usize, sequence: Option<u64>) {
     let object = &bytes[start..];
     if object.len() <= 2 || object.first() != Some(&b'{') {
         return;
     }
-    let crc = crc32c(&object[..object.len() - 1]);
     bytes.pop();
+    if let Some(sequence) = sequence {
+        bytes.extend_from_slice(SEQUENCE_FIELD);
+        write!(bytes, "{sequence}").expect("a Vec takes everything");
+    }
+    let crc = crc32c(&bytes[start..]);
     bytes.extend_from_slice(FIELD);
-    bytes.extend_from_slice(format!("{crc:08x}\"}}").as_bytes());
+    bytes.extend_from_slice(&hex_digits(crc));
+    bytes.extend_from_slice(b"\"}");
+}
+
+/// Returns the fields of a sealed line before its checksum, and the digits of the checksum; `None`
+/// if the line has no checksum.
+fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let line = line.trim_ascii_end();
+    let (object, suffix) = line.split_at_checked(line.len().checked_sub(SUFFIX_BYTES)?)?;
+    let digits = suffix.strip_prefix(FIELD)?.strip_suffix(b"\"}")?;
+    Some((object, digits))
 }
 
 /// Checks the checksum of a line, if it has one.
 pub(super) fn is_intact(line: &[u8]) -> bool {
-    let line = line.trim_ascii_end();
-    let Some((object, suffix)) = line
-        .len()
-        .checked_sub(SUFFIX_BYTES)
-        .and_then(|at| line.split_at_checked(at))
-    else {
-        return true;
-    };
-    let Some(digits) = suffix
-        .strip_prefix(FIELD)
-        .and_then(|rest| rest.strip_suffix(b"\"}"))
-    else {
-        return true;
-    };
-    digits == format!("{:08x}", crc32c(object)).as_bytes()
+    split(line).is_none_or(|(object, digits)| digits == hex_digits(crc32c(object)))
+}
+
+/// Returns whether the line has a checksum, right or wrong.
+pub(super) fn is_sealed(line: &[u8]) -> bool {
+    split(line).is_some()
+}
+
+/// Returns the sequence number of a sealed line. The line may lack its beginning.
+pub(super) fn sequence(line: &[u8]) -> Option<u64> {
+    split_sequence(split(line)?.0).1
+}
+
+/// Splits the sequence number from the fields before the checksum.
+fn split_sequence(object: &[u8]) -> (&[u8], Option<u64>) {
+    let digits = object
+        .iter()
+        .rev()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    let (rest, digits) = object.split_at(object.len() - digits);
+    let number = || std::str::from_utf8(digits).ok()?.parse().ok();
+    match rest.strip_suffix(SEQUENCE_FIELD).zip(number()) {
+        Some((fields, number)) => (fields, Some(number)),
+        None => (object, None),
+    }
+}
+
+/// Appends a line, including its line break, with another sequence number and a new checksum.
+pub(super) fn reseal(bytes: &mut Vec<u8>, line: &[u8], sequence: Option<u64>) {
+    let start = bytes.len();
+    match split(line) {
+        Some((object, _)) => {
+            bytes.extend_from_slice(split_sequence(object).0);
+            bytes.push(b'}');
+        }
+        None => bytes.extend_from_slice(line.trim_ascii_end()),
+    }
+    seal(bytes, start, sequence);
+    bytes.push(b'\n');
 }
 
 #[cfg(test)]
@@ -106,7 +164,7 @@ mod tests {
     #[test]
     fn each_changed_byte_of_the_data_is_recognized() {
         let mut line = br#"x{"record":"accepted","text":"charge"}"#.to_vec();
-        add(&mut line, 1);
+        seal(&mut line, 1, Some(7));
         line.push(b'\n');
         let line = &line[1..];
         assert!(is_intact(line) && serde_json::from_slice::<serde_json::Value>(line).is_ok());
@@ -129,7 +187,24 @@ mod tests {
             assert!(is_intact(line));
         }
         let mut number = b"12345678901234567890".to_vec();
-        add(&mut number, 0);
+        seal(&mut number, 0, Some(1));
         assert_eq!(number, b"12345678901234567890");
+    }
+
+    #[test]
+    fn a_sequence_number_can_be_read_and_replaced() {
+        let mut line = br#"{"seq":4}"#.to_vec();
+        seal(&mut line, 0, Some(12));
+        assert_eq!(sequence(&line), Some(12));
+        assert_eq!(sequence(&line[3..]), Some(12));
+        let mut other = Vec::new();
+        reseal(&mut other, &line, Some(3));
+        assert!(is_intact(&other) && other.starts_with(br#"{"seq":4,"seq":3,"crc":"#));
+        let mut old = Vec::new();
+        reseal(&mut old, &other, None);
+        assert_eq!((sequence(&old), is_sealed(&old)), (None, true));
+        let mut plain = Vec::new();
+        reseal(&mut plain, b"{\"a\":1}\n", Some(1));
+        assert_eq!(sequence(&plain), Some(1));
     }
 }

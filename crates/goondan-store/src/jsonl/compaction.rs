@@ -4,8 +4,10 @@
 use std::io;
 use std::path::Path;
 
-use super::lines::{self, JsonlFileLine, LineReader};
+use super::lines::{self, FIRST_SEQUENCE, JsonlFileLine, LineReader};
 use super::record_header::RecordHeader;
+use super::record_sequence::{LineContent, RecordSequence};
+use super::{checksum, file_format};
 use crate::fs::FileSystem;
 use crate::record::InboxRecord;
 use crate::record_facts::RecordFacts;
@@ -22,29 +24,26 @@ pub(super) struct TakenUp {
 /// Reads the log and returns the state of the workspace, the number of records, and the boot id of
 /// a clean shutdown at its end.
 pub(super) fn take_up(fs: &dyn FileSystem, path: &Path) -> io::Result<TakenUp> {
-    let read = |line: &JsonlFileLine<'_>| line.value::<InboxRecord>(path);
     let mut held = WalState::default();
     let (mut count, mut closed_in) = (0, None);
     let mut ledger = WalIndex::default();
-    index_records(fs, path, &mut ledger, |line| {
+    let problems = index_records(fs, path, &mut ledger, |line| {
         closed_in = None;
-        match read(line) {
-            Ok(record) => {
-                count += usize::from(record.is_some());
-                let note = record.as_ref().map(RecordFacts::from);
-                if let Some(InboxRecord::Closed { boot }) = record {
-                    closed_in = Some(boot);
-                }
-                note
-            }
-            Err(problem) => {
-                held.recovered.warnings.push(problem);
-                None
-            }
+        let record = line.value::<InboxRecord>(path)?;
+        count += 1;
+        let note = RecordFacts::from(&record);
+        if let InboxRecord::Closed { boot } = record {
+            closed_in = Some(boot);
         }
+        Ok(note)
     })?;
+    if !problems.is_empty() {
+        // The process may also have lost later lines.
+        closed_in = None;
+    }
+    held.recovered.warnings.extend(problems);
     for_each(fs, path, &ledger, |line| {
-        if let Ok(Some(record)) = read(line) {
+        if let Ok(record) = line.value::<InboxRecord>(path) {
             ledger.take_up(line.place.start, record, &mut held);
         }
         Ok(())
@@ -71,54 +70,93 @@ impl<'a> CompactableFile<'a> {
         ledger: &'a mut WalIndex,
     ) -> io::Result<Self> {
         ledger.clear();
-        index_records(fs, path, ledger, |line| {
-            outlined(line, path).map(|(_, note)| note)
+        let problems = index_records(fs, path, ledger, |line| {
+            decode_outline(line, path).map(|(_, note)| note)
         })?;
+        for problem in problems {
+            tracing::warn!("{problem}");
+        }
         Ok(CompactableFile { fs, path, ledger })
     }
 
-    /// Passes the lines of an equivalent file without obsolete parts to `take`.
+    /// Passes the lines of an equivalent file without obsolete parts to `take`, beginning with its
+    /// header.
     pub(super) fn lines(&self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        let mut encoded = Vec::new();
+        let (mut encoded, mut next) = (Vec::new(), FIRST_SEQUENCE);
+        file_format::add_header(&mut encoded, self.path);
+        take(&encoded)?;
         for_each(self.fs, self.path, self.ledger, |line| {
-            let Some((outline, note)) = outlined(line, self.path) else {
+            let Ok((outline, note)) = decode_outline(line, self.path) else {
                 return Ok(());
             };
             let Some(keeps) = self.ledger.keeps(line.place.start, &note) else {
                 return Ok(());
             };
-            let Some(reduced) = outline.reduced(keeps) else {
-                return take(line.bytes);
-            };
             encoded.clear();
-            lines::encode(&mut encoded, [reduced])?;
+            match outline.reduced(keeps) {
+                None => checksum::reseal(&mut encoded, line.bytes, Some(next)),
+                Some(reduced) => {
+                    lines::encode_sealed(&mut encoded, Some(next), [reduced])?;
+                }
+            }
+            next += 1;
             take(&encoded)
         })
     }
 }
 
-/// Parses a line; `None` if it is unreadable.
-fn outlined<'a>(line: &JsonlFileLine<'a>, path: &Path) -> Option<(RecordHeader<'a>, RecordFacts)> {
-    let outline: RecordHeader<'_> = line.value(path).ok()??;
-    let note = outline.note().ok()?;
-    Some((outline, note))
+/// Decodes the parts of a line that decide if its record must be kept.
+fn decode_outline<'a>(
+    line: &JsonlFileLine<'a>,
+    path: &Path,
+) -> Result<(RecordHeader<'a>, RecordFacts), String> {
+    let outline: RecordHeader<'_> = line.value(path)?;
+    let note = outline.note();
+    let note = note.map_err(|error| {
+        line.problem(
+            path,
+            &format!("skipped a record that can't be read: {error}"),
+        )
+    })?;
+    Ok((outline, note))
 }
 
-/// Applies all lines to the ledger. A record is identified by the offset of its line.
+/// Applies all records to the ledger, in the order of their numbers. A record is identified by the
+/// offset of its line. Returns the problems of the file.
 fn index_records(
     fs: &dyn FileSystem,
     path: &Path,
     ledger: &mut WalIndex,
-    mut note: impl FnMut(&JsonlFileLine<'_>) -> Option<RecordFacts>,
-) -> io::Result<()> {
-    if let Some(mut lines) = LineReader::open(fs, path)? {
-        while let Some(line) = lines.next()? {
-            if let Some(note) = note(&line) {
-                ledger.apply(line.place.start, note);
+    mut note: impl FnMut(&JsonlFileLine<'_>) -> Result<RecordFacts, String>,
+) -> io::Result<Vec<String>> {
+    let (mut problems, mut sequence) = (Vec::new(), RecordSequence::new(path));
+    // Records after one that is not in its place are applied at the end, in order.
+    let (mut last, mut delayed) = (0, Vec::new());
+    let Some(mut lines) = LineReader::open(fs, path)? else {
+        return Ok(problems);
+    };
+    while let Some(line) = lines.next()? {
+        match sequence.check(&line)? {
+            LineContent::Nothing => {}
+            LineContent::Damaged(problem) | LineContent::CutOff(problem) => {
+                problems.push(line.problem(path, &problem));
             }
+            LineContent::Record(number) => match note(&line) {
+                Err(problem) => problems.push(problem),
+                Ok(note) if delayed.is_empty() && number == last + 1 => {
+                    ledger.apply(line.place.start, note);
+                    last = number;
+                }
+                Ok(note) => delayed.push((number, line.place.start, note)),
+            },
         }
     }
-    Ok(())
+    delayed.sort_by_key(|(number, ..)| *number);
+    for (_, place, note) in delayed {
+        ledger.apply(place, note);
+    }
+    problems.extend(sequence.into_problems());
+    Ok(problems)
 }
 
 /// Visits the lines of needed records in order.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::appender::FileAppender;
+use super::appender::{FileAppender, FileEnd};
 use super::background_writer::BackgroundWriter;
 use super::dirty_checkpoints::DirtyCheckpoints;
 use super::synced_disk::SyncedDisk;
@@ -180,10 +180,13 @@ impl ConversationFiles {
     fn carry(&mut self, fold: &OwnedFold) -> Option<CarriedFold> {
         // If the base is unusable, the fold itself reports the error.
         let end = self.base.end().ok()?;
-        let (at, size, messages, is_whole) = match fold {
+        let (place, size, messages, is_whole) = match fold {
             OwnedFold::Append(messages) => (end, self.events.len(), messages, false),
             // Each message was already in the base or came with this turn, which bounds the size.
-            OwnedFold::Rewrite(messages) => (0, end + self.events.len(), messages, true),
+            OwnedFold::Rewrite(messages) => {
+                let size = end.at + self.events.len();
+                (FileEnd::EMPTY, size, messages, true)
+            }
         };
         if size > OWN_SYNC_BYTES {
             return None;
@@ -191,7 +194,8 @@ impl ConversationFiles {
         self.shared.unsettled.carries(&self.id);
         Some(CarriedFold {
             instance: self.id.clone(),
-            at,
+            at: place.at,
+            sequence: place.next,
             is_whole,
             messages: messages.clone(),
         })
@@ -241,12 +245,9 @@ impl ConversationFiles {
     /// in place.
     fn rewrite(&mut self, messages: &[Arc<Message>], is_carried: bool) -> Result<(), StoreError> {
         let path = self.base.path().to_owned();
-        let mut bytes = Vec::new();
-        lines::encode(&mut bytes, messages)
-            .map_err(|cause| StoreError::file("encode", &path, cause))?;
         let written = match is_carried {
-            true => self.base.overwrite(&bytes),
-            false => self.base.replace(&bytes),
+            true => self.base.overwrite(messages),
+            false => self.base.replace(messages),
         };
         written.map_err(|cause| StoreError::file("write", &path, cause))
     }

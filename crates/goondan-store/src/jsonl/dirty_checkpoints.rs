@@ -5,13 +5,14 @@
 //! messages. Until then, messages lost in a power failure are restored from the inbox.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::synced_disk::SyncedDisk;
 use super::wal::InboxWal;
-use super::{layout, lines};
-use crate::record::{InboxRecord, SettledFold};
+use super::{checksum, file_format, layout, lines};
+use crate::record::{CarriedFold, InboxRecord, SettledFold};
 use crate::wal_index::TurnCheckpoint;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::StoreError;
@@ -149,25 +150,42 @@ impl DirtyCheckpoints {
     }
 
     /// Takes over the folds that a previous process of the same boot left when it closed the
-    /// workspace. Folds of conversations that were deleted since then are dropped.
-    pub(super) fn take_over(&self, carried: Vec<TurnCheckpoint>) {
-        let mut deleted = Vec::new();
-        for TurnCheckpoint { turn_id, fold } in carried {
-            if deleted.contains(&fold.instance) {
-                continue;
-            }
-            if !self.disk.exists(&self.base(&fold.instance)) {
-                self.inbox.submit_later(&settled(&fold.instance));
-                deleted.push(fold.instance);
+    /// workspace. Folds of conversations that were deleted since then are dropped. A conversation
+    /// that lost only its messages gets the carried ones again.
+    pub(super) fn take_over(&self, carried: Vec<TurnCheckpoint>) -> Result<(), StoreError> {
+        let (lost, kept): (BTreeMap<_, _>, BTreeMap<_, _>) = by_conversation(carried)
+            .into_iter()
+            .partition(|(id, _)| self.has_lost_base(id));
+        self.restore_all(lost)?;
+        for (id, folds) in kept {
+            if !self.disk.exists(&self.base(&id)) {
+                self.inbox.submit_later(&settled(&id));
                 continue;
             }
             let mut bytes = Vec::new();
-            // The messages were encoded before, so encoding them cannot fail.
-            let _ = lines::encode(&mut bytes, &fold.messages);
-            let mut waiting = self.waiting();
-            waiting.last_turns.insert(fold.instance, turn_id);
-            waiting.bytes += bytes.len() as u64;
+            for TurnCheckpoint { fold, .. } in &folds {
+                // The messages were encoded before, so encoding them cannot fail.
+                let _ = lines::encode(&mut bytes, &fold.messages);
+            }
+            self.note_unsynced(id, &folds, bytes.len() as u64);
         }
+        Ok(())
+    }
+
+    /// Notes that checkpoints were copied into the base file of a conversation and that the file is
+    /// not synced. The last turn is empty if the checkpoints have none.
+    fn note_unsynced(&self, id: InstanceId, folds: &[TurnCheckpoint], bytes: u64) {
+        let last = folds.last().map(|last| last.turn_id.clone());
+        let mut waiting = self.waiting();
+        waiting.last_turns.insert(id, last.unwrap_or_default());
+        waiting.bytes += bytes;
+    }
+
+    /// Returns true if the conversation has metadata, but its messages file is missing or empty.
+    fn has_lost_base(&self, id: &InstanceId) -> bool {
+        let metadata = layout::instance_dir(&self.workspace, id).join(layout::METADATA);
+        let length = self.disk.file_len(&self.base(id));
+        self.disk.exists(&metadata) && !matches!(length, Ok(Some(1..)))
     }
 
     /// Syncs the bases of all waiting conversations and notes this with the next inbox record.
@@ -224,58 +242,123 @@ impl DirtyCheckpoints {
     /// Writes the carried folds into the bases. A base ends after its last fold, unless a power
     /// failure truncated or tore it.
     pub(super) fn restore(&self, carried: Vec<TurnCheckpoint>) -> Result<(), StoreError> {
-        let mut by_instance: BTreeMap<InstanceId, Vec<TurnCheckpoint>> = BTreeMap::new();
-        for carried in carried {
-            by_instance
-                .entry(carried.fold.instance.clone())
-                .or_default()
-                .push(carried);
-        }
-        for (id, folds) in by_instance {
+        self.restore_all(by_conversation(carried))
+    }
+
+    /// Writes the carried folds of each conversation into its base.
+    fn restore_all(
+        &self,
+        carried: BTreeMap<InstanceId, Vec<TurnCheckpoint>>,
+    ) -> Result<(), StoreError> {
+        for (id, folds) in carried {
             let path = self.base(&id);
-            let bytes = self
+            let restored = self
                 .restore_base(&path, &folds)
                 .map_err(|cause| StoreError::file("restore", &path, cause))?;
-            let last = folds
-                .last()
-                .map(|last| last.turn_id.clone())
-                .unwrap_or_default();
-            let mut waiting = self.waiting();
-            waiting.last_turns.insert(id, last);
-            waiting.bytes += bytes;
+            if restored.is_moved {
+                // The positions in the records no longer fit.
+                self.sync_base(&id)?;
+                self.inbox.submit_later(&settled(&id));
+                continue;
+            }
+            self.note_unsynced(id, &folds, restored.bytes);
         }
         Ok(())
     }
 
-    /// Returns the number of bytes that the inbox carries.
-    fn restore_base(&self, path: &Path, folds: &[TurnCheckpoint]) -> std::io::Result<u64> {
+    /// Writes the carried messages to a base that lacks them.
+    fn restore_base(&self, path: &Path, folds: &[TurnCheckpoint]) -> io::Result<RestoredBase> {
         // A rewrite replaces everything before it.
         let folds = &folds[folds
             .iter()
             .rposition(|carried| carried.fold.is_whole)
             .unwrap_or_default()..];
-        let start = folds.first().map_or(0, |first| first.fold.at);
-        let mut missing = Vec::new();
-        for carried in folds {
-            lines::encode(&mut missing, &carried.fold.messages)?;
-        }
-        let carried = missing.len() as u64;
-        let found = self.disk.read_if_there(path)?.unwrap_or_default();
+        let first = folds.first().map(|first| &first.fold);
+        let (start, sequence) = first.map_or((0, None), |first| (first.at, first.sequence));
         let kept_bytes = usize::try_from(start).unwrap_or(usize::MAX);
-        match found.get(kept_bytes..) {
-            Some(rest) if rest == missing => return Ok(carried),
-            Some(_) => {}
-            None => {
-                tracing::warn!(path = %path.display(), "a conversation file is shorter than its \
-                    checkpoint: its last messages are lost");
-                return Ok(carried);
-            }
+        let found = self.disk.read_if_there(path)?.unwrap_or_default();
+        if let Some(line) = found.split_inclusive(|byte| *byte == b'\n').next() {
+            file_format::read_header(line, path)?;
         }
+        let content = content_from(kept_bytes, path, folds)?;
+        let bytes = content.len() as u64;
+        if found.get(kept_bytes..).is_some_and(|rest| rest == content) {
+            let is_moved = false;
+            return Ok(RestoredBase { bytes, is_moved });
+        }
+        let place = place_after(&found, sequence, kept_bytes);
+        let is_moved = place != kept_bytes;
+        if is_moved {
+            tracing::warn!(path = %path.display(), "a conversation file is damaged: some of its \
+                messages may be missing");
+        }
+        let content = content_from(place, path, folds)?;
         let mut file = self.disk.open(path)?.file;
-        file.set_len(start)?;
-        file.write_at(start, &missing)?;
-        Ok(carried)
+        file.set_len(place as u64)?;
+        file.write_at(place as u64, &content)?;
+        Ok(RestoredBase { bytes, is_moved })
     }
+}
+
+/// Groups folds by their conversations, each in its order.
+fn by_conversation(carried: Vec<TurnCheckpoint>) -> BTreeMap<InstanceId, Vec<TurnCheckpoint>> {
+    let mut by_conversation: BTreeMap<InstanceId, Vec<TurnCheckpoint>> = BTreeMap::new();
+    for carried in carried {
+        by_conversation
+            .entry(carried.fold.instance.clone())
+            .or_default()
+            .push(carried);
+    }
+    by_conversation
+}
+
+/// Returns the messages of `folds` as they are in the base at `path` from the offset `place` on. At
+/// the start of a file with numbers, they begin with its header.
+fn content_from(place: usize, path: &Path, folds: &[TurnCheckpoint]) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut folds = folds
+        .iter()
+        .map(|carried| &carried.fold)
+        .filter(|fold| !fold.messages.is_empty())
+        .peekable();
+    if place == 0 && folds.peek().is_some_and(|first| first.sequence.is_some()) {
+        file_format::add_header(&mut bytes, path);
+    }
+    for CarriedFold {
+        sequence, messages, ..
+    } in folds
+    {
+        lines::encode_sealed(&mut bytes, *sequence, messages)?;
+    }
+    Ok(bytes)
+}
+
+/// A base to which the carried messages were written.
+struct RestoredBase {
+    /// Number of bytes that the inbox carries.
+    bytes: u64,
+    /// True if the messages are not at their recorded position, because the file is damaged.
+    is_moved: bool,
+}
+
+/// Returns the offset in a base after its last record before the record `first`. `start` is the
+/// offset that the inbox states; a power failure leaves everything before it intact.
+fn place_after(found: &[u8], first: Option<u64>, start: usize) -> usize {
+    let (mut end, mut place) = (0, 0);
+    if start == 0 && first == Some(lines::FIRST_SEQUENCE) {
+        return 0;
+    }
+    for line in found.split_inclusive(|byte| *byte == b'\n') {
+        end += line.len();
+        let is_before = match first {
+            Some(first) => checksum::is_intact(line) && checksum::sequence(line) < Some(first),
+            None => end <= start,
+        };
+        if is_before && line.ends_with(b"\n") {
+            place = end;
+        }
+    }
+    place
 }
 
 /// Creates the log record that states: all messages of the conversation are on disk.

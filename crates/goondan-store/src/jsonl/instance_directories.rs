@@ -110,17 +110,26 @@ pub(super) fn list(disk: &SyncedDisk, workspace: &Path) -> Result<Vec<InstanceMe
         .folders(&instances)
         .map_err(|cause| StoreError::file("list", &instances, cause))?;
     let folders = folders.into_iter().filter(|folder| !is_deleted(folder));
-    Ok(folders.filter_map(|folder| find(disk, &folder)).collect())
+    folders
+        .filter_map(|folder| find(disk, &folder).transpose())
+        .collect()
 }
 
 /// Returns the metadata of the instance in `folder`, rebuilt as in [`list`] if necessary.
-pub(super) fn find(disk: &SyncedDisk, folder: &Path) -> Option<InstanceMeta> {
-    read_meta(&**disk, folder).or_else(|| rebuild_meta(disk, folder))
+pub(super) fn find(disk: &SyncedDisk, folder: &Path) -> Result<Option<InstanceMeta>, StoreError> {
+    match read_meta(&**disk, folder)? {
+        Some(meta) => Ok(Some(meta)),
+        None => Ok(rebuild_meta(disk, folder)),
+    }
 }
 
-/// Reads the metadata of an instance; `None` if the file is missing or invalid.
-fn read_meta(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceMeta> {
-    serde_json::from_slice(&fs.read(&dir.join(layout::METADATA)).ok()?).ok()
+/// Reads the metadata of an instance; `None` if the file is missing or invalid. A file that the
+/// disk does not return is not lost: it must not be rebuilt and overwritten.
+fn read_meta(fs: &dyn FileSystem, dir: &Path) -> Result<Option<InstanceMeta>, StoreError> {
+    let path = dir.join(layout::METADATA);
+    let read = fs.read_if_there(&path).or_else(|_| fs.read_if_there(&path));
+    let bytes = read.map_err(|cause| StoreError::file("read", &path, cause))?;
+    Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
 
 /// Recreates lost metadata from the conversation and the directory name. Returns `None` if there is
@@ -141,6 +150,7 @@ fn rebuild_meta(disk: &SyncedDisk, dir: &Path) -> Option<InstanceMeta> {
         updated_at: last,
         owner: None,
         cwd: None,
+        released_at: None,
         retired_at: None,
         narrowing: read_allowlist_copy(disk, dir),
         spending: Default::default(),
@@ -208,7 +218,7 @@ pub(super) fn all_of_name(
         .iter()
         .filter(|folder| !is_deleted(folder) && key_values::exists(&**disk, folder, name))
     {
-        let id = read_meta(&**disk, folder)
+        let id = read_meta(&**disk, folder)?
             .map(|meta| meta.id())
             .or_else(|| name_of(&**disk, folder));
         if let (Some(id), Some(record)) = (id, key_values::read(&**disk, folder, name)?) {
@@ -246,7 +256,7 @@ fn deletion_path(fs: &dyn FileSystem, dir: &Path) -> PathBuf {
 }
 
 /// Returns whether a deletion has renamed the directory.
-fn is_deleted(folder: &Path) -> bool {
+pub(super) fn is_deleted(folder: &Path) -> bool {
     folder
         .file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with(DELETED_PREFIX))

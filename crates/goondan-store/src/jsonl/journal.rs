@@ -240,13 +240,19 @@ pub enum JournalRecord<S = String, V = Value> {
 
 impl JournalRecord {
     /// Returns the turn that the record belongs to.
-    fn turn_id(&self) -> &str {
+    pub(super) fn turn_id(&self) -> &str {
         match self {
             JournalRecord::Intent { turn_id, .. } | JournalRecord::Outcome { turn_id, .. } => {
                 turn_id
             }
         }
     }
+}
+
+/// Returns whether the outcome of a model call contains tool calls.
+fn has_calls(outcome: &Value) -> bool {
+    let parts = outcome.pointer("/Ok/parts").and_then(Value::as_array);
+    parts.is_some_and(|parts| parts.iter().any(|part| part["type"] == "tool-call"))
 }
 
 struct JsonlTurnJournal {
@@ -288,7 +294,12 @@ impl JsonlTurnJournal {
             effect: &*effect.id,
             value,
         };
-        if effect.kind == EffectKind::ModelCall && self.hold(&record, |held| !held.is_empty()) {
+        // An answer with calls is on disk before its message. So a message with calls without an
+        // answer in the journal shows that the journal is damaged.
+        if effect.kind == EffectKind::ModelCall
+            && !has_calls(value)
+            && self.hold(&record, |held| !held.is_empty())
+        {
             return Ok(());
         }
         self.write(&record, effect.kind == EffectKind::Approval)

@@ -29,6 +29,13 @@ pub const FILES: &str = "files";
 /// Working directory of the instance's tools.
 pub const WORKDIR: &str = "workdir";
 
+/// Lock file of a workspace, which holds the id of the process that uses the workspace.
+pub const LOCK: &str = "lock";
+/// File with the address and the token of the process that uses the workspace.
+pub const CONTROL_ENDPOINT: &str = "control.json";
+/// Files of a workspace that only the process of a running swarm needs.
+const PROCESS_FILES: [&str; 2] = [LOCK, CONTROL_ENDPOINT];
+
 /// Number of directories between the workspace and an instance's files:
 /// `instances/<instance>/messages/`.
 pub(super) const INSTANCE_FILE_DEPTH: usize = 3;
@@ -69,6 +76,28 @@ pub fn workspace_dir(state_root: &Path, swarm_instance_key: &str) -> PathBuf {
 /// Returns the directory of an instance.
 pub fn instance_dir(workspace: &Path, id: &InstanceId) -> PathBuf {
     workspace.join(INSTANCES).join(file_name(&id.to_string()))
+}
+
+/// Returns the paths of the files that only the process of a running swarm needs.
+pub(super) fn process_files(workspace: &Path) -> [PathBuf; 2] {
+    PROCESS_FILES.map(|name| workspace.join(name))
+}
+
+/// Returns the paths of the existing extension records of an instance, and of its file of failed
+/// events, which may not exist. An unreadable directory counts as empty.
+pub(super) fn json_files(instance: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(instance.join(EXTENSIONS));
+    let entries = entries.into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "json")
+        })
+        .collect();
+    paths.push(instance.join(DEAD_LETTERS));
+    paths.sort();
+    paths
 }
 
 /// Returns a unique file name for `key`. Bytes that file systems do not permit become `%XX`, and

@@ -1,5 +1,6 @@
 //! JSON Lines files whose writer may have been interrupted.
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::Path;
@@ -7,15 +8,32 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::checksum;
+use super::record_sequence::{LineContent, RecordSequence};
+use super::{checksum, file_format};
 use crate::fs::{DataFile, FileSystem, RealFs};
 
 pub(super) struct ParsedLines<T> {
-    /// The readable lines, each with its byte range including the line break.
+    /// The records in their order, each with its byte range including the line break.
     pub(super) values: Vec<(T, Range<usize>)>,
-    pub(super) warnings: Vec<String>,
-    /// Start of the first unreadable line, or the end of the file's last line.
+    pub(super) warnings: Vec<LineWarning>,
+    /// Start of the first line that is damaged or not in its place, or the end of the last line.
     pub(super) sound_until: usize,
+}
+
+/// Problem of a file that was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum LineWarning {
+    /// Message about an incomplete last line: a write was interrupted.
+    CutOff(String),
+    /// Message about a damaged line.
+    Damage(String),
+}
+
+impl fmt::Display for LineWarning {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (LineWarning::CutOff(text) | LineWarning::Damage(text)) = self;
+        out.write_str(text)
+    }
 }
 
 impl<T> ParsedLines<T> {
@@ -31,7 +49,7 @@ impl<T> ParsedLines<T> {
     pub(super) fn into_values(self) -> (Vec<T>, Vec<String>) {
         (
             self.values.into_iter().map(|(value, _)| value).collect(),
-            self.warnings,
+            self.warnings.iter().map(LineWarning::to_string).collect(),
         )
     }
 }
@@ -53,19 +71,64 @@ pub(super) fn read<T: DeserializeOwned>(
     }
 }
 
-/// Appends each value to `bytes` as one line of JSON. Objects get a checksum.
+/// Appends each value to `bytes` as one line of JSON, without checksum and sequence number.
 pub(super) fn encode<T: Serialize>(
     bytes: &mut Vec<u8>,
     values: impl IntoIterator<Item = T>,
 ) -> io::Result<()> {
     for value in values {
-        let start = bytes.len();
         serde_json::to_writer(&mut *bytes, &value)?;
-        checksum::add(bytes, start);
         bytes.push(b'\n');
     }
     Ok(())
 }
+
+/// Appends complete lines with checksums, and with sequence numbers from `next` on. Returns the
+/// number after the last line.
+pub(super) fn encode_sealed<T: Serialize>(
+    bytes: &mut Vec<u8>,
+    mut next: Option<u64>,
+    values: impl IntoIterator<Item = T>,
+) -> io::Result<Option<u64>> {
+    for value in values {
+        let start = bytes.len();
+        serde_json::to_writer(&mut *bytes, &value)?;
+        checksum::seal(bytes, start, next);
+        bytes.push(b'\n');
+        next = next.map(|number| number + 1);
+    }
+    Ok(next)
+}
+
+/// Returns the content of a complete file. Without records the file is empty.
+pub(super) fn encode_file<T: Serialize>(path: &Path, records: &[T]) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if !records.is_empty() {
+        file_format::add_header(&mut bytes, path);
+    }
+    encode_sealed(&mut bytes, Some(FIRST_SEQUENCE), records)?;
+    Ok(bytes)
+}
+
+/// Appends lines of [`encode`] with checksums, and with sequence numbers from `next` on. Returns
+/// the number after the last line.
+pub(super) fn seal_lines(
+    bytes: &mut Vec<u8>,
+    encoded: &[u8],
+    mut next: Option<u64>,
+) -> Option<u64> {
+    for line in encoded.split_inclusive(|byte| *byte == b'\n') {
+        let start = bytes.len();
+        bytes.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
+        checksum::seal(bytes, start, next);
+        bytes.push(b'\n');
+        next = next.map(|number| number + 1);
+    }
+    next
+}
+
+/// Sequence number of the first record of a file.
+pub(super) const FIRST_SEQUENCE: u64 = 1;
 
 /// Reads one line at a time.
 pub(super) struct LineReader<S> {
@@ -81,7 +144,7 @@ pub(super) struct JsonlFileLine<'a> {
     /// Byte range in the file.
     pub(super) place: Range<usize>,
     /// Line number, starting at 1.
-    number: usize,
+    pub(super) number: usize,
 }
 
 impl LineReader<BufReader<FileReader>> {
@@ -105,7 +168,7 @@ impl LineReader<BufReader<FileReader>> {
 
 impl<S: BufRead> LineReader<S> {
     /// Creates a reader at the beginning of a source.
-    fn of(source: S) -> Self {
+    pub(super) fn of(source: S) -> Self {
         LineReader {
             source,
             line: Vec::new(),
@@ -133,10 +196,17 @@ impl<S: BufRead> LineReader<S> {
 }
 
 impl<'a> JsonlFileLine<'a> {
-    /// Parses the line; `None` if it is empty. Errors name `path`.
-    pub(super) fn value<T: Deserialize<'a>>(&self, path: &Path) -> Result<Option<T>, String> {
-        parse_line(self.bytes)
-            .map_err(|problem| format!("{}:{}: {problem}", path.display(), self.number))
+    /// Decodes the record in the line. Errors name `path`.
+    pub(super) fn value<T: Deserialize<'a>>(&self, path: &Path) -> Result<T, String> {
+        let decoded = serde_json::from_slice(self.bytes);
+        decoded.map_err(|error| {
+            self.problem(path, &format!("skipped a line that can't be read: {error}"))
+        })
+    }
+
+    /// Returns the description of a problem with this line.
+    pub(super) fn problem(&self, path: &Path, problem: &str) -> String {
+        format!("{}:{}: {problem}", path.display(), self.number)
     }
 }
 
@@ -157,45 +227,47 @@ impl Read for FileReader {
     }
 }
 
-/// Parses all lines. Invalid lines become warnings; `sound_until` is the end of the valid lines
-/// before the first of them.
+/// Parses all lines and puts the records in their order. Problems become warnings; `sound_until` is
+/// the end of the lines before the first problem.
 fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> io::Result<ParsedLines<T>> {
     let mut lines = ParsedLines::new();
-    let mut is_sound = true;
+    let mut sequence = RecordSequence::new(path);
+    let mut numbers = Vec::new();
     let mut reader = LineReader::of(bytes);
     while let Some(line) = reader.next()? {
-        match line.value(path) {
-            Ok(Some(value)) => lines.values.push((value, line.place.clone())),
-            Ok(None) => {}
-            Err(problem) => {
-                is_sound = false;
-                lines.warnings.push(problem);
+        match sequence.check(&line)? {
+            LineContent::Nothing => {}
+            LineContent::Damaged(problem) => {
+                let problem = line.problem(path, &problem);
+                lines.warnings.push(LineWarning::Damage(problem));
             }
+            LineContent::CutOff(problem) => {
+                let problem = line.problem(path, &problem);
+                lines.warnings.push(LineWarning::CutOff(problem));
+            }
+            LineContent::Record(number) => match line.value(path) {
+                Ok(value) => {
+                    lines.values.push((value, line.place.clone()));
+                    numbers.push(number);
+                }
+                Err(problem) => {
+                    sequence.undecodable();
+                    lines.warnings.push(LineWarning::Damage(problem));
+                }
+            },
         }
-        if is_sound {
+        if sequence.is_in_order() {
             lines.sound_until = line.place.end;
         }
     }
+    let problems = sequence.into_problems().into_iter();
+    lines.warnings.extend(problems.map(LineWarning::Damage));
+    if !numbers.is_sorted() {
+        let mut numbered: Vec<_> = numbers.into_iter().zip(lines.values).collect();
+        numbered.sort_by_key(|(number, _)| *number);
+        lines.values = numbered.into_iter().map(|(_, value)| value).collect();
+    }
     Ok(lines)
-}
-
-/// Parses a line; `None` if it is empty.
-fn parse_line<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<Option<T>, String> {
-    if line.last() != Some(&b'\n') {
-        return Err(format!(
-            "dropped a line that was cut off ({} bytes)",
-            line.len()
-        ));
-    }
-    if line.trim_ascii().is_empty() {
-        return Ok(None);
-    }
-    if !checksum::is_intact(line) {
-        return Err("skipped a line that was changed: its checksum does not match".to_owned());
-    }
-    serde_json::from_slice(line)
-        .map(Some)
-        .map_err(|error| format!("skipped a line that can't be read: {error}"))
 }
 
 #[cfg(test)]
@@ -242,7 +314,7 @@ mod tests {
             [
                 (2, 0, true),
                 (long.len(), 2, true),
-                (1, end - 1, true),
+                (1, end - 1, false),
                 (2, end, true),
                 (5, end + 2, false)
             ]

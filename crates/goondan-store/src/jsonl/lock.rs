@@ -5,6 +5,7 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::layout;
 use goondan_core::private_files;
 
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +32,7 @@ pub struct WorkspaceLock {
 impl WorkspaceLock {
     /// Locks the workspace in `dir`, which must exist.
     pub fn acquire(dir: &Path) -> Result<Self, LockError> {
-        let path = dir.join("lock");
+        let path = dir.join(layout::LOCK);
         let unusable = |cause| LockError::Unusable {
             path: path.clone(),
             cause,
@@ -66,7 +67,7 @@ impl WorkspaceLock {
 ///
 /// Fails if the lock file exists and cannot be read.
 pub fn holder_of(dir: &Path) -> std::io::Result<Option<Option<u32>>> {
-    let mut file = match File::open(dir.join("lock")) {
+    let mut file = match File::open(dir.join(layout::LOCK)) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn the_lock_of_a_dead_process_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("lock");
+        let path = dir.path().join(layout::LOCK);
         // No process has this id: it is above the maximum.
         std::fs::write(&path, "4194305").unwrap();
         let left_behind = File::open(&path).unwrap();

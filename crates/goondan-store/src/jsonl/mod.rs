@@ -16,23 +16,33 @@
 //!     workdir/                working directory of the instance's tools
 //! ```
 //!
+//! Each JSON Lines file begins with a header that states its format version. Each record has a
+//! sequence number and a checksum.
+//!
 //! See `docs/durability.md` for the sync points and the effects of a crash at each point.
 
 mod appender;
 mod background_writer;
+mod backup;
 mod checksum;
 mod compaction;
 mod conversation;
 mod dirty_checkpoints;
+mod file_format;
+mod inspection;
 mod instance_directories;
 mod journal;
 mod key_values;
 pub mod layout;
 mod lines;
 mod lock;
+mod lost_log;
 mod record_header;
+mod record_sequence;
+mod repair;
 mod runtime_events;
 mod synced_disk;
+mod tree_copy;
 mod wal;
 
 use std::path::{Path, PathBuf};
@@ -56,10 +66,15 @@ use goondan_core::ports::store::{
 use crate::workspace_directories::WorkspaceDirectories;
 
 use background_writer::BackgroundWriter;
+pub use backup::{BackupReport, back_up, back_up_watched};
 use dirty_checkpoints::DirtyCheckpoints;
+pub use file_format::{FORMAT_VERSION, NewerFormat};
+pub use inspection::{WorkspaceInspection, inspect};
 pub use journal::JournalRecord;
 pub use lines::read_lines;
 pub use lock::{LockError, WorkspaceLock, holder_of};
+pub use lost_log::LostLog;
+pub use repair::{RepairReport, repair};
 use synced_disk::SyncedDisk;
 
 /// A workspace on disk, locked by this process until the store is dropped.
@@ -85,28 +100,55 @@ pub enum OpenWorkspaceError {
     Store(#[from] StoreError),
 }
 
+/// Handling of a workspace whose log is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LostLogPolicy {
+    /// Refuses to open the workspace.
+    #[default]
+    Refuse,
+    /// Opens the workspace without the lost events.
+    Accept,
+}
+
 impl JsonlStore {
     /// Opens the workspace in `dir` and creates the directory if it is missing.
     pub fn open(dir: &Path) -> Result<Self, OpenWorkspaceError> {
+        JsonlStore::open_with(dir, LostLogPolicy::Refuse)
+    }
+
+    /// Opens a workspace like [`JsonlStore::open`], even if its log is lost.
+    pub fn open_with(dir: &Path, lost_log: LostLogPolicy) -> Result<Self, OpenWorkspaceError> {
         let fs = Arc::new(RealFs);
         make_folder(&*fs, dir)?;
         let lock = lock::WorkspaceLock::acquire(dir)?;
-        let mut store = JsonlStore::on(fs, dir)?;
+        let mut store = JsonlStore::on_with(fs, dir, lost_log)?;
         store._lock = Some(lock);
         Ok(store)
     }
 
     /// Opens a workspace like [`JsonlStore::open`], on another file system and without a lock.
     pub fn on(fs: Arc<dyn FileSystem>, dir: &Path) -> Result<Self, StoreError> {
+        JsonlStore::on_with(fs, dir, LostLogPolicy::Refuse)
+    }
+
+    /// Opens a workspace like [`JsonlStore::on`], even if its log is lost.
+    pub fn on_with(
+        fs: Arc<dyn FileSystem>,
+        dir: &Path,
+        lost_log: LostLogPolicy,
+    ) -> Result<Self, StoreError> {
         make_folder(&*fs, dir)?;
         instance_directories::finish_deletions(&*fs, dir);
         let disk = SyncedDisk::new(Arc::clone(&fs));
         let found = wal::InboxWal::open(Arc::clone(&disk), &dir.join(layout::INBOX))?;
+        if !found.has_records && lost_log == LostLogPolicy::Refuse {
+            lost_log::check(&*fs, dir)?;
+        }
         let (inbox, mut recovered) = (Arc::new(found.inbox), found.recovered);
         let unsettled =
             DirtyCheckpoints::new(Arc::clone(&disk), dir.to_owned(), Arc::clone(&inbox));
         match found.is_closed {
-            true => unsettled.take_over(found.unsettled),
+            true => unsettled.take_over(found.unsettled)?,
             false => unsettled.restore(found.unsettled)?,
         }
         put_begun_first(&mut recovered, |id| {
@@ -217,7 +259,7 @@ impl InstanceStore for JsonlStore {
 
     async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
         let (background, id) = (Arc::clone(&self.shared.background), id.clone());
-        blocking(move || Ok(background.meta(&id))).await
+        blocking(move || background.meta(&id)).await
     }
 
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
@@ -328,5 +370,9 @@ impl TurnJournalStore for JsonlStore {
 
     async fn close_journal(&self, instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
         self.journals.close(instance)
+    }
+
+    fn may_lose_records(&self) -> bool {
+        true
     }
 }

@@ -141,6 +141,7 @@ mod tests {
             *fold = Some(Box::new(CarriedFold {
                 instance: instance("k"),
                 at: 7,
+                sequence: Some(2),
                 is_whole: true,
                 messages,
             }));

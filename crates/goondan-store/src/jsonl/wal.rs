@@ -42,6 +42,8 @@ pub(super) struct OpenedWal {
     pub(super) recovered: RecoveredState,
     /// Folds whose bases may not be durable, in creation order.
     pub(super) unsettled: Vec<TurnCheckpoint>,
+    /// True if the file contains at least one readable record.
+    pub(super) has_records: bool,
     /// True if the last process closed the inbox during the same boot, so that all writes are
     /// readable.
     pub(super) is_closed: bool,
@@ -150,6 +152,7 @@ impl InboxWal {
             inbox,
             recovered,
             unsettled,
+            has_records: count > 0,
             is_closed,
         })
     }

@@ -141,6 +141,7 @@ pub fn meta(id: &InstanceId) -> InstanceMeta {
         updated_at: DateTime::<Utc>::UNIX_EPOCH,
         owner: None,
         cwd: None,
+        released_at: None,
         retired_at: None,
         narrowing: None,
         spending: Default::default(),

@@ -1,6 +1,6 @@
 //! Turns whose messages the inbox carries until their conversations are durable.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::swarm::WORKSPACE;
@@ -126,6 +126,32 @@ async fn what_a_power_failure_takes_from_a_conversation_the_inbox_gives_back() {
         drop(store);
         assert_eq!(base(&open(&fs.kill()), &id).await, ["m0", "m1", "m2"]);
     }
+}
+
+#[tokio::test]
+async fn a_base_that_contains_only_its_header_gets_no_second_one() {
+    let header = {
+        let (fs, id) = (SimFs::new(), instance("k"));
+        turn(&fs, &open(&fs), &id, "m0", Until::Folded).await;
+        let text = String::from_utf8(fs.contents(&base_path(&id)).unwrap()).unwrap();
+        format!("{}\n", text.lines().next().unwrap())
+    };
+    for until in [Until::Folded, Until::Done] {
+        let (fs, id) = (SimFs::new(), instance("k"));
+        fs.put(&base_path(&id), header.as_bytes());
+        let store = open(&fs);
+        turn(&fs, &store, &id, "m0", until).await;
+        let fs = fs.kill();
+        drop(store);
+        let store = open(&fs);
+        assert_eq!(base(&store, &id).await, ["m0"]);
+        turn(&fs, &store, &id, "m1", Until::Folded).await;
+        assert_eq!(base(&store, &id).await, ["m0", "m1"]);
+    }
+}
+
+fn base_path(id: &InstanceId) -> PathBuf {
+    layout::instance_dir(Path::new(WORKSPACE), id).join(layout::BASE)
 }
 
 #[tokio::test]

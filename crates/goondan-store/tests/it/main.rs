@@ -5,10 +5,14 @@
 mod carried;
 mod checks;
 mod conformity;
+mod copies;
 mod cost;
 mod crashes;
 mod damage;
+mod damage_table;
 mod far;
 mod faults;
+mod formats;
+mod random_damage;
 mod retirement;
 mod swarm;

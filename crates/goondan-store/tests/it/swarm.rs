@@ -280,6 +280,7 @@ impl ToolSource for Tools {
                 .iter()
                 .map(|export| (export.clone(), handler(export)))
                 .collect(),
+            unavailable: None,
         })
     }
 }

@@ -70,10 +70,12 @@ impl CommandLineRunner {
         folder: PathBuf,
         environment: Environment,
     ) -> io::Result<CommandLineRunner> {
-        let workdir = ctx
-            .workdir
-            .canonicalize()
-            .unwrap_or_else(|_| ctx.workdir.clone());
+        // On Unix, the path has no links. Resolving it again would follow a link that another program
+        // has put in its place.
+        let workdir = match cfg!(unix) {
+            true => ctx.workdir.clone(),
+            false => ctx.workdir.canonicalize().unwrap_or(ctx.workdir.clone()),
+        };
         // The directory may have been replaced by a link after the check.
         if !direct.is_outside && !folder.starts_with(&workdir) {
             return Err(io::Error::other("the directory to run in was moved"));

@@ -111,7 +111,8 @@ impl StandardStreams {
             let contained = shell::file(target).and_then(|file| line.files.get(&file));
             let layers = line
                 .launcher
-                .layers(&line.ctx, contained.map_or(&[], Vec::as_slice));
+                .layers(&line.ctx, contained.map_or(&[], Vec::as_slice))
+                .map_err(io::Error::other)?;
             match sandboxed_start::run_in_sandbox(&layers, || {
                 Ok(opened(line, folder, path, what, !layers.is_empty()))
             })? {

@@ -31,6 +31,7 @@ impl CommandLineRun<'_> {
         if word.is_glob() {
             let (word, folder, roots) = (word.clone(), scope.folder.clone(), self.line.roots());
             let layers = self.line.launcher.layers(&self.line.ctx, &[]);
+            let layers = layers.map_err(io::Error::other)?;
             let looking = move || {
                 sandboxed_start::run_in_sandbox(&layers, || Ok(names(&word, &folder, &roots)))
             };

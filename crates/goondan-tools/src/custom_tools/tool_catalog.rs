@@ -1,8 +1,12 @@
 //! Finds custom tools and checks them.
 
+use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
 use goondan_core::ports::tool::ToolError;
+use goondan_core::real_path::real_path;
 use goondan_spec::{CustomTool, Diagnostic};
 
 use crate::file_changes::read_text;
@@ -48,36 +52,39 @@ pub(crate) struct UsableCustomTool {
 
 /// Returns the custom tools below `folders`, sorted by name. If a name occurs twice, the earlier
 /// directory has precedence.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "only names and manifests are read"
-)]
 pub(super) fn scan(folders: &[PathBuf]) -> Vec<FoundCustomTool> {
     let mut tools: Vec<FoundCustomTool> = Vec::new();
     for folder in folders {
-        let entries = std::fs::read_dir(folder)
-            .into_iter()
-            .flatten()
-            .filter_map(Result::ok);
-        for entry in entries {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let is_tool = entry
-                .path()
-                .join(TOOL_MANIFEST_FILE)
-                .symlink_metadata()
-                .is_ok();
-            if is_tool && !tools.iter().any(|other| other.name == name) {
-                let tool = inspect_named(&entry.path(), &name);
-                tools.push(FoundCustomTool {
-                    name,
-                    folder: entry.path(),
-                    tool,
-                });
+        // A missing directory has no tools.
+        for directory in names_below(folder).unwrap_or_default() {
+            let name = directory.to_string_lossy().into_owned();
+            if !tools.iter().any(|other| other.name == name) {
+                let folder = folder.join(&directory);
+                let tool = inspect_named(&folder, &name);
+                tools.push(FoundCustomTool { name, folder, tool });
             }
         }
     }
     tools.sort_by(|left, right| left.name.cmp(&right.name));
     tools
+}
+
+/// Returns the names of the directories below `folder` with a [`TOOL_MANIFEST_FILE`]. Links are
+/// skipped: agents can create them.
+fn names_below(folder: &Path) -> io::Result<Vec<OsString>> {
+    let folder = real_path(folder)?;
+    let directory = DirectoryHandle::open(&folder, &folder)?;
+    let mut names = Vec::new();
+    for (name, metadata) in directory.entries()? {
+        let has_manifest = || -> io::Result<bool> {
+            let manifest = directory.open_subdirectory(&name)?;
+            Ok(manifest.look(TOOL_MANIFEST_FILE.as_ref())?.is_some())
+        };
+        if metadata.kind == DirectoryEntryKind::Folder && has_manifest().unwrap_or(false) {
+            names.push(name);
+        }
+    }
+    Ok(names)
 }
 
 /// Returns the tool in `folder`. Fails if the tool's name is not `name`, the name of the directory.

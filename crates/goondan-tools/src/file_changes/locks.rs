@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
 
 use crate::mutex_lock::lock;
-use crate::paths::ResolvedPath;
 
 static LOCKED_FILES: LazyLock<LockedFiles> = LazyLock::new(LockedFiles::default);
 
@@ -56,10 +55,10 @@ pub(crate) struct FileChangeLock {
 
 impl FileChangeLock {
     /// Waits until no other call changes one of the files. Blocks the thread.
-    pub(crate) fn acquire<'a>(paths: impl IntoIterator<Item = &'a ResolvedPath>) -> FileChangeLock {
+    pub(crate) fn acquire(paths: impl IntoIterator<Item: AsRef<Path>>) -> FileChangeLock {
         let keys: HashSet<FileKey> = paths
             .into_iter()
-            .map(|resolved| FileKey::of(&resolved.path))
+            .map(|path| FileKey::of(path.as_ref()))
             .collect();
         let mut locked = lock(&LOCKED_FILES.keys);
         // All keys are taken at once, so two calls cannot wait for each other.

@@ -14,13 +14,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::errors;
 use crate::paths::FileRoot;
+use crate::state_directory;
 
 /// Characters with a meaning in globs.
 const WILDCARDS: [char; 5] = ['*', '?', '[', '{', '\\'];
 
 /// Passes each regular file below `folder` (or `folder` itself) to a visitor, in no order. Each
 /// thread creates its own visitor, and all processors are used. `.gitignore` files above the root
-/// are ignored, for example one in the home directory. A cancelled walk ends early.
+/// are ignored, for example one in the home directory. State directories are skipped. A cancelled walk ends early.
 pub(super) fn visit<'a, V: FnMut(&Path) + Send + 'a>(
     root: &FileRoot,
     folder: &Path,
@@ -30,16 +31,16 @@ pub(super) fn visit<'a, V: FnMut(&Path) + Send + 'a>(
     let ignored: Vec<Gitignore> = between(root, folder)
         .map(|folder| Gitignore::new(folder.join(".gitignore")).0)
         .collect();
+    let states = state_directory::in_folder(folder);
     let mut builder = WalkBuilder::new(folder);
     builder.require_git(false).parents(false);
     builder.threads(std::thread::available_parallelism().map_or(1, NonZero::get));
-    if !ignored.is_empty() {
+    if !ignored.is_empty() || !states.is_empty() {
         builder.filter_entry(move |entry: &DirEntry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            entry.depth() == 0
-                || !ignored
-                    .iter()
-                    .any(|rules| rules.matched(entry.path(), is_folder).is_ignore())
+            let is_ignored = |rules: &Gitignore| rules.matched(entry.path(), is_folder).is_ignore();
+            let is_state = states.iter().any(|state| state == entry.path());
+            entry.depth() == 0 || !(is_state || ignored.iter().any(is_ignored))
         });
     }
     builder.build_parallel().run(|| {

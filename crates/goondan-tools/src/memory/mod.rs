@@ -309,7 +309,7 @@ fn notes(root: &FileRoot) -> Result<Vec<PathBuf>, ToolError> {
             .map(ignore::DirEntry::into_path);
         notes.extend(
             files
-                .filter(|file| is_markdown(file) && file.is_file())
+                .filter(|file| is_markdown(file) && file.is_file() && !root.is_protected(file))
                 .take(MAX_SEARCHED_NOTES),
         );
     }

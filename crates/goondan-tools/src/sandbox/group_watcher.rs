@@ -38,6 +38,12 @@ impl GroupWatcher {
         }
     }
 
+    /// Returns the command that starts a watcher.
+    #[cfg(target_os = "linux")]
+    pub(super) fn helper(&self) -> &HelperCommand {
+        &self.helper
+    }
+
     /// Starts the watcher if necessary. Called before a group begins, so that the group is reported
     /// with hardly any delay.
     pub(crate) fn prepare(&self) {

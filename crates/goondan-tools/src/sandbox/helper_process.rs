@@ -6,11 +6,15 @@ use std::process::ExitCode;
 use super::{HELPER_ERROR_PREFIX, HELPER_FAILED_CODE, ProcessRestrictions, group_watcher};
 
 /// Restricts this process and executes `command`. Returns only after a failure, which it prints on
-/// standard error. With `watch-groups`, acts as the watcher of leftover processes instead. No other
-/// thread may be running.
+/// standard error. With `watch-groups` or `watch-sandboxes`, acts as the watcher of leftover processes
+/// instead. No other thread may be running.
 pub fn enter(restrictions: &str, command: &[OsString]) -> ExitCode {
     if restrictions == group_watcher::WATCHER_ARGUMENT {
         return group_watcher::watch();
+    }
+    #[cfg(target_os = "linux")]
+    if restrictions == super::domain_watcher::DOMAIN_WATCHER_ARGUMENT {
+        return super::domain_watcher::watch();
     }
     let entered =
         serde_json::from_str::<ProcessRestrictions>(restrictions).map_err(HelperStartError::from);

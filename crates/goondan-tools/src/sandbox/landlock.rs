@@ -1,14 +1,18 @@
 //! The sandbox on Linux: no capabilities, Landlock for files, seccomp for system calls.
 
 use std::collections::VecDeque;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreated,
-    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::{FileStat, SFlag, fstat};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
@@ -16,7 +20,7 @@ use rustix::thread::{
 
 use super::SandboxLayer;
 use super::sandboxed_start::SandboxApplyError;
-use super::system_calls;
+use super::system_calls::{self, CallAccess};
 use super::world_readable::SETTINGS_DIR;
 use crate::mutex_lock::lock;
 
@@ -61,7 +65,10 @@ pub(crate) fn sandbox(layers: &[SandboxLayer]) -> Result<(), SandboxApplyError> 
     for layer in layers {
         files(layer)?;
     }
-    system_calls::restrict(layers.iter().all(|layer| layer.network))
+    system_calls::restrict(CallAccess {
+        network: layers.iter().all(|layer| layer.network),
+        stays_stopped: layers.iter().any(|layer| layer.stays_stopped),
+    })
 }
 
 /// Gives up all capabilities, so that a program of root has the power of an ordinary user.
@@ -91,6 +98,56 @@ struct LandlockRules {
     made: RulesetCreated,
 }
 
+/// A path of a layer, as an open descriptor. The rules apply to this file, even if another program
+/// replaces the path with a link.
+struct OpenPlace {
+    descriptor: OwnedFd,
+    stat: FileStat,
+}
+
+impl OpenPlace {
+    /// Opens a path of `layer`; `None` for a path that does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an exact place of the layer contains a link.
+    fn open(layer: &SandboxLayer, path: &Path) -> Result<Option<OpenPlace>, SandboxApplyError> {
+        let is_exact = layer.exact.iter().any(|exact| path.starts_with(exact));
+        let resolve = match is_exact {
+            true => ResolveFlag::RESOLVE_NO_SYMLINKS,
+            false => ResolveFlag::empty(),
+        };
+        let how = OpenHow::new()
+            .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+            .resolve(resolve);
+        match openat2(AT_FDCWD, path, how) {
+            Ok(descriptor) => {
+                let stat = fstat(&descriptor).map_err(io::Error::from)?;
+                Ok(Some(OpenPlace { descriptor, stat }))
+            }
+            Err(Errno::ELOOP) if layer.exact.iter().any(|exact| exact == path) => {
+                Err(SandboxApplyError::Link(path.to_owned()))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn identity(&self) -> (u64, u64) {
+        (self.stat.st_dev, self.stat.st_ino)
+    }
+
+    /// Returns the rule for this place.
+    fn rule(&self, access: BitFlags<AccessFs>) -> PathBeneath<&OwnedFd> {
+        let kind = SFlag::from_bits_truncate(self.stat.st_mode) & SFlag::S_IFMT;
+        let access = match kind == SFlag::S_IFDIR {
+            true => access,
+            // Other rights do not exist for files.
+            false => access & AccessFs::from_file(PREFERRED_LANDLOCK_ABI),
+        };
+        PathBeneath::new(&self.descriptor, access)
+    }
+}
+
 /// Maximum number of cached rules. A swarm has few layers: one per kind of command and directory.
 const MAX_CACHED_RULESETS: usize = 32;
 
@@ -105,7 +162,10 @@ fn files(layer: &SandboxLayer) -> Result<(), SandboxApplyError> {
 /// Creating rules takes longer than the rest of starting a program.
 fn rules(layer: &SandboxLayer) -> Result<RulesetCreated, SandboxApplyError> {
     static CACHED_RULESETS: Mutex<VecDeque<LandlockRules>> = Mutex::new(VecDeque::new());
-    let files: Vec<Identity> = layer.paths().map(|path| identity(path)).collect();
+    let open = |path: &PathBuf| OpenPlace::open(layer, path);
+    let places: Vec<Option<OpenPlace>> = layer.paths().map(open).collect::<Result<_, _>>()?;
+    let identity = |place: &Option<OpenPlace>| place.as_ref().map(OpenPlace::identity);
+    let files: Vec<Identity> = places.iter().map(identity).collect();
     let mut made = lock(&CACHED_RULESETS);
     if let Some(known) = made
         .iter()
@@ -113,7 +173,7 @@ fn rules(layer: &SandboxLayer) -> Result<RulesetCreated, SandboxApplyError> {
     {
         return Ok(known.made.try_clone()?);
     }
-    let new = make(layer)?;
+    let new = make(layer, &places)?;
     made.retain(|known| known.layer != *layer);
     made.truncate(MAX_CACHED_RULESETS - 1);
     made.push_front(LandlockRules {
@@ -124,24 +184,33 @@ fn rules(layer: &SandboxLayer) -> Result<RulesetCreated, SandboxApplyError> {
     Ok(new)
 }
 
-fn identity(path: &Path) -> Identity {
-    path.metadata()
-        .ok()
-        .map(|metadata| (metadata.dev(), metadata.ino()))
+/// Returns the rules that give access to the places.
+fn rules_for(
+    places: &[Option<OpenPlace>],
+    access: BitFlags<AccessFs>,
+) -> impl Iterator<Item = Result<PathBeneath<&OwnedFd>, RulesetError>> {
+    let existing = places.iter().flatten();
+    existing.map(move |place| Ok(place.rule(access)))
 }
 
-fn make(layer: &SandboxLayer) -> Result<RulesetCreated, RulesetError> {
+/// Creates the rules of a layer. `places` are its open paths, in the order of
+/// [`SandboxLayer::paths`].
+fn make(
+    layer: &SandboxLayer,
+    places: &[Option<OpenPlace>],
+) -> Result<RulesetCreated, RulesetError> {
     let all = AccessFs::from_all(PREFERRED_LANDLOCK_ABI);
     // A device file gives access to a terminal or a disk, wherever it is.
-    let writable = all & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
+    let write_access = all & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let (read, write) = match &layer.execute {
-        None => (AccessFs::from_read(PREFERRED_LANDLOCK_ABI), writable),
+        None => (AccessFs::from_read(PREFERRED_LANDLOCK_ABI), write_access),
         Some(_) => (
             AccessFs::from_read(PREFERRED_LANDLOCK_ABI) & !AccessFs::Execute,
-            writable & !AccessFs::Execute,
+            write_access & !AccessFs::Execute,
         ),
     };
-    let programs = layer.execute.iter().flatten();
+    let (readable, rest) = places.split_at(layer.read.len());
+    let (writable, programs) = rest.split_at(layer.write.len());
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(REQUIRED_LANDLOCK_ABI))?
@@ -150,9 +219,9 @@ fn make(layer: &SandboxLayer) -> Result<RulesetCreated, RulesetError> {
         .scope(Scope::from_all(PREFERRED_LANDLOCK_ABI))?
         .create()?
         .add_rules(path_beneath_rules([SETTINGS_DIR], AccessFs::ReadDir))?
-        .add_rules(path_beneath_rules(&layer.read, read))?
-        .add_rules(path_beneath_rules(&layer.write, write))?
-        .add_rules(path_beneath_rules(
+        .add_rules(rules_for(readable, read))?
+        .add_rules(rules_for(writable, write))?
+        .add_rules(rules_for(
             programs,
             AccessFs::from_read(PREFERRED_LANDLOCK_ABI),
         ))?
@@ -160,4 +229,33 @@ fn make(layer: &SandboxLayer) -> Result<RulesetCreated, RulesetError> {
             PERMITTED_DEVICES,
             AccessFs::from_file(PREFERRED_LANDLOCK_ABI),
         ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Another program may replace a checked directory at any time.
+    #[test]
+    fn a_place_that_was_replaced_by_a_link_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let place = root.join("place");
+        std::fs::create_dir(&place).unwrap();
+        let layer = SandboxLayer {
+            exact: vec![place.clone()],
+            ..SandboxLayer::default()
+        };
+        assert!(OpenPlace::open(&layer, &place).unwrap().is_some());
+        std::fs::rename(&place, root.join("moved")).unwrap();
+        symlink("/", &place).unwrap();
+        let refused = OpenPlace::open(&layer, &place);
+        assert!(matches!(refused, Err(SandboxApplyError::Link(path)) if path == place));
+        let below = OpenPlace::open(&layer, &place.join("etc"));
+        assert!(below.unwrap().is_none());
+        let missing = OpenPlace::open(&layer, &root.join("none"));
+        assert!(missing.unwrap().is_none());
+    }
 }

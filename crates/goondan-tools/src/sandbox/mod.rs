@@ -1,19 +1,34 @@
 //! Restricts the programs of tools: resource limits, and a sandbox (rule S4).
 //!
 //! A sandbox applies to a thread and all its child processes. So a sandboxed program is started on
-//! a new thread, which then ends (`start`). Limits apply to a process. They are set by a helper:
+//! a new thread, which then ends (`sandboxed_start`). Another thread can send signals to all processes
+//! of the program (`signal_domain`). Limits apply to a process. They are set by a helper:
 //! this program, started with [`HelperCommand`], which limits itself ([`enter`]) and then executes
 //! the command. A restriction that cannot be applied is an error of the call.
 //!
-//! The helper also ends leftover processes if this program is killed (`watcher`).
+//! The helper also ends leftover processes if this program is killed (`group_watcher`,
+//! `domain_watcher`).
 
+#[cfg(target_os = "linux")]
+mod domain_watcher;
 mod group_watcher;
 mod helper_process;
 #[cfg(target_os = "linux")]
 mod landlock;
+#[cfg(target_os = "linux")]
+pub(crate) mod local_clients;
+#[cfg(not(target_os = "linux"))]
+mod no_signal_domain;
+#[cfg(target_os = "linux")]
+pub(crate) mod orphans;
+#[cfg(target_os = "linux")]
+mod permitted_calls;
 mod permitted_command;
+mod places;
 pub(crate) mod program_files;
 pub(crate) mod sandboxed_start;
+#[cfg(target_os = "linux")]
+pub(crate) mod signal_domain;
 #[cfg(target_os = "linux")]
 mod system_calls;
 #[cfg(target_os = "linux")]
@@ -22,7 +37,7 @@ mod world_readable;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_core::ports::tool::{ApprovedFile, ToolContext, ToolError};
 use goondan_spec::Code;
 use goondan_spec::kinds::{ProcessLimits, SandboxSettings};
 use serde::{Deserialize, Serialize};
@@ -30,13 +45,21 @@ use tokio::process::Command;
 
 use crate::paths::still_there;
 use crate::process::{self, FinishedProgram};
+use crate::running_programs::WriteAccess;
 use crate::server_programs::RuntimeFiles;
 use crate::shell::ShellSettings;
+use crate::state_directory;
 use crate::tool_chains;
+pub(crate) use places::resolved_once;
+use places::stated_place;
 
 pub(crate) use group_watcher::{GroupWatcher, WatchedGroup};
 pub use helper_process::enter;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use no_signal_domain::SignalDomain;
 pub(crate) use sandboxed_start::SandboxApplyError;
+#[cfg(target_os = "linux")]
+pub(crate) use signal_domain::SignalDomain;
 
 /// Permits any program.
 const ANY_PROGRAM: &str = "*";
@@ -113,10 +136,36 @@ pub(crate) struct SandboxLayer {
         with = "goondan_core::path_json"
     )]
     execute: Option<Vec<PathBuf>>,
+    /// Places that agents or other users may replace. They and the paths below them must not contain
+    /// links.
+    #[serde(with = "goondan_core::path_json")]
+    exact: Vec<PathBuf>,
+    /// Refuses the system calls with which a stopped program could continue itself.
+    #[serde(default)]
+    stays_stopped: bool,
+}
+
+impl SandboxLayer {
+    /// Removes the state of `gdn` from the readable places.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a writable place contains the state.
+    fn without_state(mut self) -> Result<SandboxLayer, ToolError> {
+        for folder in &self.write {
+            if let Some(state) = state_directory::in_folder(folder).first() {
+                return Err(state_in_sandbox_error(folder, state));
+            }
+        }
+        let parts = |folder: &PathBuf| state_directory::readable_parts(folder);
+        self.read = self.read.iter().flat_map(parts).collect();
+        Ok(self)
+    }
 }
 
 #[cfg(target_os = "linux")]
 impl SandboxLayer {
+    /// Returns all paths: readable, writable, and executable ones.
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.read
             .iter()
@@ -147,12 +196,22 @@ pub(crate) struct SandboxedCommand {
     pub(crate) watcher: Option<Arc<GroupWatcher>>,
     /// Sandboxes that apply together.
     pub(crate) layers: Vec<SandboxLayer>,
+    pub(crate) write_access: WriteAccess,
+    /// Files whose content was approved; empty for a program in a sandbox, which an approval does
+    /// not give any access.
+    pub(crate) approved_files: Arc<[ApprovedFile]>,
 }
 
 impl SandboxedCommand {
-    /// Starts the watcher if necessary.
+    /// Starts the watchers if necessary.
     pub(crate) fn prepare(&self) {
         self.watcher.iter().for_each(|watcher| watcher.prepare());
+        #[cfg(target_os = "linux")]
+        if let Some(watcher) = &self.watcher
+            && self.write_access.is_sandboxed()
+        {
+            domain_watcher::prepare(watcher.helper());
+        }
     }
 }
 
@@ -218,16 +277,33 @@ impl ProgramLauncher {
             .map(|sandbox| layer(sandbox, places, program))
             .collect();
         layers.extend(more);
+        layers = layers
+            .into_iter()
+            .map(SandboxLayer::without_state)
+            .collect::<Result<_, _>>()?;
         if !layers.is_empty() {
             // The common temporary directory is not writable.
             command.env("TMPDIR", places.workdir);
         }
+        #[cfg(target_os = "linux")]
+        if !layers.is_empty() && layers.iter().all(|layer| layer.network) {
+            local_clients::note_network_program();
+        }
+        let mut write_access = WriteAccess::of(layers.iter().map(|layer| layer.write.clone()));
+        write_access.is_of_project = places.is_of_project;
+        let approved_files = match layers.is_empty() {
+            true => places.approved_files.cloned().unwrap_or_default(),
+            false => Arc::default(),
+        };
+        let mut confined = SandboxedCommand {
+            command,
+            watcher,
+            layers,
+            write_access,
+            approved_files,
+        };
         if self.limits == ProcessLimits::default() {
-            return Ok(SandboxedCommand {
-                command,
-                watcher,
-                layers,
-            });
+            return Ok(confined);
         }
         let Some(helper) = &self.helper else {
             return Err(sandbox_error("this program has no sandbox helper").suggest(
@@ -236,14 +312,11 @@ impl ProgramLauncher {
         };
         let restrictions = serde_json::to_string(&ProcessRestrictions {
             limits: self.limits,
-            layers,
+            layers: std::mem::take(&mut confined.layers),
         })
         .map_err(|error| sandbox_error(&format!("cannot encode the restrictions: {error}")))?;
-        Ok(SandboxedCommand {
-            command: helper_command(&helper.command, &restrictions, command),
-            watcher,
-            layers: Vec::new(),
-        })
+        confined.command = helper_command(&helper.command, &restrictions, confined.command);
+        Ok(confined)
     }
 
     /// Returns `command` without restrictions, for a program that only relays to a process
@@ -257,6 +330,8 @@ impl ProgramLauncher {
             command,
             watcher,
             layers: Vec::new(),
+            write_access: WriteAccess::default(),
+            approved_files: Arc::default(),
         }
     }
 
@@ -288,6 +363,14 @@ pub(crate) fn sandbox_error(reason: &str) -> ToolError {
         "The operator can run the swarm on a system that supports them, or remove `sandbox` or \
         `limits` from its YAML.",
     )
+}
+
+fn state_in_sandbox_error(folder: &Path, state: &Path) -> ToolError {
+    let (folder, state) = (folder.display(), state.display());
+    sandbox_error(&format!(
+        "programs in it may write to `{folder}`, which contains gdn's own state in `{state}`"
+    ))
+    .suggest("The operator can start gdn with `--state-root DIR` outside of this directory.")
 }
 
 /// Returns the command that starts the helper, which becomes `command`.
@@ -322,6 +405,10 @@ pub(crate) struct ProgramAccess<'a> {
     pub(crate) sandboxes: &'a [SandboxSettings],
     /// Files of a runtime.
     pub(crate) runtime: Option<RuntimeFiles<'a>>,
+    /// Files that an approval of the call covers.
+    pub(crate) approved_files: Option<&'a Arc<[ApprovedFile]>>,
+    /// The program belongs to the project, for example an MCP server.
+    pub(crate) is_of_project: bool,
 }
 
 impl<'a> ProgramAccess<'a> {
@@ -331,6 +418,8 @@ impl<'a> ProgramAccess<'a> {
             workdir: &ctx.workdir,
             sandboxes: &ctx.sandboxes,
             runtime: None,
+            approved_files: Some(&ctx.approved_files),
+            is_of_project: false,
         }
     }
 }
@@ -341,19 +430,31 @@ fn layer(
     program: Option<&Path>,
 ) -> SandboxLayer {
     // The project path may be relative, and the helper starts in another directory.
-    let project = std::path::absolute(places.project).unwrap_or_else(|_| places.project.to_owned());
-    let place = |path: &String| match path.strip_prefix("~/").zip(std::env::home_dir()) {
-        Some((below, home)) => home.join(below),
-        None => project.join(path),
+    let project = resolved_once(places.project);
+    let replaceable = [project.as_path(), places.workdir];
+    let place = |path: &String| {
+        let path = match path.strip_prefix("~/").zip(std::env::home_dir()) {
+            Some((below, home)) => home.join(below),
+            None => project.join(path),
+        };
+        stated_place(&path, &replaceable)
     };
     let mut read: Vec<PathBuf> = SYSTEM_READ_PATHS.iter().map(PathBuf::from).collect();
     #[cfg(target_os = "linux")]
     read.extend_from_slice(world_readable::settings());
     read.extend([project.clone(), places.workdir.to_owned()]);
     read.extend(program.and_then(Path::parent).map(Path::to_owned));
-    read.extend(sandbox.read.iter().map(place));
+    let stated = |paths: &[String]| paths.iter().map(place).collect::<Vec<_>>();
+    let (stated_read, stated_write) = (stated(&sandbox.read), stated(&sandbox.write));
+    let exact = [
+        &[project.clone(), places.workdir.to_owned()],
+        stated_read.as_slice(),
+        &stated_write,
+    ]
+    .concat();
+    read.extend(stated_read);
     let mut write = vec![places.workdir.to_owned()];
-    write.extend(sandbox.write.iter().map(place));
+    write.extend(stated_write);
     let programs = sandbox
         .programs
         .as_ref()
@@ -388,5 +489,7 @@ fn layer(
         read,
         write,
         execute,
+        exact,
+        stays_stopped: places.is_of_project,
     }
 }

@@ -9,7 +9,7 @@ use tokio::process::Command;
 use super::program_files::{self, FoundProgram};
 use super::{
     ANY_PROGRAM, ProgramAccess, ProgramLauncher, SandboxLayer, SandboxedCommand, layer,
-    sandboxed_start,
+    resolved_once, sandboxed_start,
 };
 use crate::tool_chains;
 
@@ -61,11 +61,15 @@ impl ProgramLauncher {
     /// Returns the sandboxes in which this program itself opens files for a command line: those of
     /// the tool, the agent and its callers. Those of `containments` are added if the system has
     /// sandboxes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a sandbox permits to write to the state of `gdn`.
     pub(crate) fn layers(
         &self,
         ctx: &ToolContext,
         containments: &[CommandContainment],
-    ) -> Vec<SandboxLayer> {
+    ) -> Result<Vec<SandboxLayer>, ToolError> {
         let of_agents = self.sandbox().into_iter().chain(&ctx.sandboxes);
         let mut layers: Vec<SandboxLayer> = of_agents
             .map(|sandbox| layer(sandbox, ProgramAccess::of(ctx), None))
@@ -73,6 +77,9 @@ impl ProgramLauncher {
         let wanted = containments.iter().filter(|_| sandboxed_start::is_there());
         layers.extend(wanted.map(|one| common_layer(one, ctx)));
         layers
+            .into_iter()
+            .map(SandboxLayer::without_state)
+            .collect()
     }
 }
 
@@ -80,8 +87,7 @@ impl ProgramLauncher {
 fn common_layer(containment: &CommandContainment, ctx: &ToolContext) -> SandboxLayer {
     let mut layer = layer(&containment.sandbox, ProgramAccess::of(ctx), None);
     if !is_in_project(ctx) {
-        let project =
-            std::path::absolute(&ctx.project_dir).unwrap_or_else(|_| ctx.project_dir.clone());
+        let project = resolved_once(&ctx.project_dir);
         layer.read.retain(|folder| *folder != project);
     }
     if !containment.writes {
@@ -98,9 +104,7 @@ fn common_layer(containment: &CommandContainment, ctx: &ToolContext) -> SandboxL
 
 /// Returns true if the working directory, whose path contains no links, is in the project.
 fn is_in_project(ctx: &ToolContext) -> bool {
-    ctx.project_dir
-        .canonicalize()
-        .is_ok_and(|project| ctx.workdir.starts_with(project))
+    ctx.workdir.starts_with(resolved_once(&ctx.project_dir))
 }
 
 fn layer_of(
@@ -112,10 +116,17 @@ fn layer_of(
 ) -> SandboxLayer {
     let mut layer = common_layer(containment, ctx);
     layer.read.push(found.path.clone());
+    // The target of a link in the working directory, such as the interpreter of a virtual
+    // environment.
+    let target = found.path.canonicalize().ok();
+    layer
+        .read
+        .extend(target.filter(|target| program_files::is_program(target)));
     let repository = repository(&ctx.workdir).filter(|_| is_git(found) && is_in_project(ctx));
     if containment.writes {
         layer.write.extend(repository.clone());
     }
+    layer.exact.extend(repository.clone());
     layer.read.extend(repository);
     layer.read.extend(program_files::folders(path, &[]));
     let all = || std::iter::once(found).chain(beside);
@@ -151,6 +162,10 @@ fn repository(folder: &Path) -> Option<PathBuf> {
     if folder.join(".git").exists() {
         None
     } else {
-        above.into_iter().find(|git| git.is_dir())
+        let is_directory = |git: &PathBuf| {
+            git.symlink_metadata()
+                .is_ok_and(|metadata| metadata.is_dir())
+        };
+        above.into_iter().find(is_directory)
     }
 }

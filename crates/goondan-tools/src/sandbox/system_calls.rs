@@ -1,97 +1,22 @@
-//! System calls that a sandboxed program must not make, as a seccomp filter.
+//! Restricts the system calls of sandboxed programs with seccomp filters.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use nix::libc;
+use nix::unistd::gettid;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
     SeccompFilter, SeccompRule, TargetArch, apply_filter,
 };
 
+use super::permitted_calls::{ARCHITECTURE_CALLS, FCHMODAT2, PERMITTED_CALLS};
 use super::sandboxed_start::SandboxApplyError;
 
 /// Inserts a character into the input of a terminal.
 const TIOCSTI: u32 = 0x5412;
 
 const TIOCLINUX: u32 = 0x541c;
-
-/// The bit of system calls of the x32 interface, which the filter for x86-64 does not distinguish.
-#[cfg(target_arch = "x86_64")]
-const X32_SYSCALL_BIT: i64 = 0x4000_0000;
-
-/// Calls that are refused with any arguments, by group. Programs of tools do not need them, and
-/// each of them reaches beyond the files and processes of the sandbox.
-const FORBIDDEN_CALLS: &[i64] = &[
-    // Clock and names of the machine.
-    libc::SYS_adjtimex,
-    libc::SYS_clock_adjtime,
-    libc::SYS_clock_settime,
-    libc::SYS_settimeofday,
-    libc::SYS_setdomainname,
-    libc::SYS_sethostname,
-    // Keys of the kernel.
-    libc::SYS_add_key,
-    libc::SYS_keyctl,
-    libc::SYS_request_key,
-    // Memory, semaphores and messages that all processes of the user share.
-    libc::SYS_mq_getsetattr,
-    libc::SYS_mq_notify,
-    libc::SYS_mq_open,
-    libc::SYS_mq_timedreceive,
-    libc::SYS_mq_timedsend,
-    libc::SYS_mq_unlink,
-    libc::SYS_msgctl,
-    libc::SYS_msgget,
-    libc::SYS_msgrcv,
-    libc::SYS_msgsnd,
-    libc::SYS_semctl,
-    libc::SYS_semget,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_shmat,
-    libc::SYS_shmctl,
-    libc::SYS_shmdt,
-    libc::SYS_shmget,
-    // Namespaces and mounts. In a namespace of its own, a user has the powers of root.
-    libc::SYS_chroot,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fsopen,
-    libc::SYS_fspick,
-    libc::SYS_mount,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
-    libc::SYS_pivot_root,
-    libc::SYS_setns,
-    libc::SYS_umount2,
-    libc::SYS_unshare,
-    // Programs and probes in the kernel, its log, its modules, and its power switch.
-    libc::SYS_acct,
-    libc::SYS_bpf,
-    libc::SYS_delete_module,
-    libc::SYS_fanotify_init,
-    libc::SYS_finit_module,
-    libc::SYS_init_module,
-    libc::SYS_kexec_load,
-    libc::SYS_perf_event_open,
-    libc::SYS_quotactl,
-    libc::SYS_reboot,
-    libc::SYS_swapoff,
-    libc::SYS_swapon,
-    libc::SYS_syslog,
-    libc::SYS_userfaultfd,
-    libc::SYS_vhangup,
-    // Memory, descriptors and files of other processes.
-    libc::SYS_kcmp,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_ptrace,
-    // Performs other calls without the filter.
-    libc::SYS_io_uring_setup,
-];
 
 /// Calls whose first argument is a process, and 0 for the caller. Other processes are refused.
 const OWN_PROCESS_CALLS: [i64; 5] = [
@@ -100,6 +25,15 @@ const OWN_PROCESS_CALLS: [i64; 5] = [
     libc::SYS_sched_setattr,
     libc::SYS_sched_setparam,
     libc::SYS_sched_setscheduler,
+];
+
+/// Calls that set the mode of a file, with the position of the mode.
+const CALLS_WITH_MODE: &[(i64, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
 ];
 
 /// Flags of `clone` that create a namespace.
@@ -119,34 +53,92 @@ const PRIO_WHO_USER: u64 = 2;
 /// `which` of `ioprio_set` for all processes of a user.
 const IOPRIO_WHO_USER: u64 = 3;
 
+/// Calls that can continue a stopped program, or change a file while it is stopped: a timer may send
+/// `SIGCONT`, and submitted writes are still executed.
+const CALLS_BEYOND_STOP: [i64; 2] = [libc::SYS_timer_create, libc::SYS_io_submit];
+
+/// Commands of `fcntl` that set the receiver of a signal for events of a file, and the signal. It
+/// could be `SIGCONT`. A lease delays other programs that open the file.
+const FILE_EVENT_COMMANDS: [i32; 4] = [F_SETOWN, F_SETSIG, F_SETOWN_EX, libc::F_SETLEASE];
+
+const F_SETOWN: i32 = 8;
+
+const F_SETSIG: i32 = 10;
+
+const F_SETOWN_EX: i32 = 15;
+
+/// `ioctl` command that sets the receiver of signals for events of a socket.
+const FIOSETOWN: u32 = 0x8901;
+
+const SIOCSPGRP: u32 = 0x8902;
+
+/// Calls that send a signal to a process or thread, with the position of its id.
+const SIGNAL_CALLS: [(i64, u8); 6] = [
+    (libc::SYS_kill, 0),
+    (libc::SYS_pidfd_open, 0),
+    (libc::SYS_rt_sigqueueinfo, 0),
+    (libc::SYS_rt_tgsigqueueinfo, 1),
+    (libc::SYS_tgkill, 1),
+    (libc::SYS_tkill, 0),
+];
+
+/// Setting for the filters of a program.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallAccess {
+    pub(super) network: bool,
+    /// The program cannot continue itself after a stop.
+    pub(super) stays_stopped: bool,
+}
+
 /// The filters for one setting.
 struct CallFilters {
+    /// Permits the calls of the list.
+    permitted: BpfProgram,
+    /// Refuses some of the permitted calls by their arguments.
     refused: BpfProgram,
-    missing: BpfProgram,
 }
 
 /// Applies the filters to this thread and the processes that it starts.
-pub(super) fn restrict(has_network: bool) -> Result<(), SandboxApplyError> {
-    let filters = filters(has_network)?;
-    apply_filter(&filters.missing)?;
+pub(super) fn restrict(access: CallAccess) -> Result<(), SandboxApplyError> {
+    let filters = filters(access)?;
+    apply_filter(&filters.permitted)?;
     apply_filter(&filters.refused)?;
     Ok(())
 }
 
-/// Returns the filters. Each is built once, because that takes longer than applying one.
-fn filters(has_network: bool) -> Result<&'static CallFilters, SandboxApplyError> {
-    static SECCOMP_FILTERS: [OnceLock<CallFilters>; 2] = [const { OnceLock::new() }; 2];
-    let filters = &SECCOMP_FILTERS[usize::from(has_network)];
+/// Refuses signals to this thread from the programs that it starts afterwards. A deadly signal to
+/// the thread would end this whole process. Thread and program share a sandbox, so its other rules
+/// permit such signals.
+pub(super) fn protect_current_thread() -> Result<(), SandboxApplyError> {
+    let thread = unsigned(gettid().as_raw());
+    let rules = SIGNAL_CALLS.iter().map(|(call, argument)| {
+        let is_thread = is(*argument, thread)?;
+        Ok((*call, vec![is_thread]))
+    });
+    let rules = rules.collect::<Result<CallRules, BackendError>>()?;
+    let filter = program(rules, SeccompAction::Allow, refusal(libc::EPERM))?;
+    Ok(apply_filter(&filter)?)
+}
+
+/// Returns the system call filters for `access`. Keeps them after the first call, because building
+/// filters takes longer than applying them.
+fn filters(access: CallAccess) -> Result<&'static CallFilters, SandboxApplyError> {
+    static SECCOMP_FILTERS: [[OnceLock<CallFilters>; 2]; 2] =
+        [const { [const { OnceLock::new() }; 2] }; 2];
+    let filters = &SECCOMP_FILTERS[usize::from(access.network)][usize::from(access.stays_stopped)];
     match filters.get() {
         Some(filters) => Ok(filters),
         None => {
             let made = CallFilters {
-                refused: program(refused_calls(has_network)?, libc::EPERM)?,
-                // The flags of `clone3` are in memory, where no filter sees them. Libraries use
-                // `clone` on systems without `clone3`.
-                missing: program(
-                    BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
-                    libc::ENOSYS,
+                permitted: program(
+                    permitted_calls(access.stays_stopped),
+                    refusal(libc::ENOSYS),
+                    SeccompAction::Allow,
+                )?,
+                refused: program(
+                    refused_arguments(access.network)?,
+                    SeccompAction::Allow,
+                    refusal(libc::EPERM),
                 )?,
             };
             Ok(filters.get_or_init(|| made))
@@ -156,18 +148,40 @@ fn filters(has_network: bool) -> Result<&'static CallFilters, SandboxApplyError>
 
 type CallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Returns the refused calls. A call is refused if one of its rules matches, or if it has none.
+/// Returns the permitted calls. An empty list of rules permits all arguments.
+fn permitted_calls(stays_stopped: bool) -> CallRules {
+    PERMITTED_CALLS
+        .iter()
+        .chain(ARCHITECTURE_CALLS)
+        .filter(|call| !(stays_stopped && CALLS_BEYOND_STOP.contains(call)))
+        .map(|call| (*call, Vec::new()))
+        .collect()
+}
+
+/// Returns the calls that are refused with certain arguments. A call is refused if one of its rules
+/// matches, or if it has none.
 ///
 /// Sockets are refused without network access. With it, only local sockets are refused, because
-/// they lead out of the sandbox, for example to a container engine. Pairs of connected stream
+/// they lead out of the sandbox, for example to a container engine, and other families. Pairs of connected stream
 /// sockets are always permitted.
-fn refused_calls(has_network: bool) -> Result<CallRules, BackendError> {
-    let mut rules: CallRules = FORBIDDEN_CALLS
-        .iter()
-        .map(|call| (*call, Vec::new()))
-        .collect();
-    let typing = vec![is(1, u64::from(TIOCSTI))?, is(1, u64::from(TIOCLINUX))?];
-    rules.insert(libc::SYS_ioctl, typing);
+fn refused_arguments(has_network: bool) -> Result<CallRules, BackendError> {
+    let mut rules = CallRules::new();
+    let devices = [TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP].map(|command| is(1, command.into()));
+    rules.insert(
+        libc::SYS_ioctl,
+        devices.into_iter().collect::<Result<_, _>>()?,
+    );
+    // The end of the parent could continue a stopped program.
+    let continued_by_parent = SeccompRule::new(vec![
+        condition(0, SeccompCmpOp::Eq, unsigned(libc::PR_SET_PDEATHSIG))?,
+        condition(1, SeccompCmpOp::Eq, unsigned(libc::SIGCONT))?,
+    ])?;
+    rules.insert(libc::SYS_prctl, vec![continued_by_parent]);
+    let file_events = FILE_EVENT_COMMANDS.map(|command| is(1, unsigned(command)));
+    rules.insert(
+        libc::SYS_fcntl,
+        file_events.into_iter().collect::<Result<_, _>>()?,
+    );
     // A datagram pair can send to any named local socket.
     let pairs = [libc::SOCK_DGRAM, libc::SOCK_RAW]
         .map(|kind| rule(1, SeccompCmpOp::MaskedEq(0xf), unsigned(kind)));
@@ -175,11 +189,20 @@ fn refused_calls(has_network: bool) -> Result<CallRules, BackendError> {
         libc::SYS_socketpair,
         pairs.into_iter().collect::<Result<_, _>>()?,
     );
-    let local = is(0, unsigned(libc::AF_UNIX))?;
     rules.insert(
         libc::SYS_socket,
-        if has_network { vec![local] } else { Vec::new() },
+        if has_network {
+            other_sockets()?
+        } else {
+            Vec::new()
+        },
     );
+    // A program of root could leave a file with which another user becomes root.
+    for (call, argument) in CALLS_WITH_MODE {
+        let set_user_id = u64::from(libc::S_ISUID);
+        let rule = rule(*argument, SeccompCmpOp::MaskedEq(set_user_id), set_user_id)?;
+        rules.insert(*call, vec![rule]);
+    }
     let namespaces = NAMESPACE_FLAGS.map(|flag| {
         let flag = unsigned(flag);
         rule(0, SeccompCmpOp::MaskedEq(flag), flag)
@@ -202,33 +225,35 @@ fn refused_calls(has_network: bool) -> Result<CallRules, BackendError> {
     Ok(rules)
 }
 
-/// Compiles a filter that answers the calls with `error`.
-fn program(rules: CallRules, error: i32) -> Result<BpfProgram, BackendError> {
+/// Returns the rules for sockets that are neither of the internet protocols nor for the list of network
+/// interfaces.
+fn other_sockets() -> Result<Vec<SeccompRule>, BackendError> {
+    let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let other_family = families.map(|family| condition(0, SeccompCmpOp::Ne, unsigned(family)));
+    let other_netlink = [
+        condition(0, SeccompCmpOp::Eq, unsigned(libc::AF_NETLINK)),
+        condition(2, SeccompCmpOp::Ne, unsigned(libc::NETLINK_ROUTE)),
+    ];
+    Ok(vec![
+        SeccompRule::new(other_family.into_iter().collect::<Result<_, _>>()?)?,
+        SeccompRule::new(other_netlink.into_iter().collect::<Result<_, _>>()?)?,
+    ])
+}
+
+/// Compiles a filter that takes the action `matching` for the calls in `rules`, and `other` for all
+/// other calls.
+fn program(
+    rules: CallRules,
+    other: SeccompAction,
+    matching: SeccompAction,
+) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let refusal = SeccompAction::Errno(error.cast_unsigned());
-    SeccompFilter::new(
-        in_all_interfaces(rules),
-        SeccompAction::Allow,
-        refusal,
-        arch,
-    )?
-    .try_into()
+    SeccompFilter::new(rules, other, matching, arch)?.try_into()
 }
 
-/// Adds the same rules for the x32 interface.
-#[cfg(target_arch = "x86_64")]
-fn in_all_interfaces(mut rules: CallRules) -> CallRules {
-    let in_x32: Vec<_> = rules
-        .iter()
-        .map(|(call, rules)| (call | X32_SYSCALL_BIT, rules.clone()))
-        .collect();
-    rules.extend(in_x32);
-    rules
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn in_all_interfaces(rules: CallRules) -> CallRules {
-    rules
+/// Returns the action that answers a call with `error`.
+fn refusal(error: i32) -> SeccompAction {
+    SeccompAction::Errno(error.cast_unsigned())
 }
 
 fn is(argument: u8, value: u64) -> Result<SeccompRule, BackendError> {
@@ -236,8 +261,15 @@ fn is(argument: u8, value: u64) -> Result<SeccompRule, BackendError> {
 }
 
 fn rule(argument: u8, comparison: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
-    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value)?;
-    SeccompRule::new(vec![condition])
+    SeccompRule::new(vec![condition(argument, comparison, value)?])
+}
+
+fn condition(
+    argument: u8,
+    comparison: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value)
 }
 
 fn unsigned(value: i32) -> u64 {

@@ -1,12 +1,16 @@
 //! `squad__status`: the state of the routed sessions.
 
+use std::collections::HashSet;
+
 use chrono::Utc;
+use goondan_core::ids::InstanceId;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::routed_sessions::RoutedSessionRecord;
 use super::{SquadTools, result};
+use crate::agents::retain_reachable;
 use crate::tool_operation::ToolOperation;
 
 /// Show the sessions of routed work: `active` (the caller waits for the answer), `started` (the
@@ -35,6 +39,13 @@ impl ToolOperation for SquadStatus {
         };
         let sessions: Vec<RoutedSessionRecord> =
             squad.sessions.all().into_iter().filter(wanted).collect();
+        let id = |session: &RoutedSessionRecord| {
+            InstanceId::new(session.agent.as_str(), session.key.as_str())
+        };
+        let reached =
+            retain_reachable(ctx, sessions.iter().collect(), |session| id(session)).await?;
+        let reached: HashSet<InstanceId> = reached.into_iter().map(id).collect();
+        let line = |session: &RoutedSessionRecord| line(session, reached.contains(&id(session)));
         let text = match (&self.agent_name, sessions.as_slice()) {
             (Some(name), []) => format!("There are no active sessions for agent \"{name}\"."),
             (None, []) => "There are no active agent sessions.".to_owned(),
@@ -50,14 +61,16 @@ impl ToolOperation for SquadStatus {
     }
 }
 
-/// Formats a session for the list.
-fn line(session: &RoutedSessionRecord) -> String {
+/// Formats a session for the list. Shows its key only if the conversation `is_reached`: a key often
+/// names a user.
+fn line(session: &RoutedSessionRecord, is_reached: bool) -> String {
+    let key = is_reached.then(|| format!(" session={}", session.key));
     let since = |time: chrono::DateTime<Utc>| (Utc::now() - time).num_seconds().max(0);
     format!(
-        "\n- **{}** [{}] session={} age={}s idle={}s",
+        "\n- **{}** [{}]{} age={}s idle={}s",
         session.agent,
         session.state.name(),
-        session.key,
+        key.unwrap_or_default(),
         since(session.opened),
         since(session.changed),
     )

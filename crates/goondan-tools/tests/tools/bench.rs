@@ -164,6 +164,7 @@ impl Bench {
             sandboxes: Vec::new(),
             run_mode: Default::default(),
             granted: Default::default(),
+            approved_files: Default::default(),
             runtime: Arc::clone(&self.runtime) as Arc<dyn AgentToolRuntime>,
             logger: Arc::new(Silent),
             progress: Arc::new(Silent),
@@ -390,6 +391,7 @@ impl ConversationAccess for FakeRuntime {
             updated_at: chrono::DateTime::UNIX_EPOCH + chrono::TimeDelta::seconds(second),
             owner,
             cwd: None,
+            released_at: None,
             retired_at: None,
             narrowing: None,
             spending: AccumulatedUsage {

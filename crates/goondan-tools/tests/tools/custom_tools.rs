@@ -188,6 +188,9 @@ async fn a_broken_tool_is_listed_with_its_reason_and_hides_no_other() {
     project_file(&bench, "tools/asleep/x.txt", "");
     symlink("/bin/sh", bench.dir.path().join("tools/linked/out")).unwrap();
     project_file(&bench, "tools/just-a-folder/readme", "");
+    // An agent can create a link to a place that it may not read.
+    project_file(&bench, "elsewhere/tool.yaml", GREET);
+    symlink("../elsewhere", bench.dir.path().join("tools/link")).unwrap();
     let tools = list(&bench).await;
     assert_eq!(tools.len(), broken.len() + 1);
     let tool = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap();

@@ -249,8 +249,11 @@ impl Swarm {
     }
 }
 
-/// Returns true if every agent that receives events of `connection` has the built-in tool `tool`.
-fn all_receivers_have(bundle: &Bundle, connection: &Resource<Connection>, tool: &str) -> bool {
+/// Returns the agents that receive the events of a connection.
+pub(crate) fn receivers<'b>(
+    bundle: &'b Bundle,
+    connection: &'b Resource<Connection>,
+) -> Vec<&'b ResourceId> {
     let swarm = match &connection.spec.swarm {
         Some(swarm) => bundle.swarms().get(swarm),
         None => bundle.swarms().values().next(),
@@ -267,6 +270,12 @@ fn all_receivers_have(bundle: &Bundle, connection: &Resource<Connection>, tool: 
         routed_agents.collect()
     };
     agents.dedup();
+    agents
+}
+
+/// Returns true if every agent that receives events of `connection` has the built-in tool `tool`.
+fn all_receivers_have(bundle: &Bundle, connection: &Resource<Connection>, tool: &str) -> bool {
+    let agents = receivers(bundle, connection);
     let is_the_tool = |id: &ResourceId| {
         bundle
             .tools()

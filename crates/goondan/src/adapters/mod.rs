@@ -16,6 +16,7 @@ use goondan_core::ids::InstanceId;
 use goondan_core::ports::extension::{ExtensionCode, ExtensionSource};
 use goondan_core::ports::model::ModelFactory;
 use goondan_core::ports::tool::{EntryOpenError, InstanceObserver, ToolError, ToolSet, ToolSource};
+use goondan_core::redact::SecretRedactor;
 use goondan_dylib::{DynamicLibraries, HostCommand, LibraryLimits};
 use goondan_engine::plan::PlanPorts;
 use goondan_hosts::ScriptModules;
@@ -60,6 +61,7 @@ impl EntryToolSource {
             state_root,
             Arc::new(HostStarter(ServerPrograms::new(helper.clone()))),
         );
+        goondan_tools::state_directory::protect(state_root);
         let staging = &state_root.join("plugins");
         let libraries = Arc::new(DynamicLibraries::new(staging, LibraryLimits::default()));
         let builtin = BuiltinTools::new()
@@ -77,6 +79,12 @@ impl EntryToolSource {
             mcp: McpTools::new(state_root, dialer, environment.clone()).stand_ins(stand_ins),
             a2a: A2aTools::new(environment),
         }
+    }
+
+    /// Sets the redactor that masks secrets in the tool lists of MCP servers.
+    pub(crate) fn redactor(mut self, redactor: SecretRedactor) -> Self {
+        self.mcp = self.mcp.redactor(redactor);
+        self
     }
 
     /// Sets the variables for value sources of tools that are opened later.

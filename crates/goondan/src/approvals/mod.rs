@@ -297,9 +297,11 @@ mod tests {
             covers: ApprovalCoverage::Call,
             args,
             folder,
+            conversation: None,
             untrusted: false,
             programs: BTreeMap::new(),
             files: BTreeMap::new(),
+            link_targets: BTreeMap::new(),
         }
     }
 

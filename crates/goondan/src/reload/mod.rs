@@ -18,8 +18,7 @@ use goondan_engine::plan::{Generation, PlanPorts, ServingGeneration, plan};
 use goondan_engine::policy::redact::SecretRedactor;
 use goondan_spec::kinds::Swarm as SwarmSpec;
 use goondan_spec::{
-    Bundle, BundleSnapshot, Code, Diagnostic, Environment, KnownFiles, Resource, SnapshotBasis,
-    diff,
+    Bundle, BundleSnapshot, Diagnostic, Environment, KnownFiles, Resource, SnapshotBasis, diff,
 };
 use tokio::task::JoinHandle;
 
@@ -30,6 +29,7 @@ pub(crate) use self::server_changes::follow_servers;
 pub(crate) use self::tool_requests::ToolReloads;
 use crate::blocking::run_blocking;
 use crate::build::ToolBuilds;
+use crate::start::checks;
 use crate::start::project::{self, Project};
 use crate::start::secrets;
 use crate::start::swarm::{Swarm, SwarmInner};
@@ -275,7 +275,7 @@ impl Swarm {
             unchanged: &unchanged,
         });
         inner.tools.mcp().prepare_reload(&bundle, swarm);
-        let mut generation = plan_swarm(
+        let planned = plan_swarm(
             &bundle,
             swarm,
             number,
@@ -284,14 +284,16 @@ impl Swarm {
             serving_generation,
             &inner.redactor,
         )
-        .await?;
+        .await;
+        let mut generation = planned.inspect_err(|_| inner.tools.mcp().reject_prepared())?;
+        inner.tools.mcp().accept_prepared();
         generation
             .warnings
             .extend(inner.tools.mcp().notices(&bundle));
         outcome.timing.plan = started.elapsed();
         let swapping = Instant::now();
         let is_new = |warning: &&Diagnostic| {
-            warning.code != Code::SHORT_SECRET || !serving.warnings.contains(warning)
+            !checks::depends_on_project_only(warning.code) || !serving.warnings.contains(warning)
         };
         let warnings = generation.warnings.iter().filter(is_new);
         outcome.warnings.extend(warnings.cloned());
@@ -412,9 +414,8 @@ pub(crate) async fn plan_swarm(
     match missing.is_empty() {
         true => {
             let mut generation = plan(bundle, swarm, number, ports, environment, serving).await?;
-            generation
-                .warnings
-                .extend(bundle.short_secrets(environment));
+            let warnings = checks::warnings_of_swarm(bundle, &swarm.id, environment);
+            generation.warnings.extend(warnings);
             Ok(generation)
         }
         false => Err(missing),

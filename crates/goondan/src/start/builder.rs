@@ -19,7 +19,7 @@ use goondan_engine::runtime::{EngineNodeParts, RuntimeParts, SwarmRuntime};
 use goondan_mcp::StandIns;
 use goondan_models::ModelProviders;
 use goondan_spec::{Bundle, Environment, OsFiles, ResourceId};
-use goondan_store::jsonl::{JsonlStore, OpenWorkspaceError};
+use goondan_store::jsonl::{JsonlStore, LostLogPolicy, OpenWorkspaceError};
 use goondan_telemetry::{TelemetryExporter, TelemetrySettings};
 use goondan_tools::HelperCommand;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -66,6 +66,7 @@ pub struct SwarmBuilder {
     pub(crate) reloads_at_hangup: bool,
     pub(crate) reload_check: Option<ReloadCheck>,
     pub(crate) telemetry: Option<TelemetrySettings>,
+    pub(crate) lost_log: LostLogPolicy,
 }
 
 impl SwarmBuilder {
@@ -93,6 +94,7 @@ impl SwarmBuilder {
             reloads_at_hangup: false,
             reload_check: None,
             telemetry: None,
+            lost_log: LostLogPolicy::Refuse,
         }
     }
 
@@ -107,6 +109,16 @@ impl SwarmBuilder {
     #[must_use]
     pub fn state_root(mut self, path: impl Into<PathBuf>) -> Self {
         self.state_root = Some(path.into());
+        self
+    }
+
+    /// Starts even if the log of the workspace is lost. Default: such a start fails.
+    #[must_use]
+    pub fn accept_loss(mut self, is_accepted: bool) -> Self {
+        self.lost_log = match is_accepted {
+            true => LostLogPolicy::Accept,
+            false => LostLogPolicy::Refuse,
+        };
         self
     }
 
@@ -285,7 +297,7 @@ impl SwarmBuilder {
             stand_ins.clone(),
             environment.clone(),
         );
-        Arc::new(sources)
+        Arc::new(sources.redactor(self.redactor.clone()))
     }
 
     /// Starts the swarm like [`SwarmBuilder::start`], with a subscription that includes every
@@ -374,6 +386,7 @@ impl SwarmBuilder {
             &self.redactor,
         );
         let mut generation = planned.await.map_err(StartError::Diagnostics)?;
+        tools.mcp().accept_prepared();
         generation
             .warnings
             .extend(tools.mcp().notices(&self.bundle));
@@ -416,7 +429,7 @@ impl SwarmBuilder {
             return Ok((store, None));
         }
         let Some(database) = self.database.take() else {
-            return Ok((open_store(workspace).await?, None));
+            return Ok((open_store(workspace, self.lost_log).await?, None));
         };
         let mut standby = StandbyNode {
             mark: project_digest(&self.bundle, &first.swarm).await,
@@ -515,10 +528,13 @@ struct FirstGeneration {
 }
 
 /// Opens the store in the files of the workspace. Fails if another process holds the workspace.
-async fn open_store(workspace: &Workspace) -> Result<Arc<dyn Store>, StartError> {
+async fn open_store(
+    workspace: &Workspace,
+    lost_log: LostLogPolicy,
+) -> Result<Arc<dyn Store>, StartError> {
     let dir = workspace.dir.clone();
     Ok(Arc::new(
-        tokio::task::spawn_blocking(move || JsonlStore::open(&dir))
+        tokio::task::spawn_blocking(move || JsonlStore::open_with(&dir, lost_log))
             .await
             .map_err(io::Error::from)??,
     ))

@@ -2,8 +2,9 @@
 
 use std::io;
 
+use goondan_core::ports::store::StoreError;
 use goondan_spec::{Code, Diagnostic};
-use goondan_store::jsonl::{LockError, OpenWorkspaceError};
+use goondan_store::jsonl::{LockError, LostLog, NewerFormat, OpenWorkspaceError};
 use goondan_store_postgres::PostgresOpenError;
 
 use crate::workspace::Workspace;
@@ -45,6 +46,7 @@ impl StartError {
                 PostgresOpenError::Address(_) | PostgresOpenError::Unusable { .. },
             ) => Code::DATABASE_ERROR,
             StartError::Left => Code::SWARM_STOPPED,
+            StartError::Workspace(OpenWorkspaceError::Store(error)) => store_code(error),
             StartError::Workspace(_)
             | StartError::BelongsToAnother(..)
             | StartError::Database(PostgresOpenError::Held { .. })
@@ -75,11 +77,43 @@ impl StartError {
             }
             StartError::Database(_) => Some("test the database URL with `psql`".to_owned()),
             StartError::Left => None,
+            StartError::Workspace(OpenWorkspaceError::Store(error)) if is_newer(error) => {
+                Some("run `gdn self update`, then repeat the command".to_owned())
+            }
+            StartError::Workspace(OpenWorkspaceError::Store(error)) if has_lost_log(error) => {
+                let suggestion = "restore the file from a backup; to start without the lost \
+                    events, repeat the command with `--accept-loss`";
+                Some(suggestion.to_owned())
+            }
             StartError::Workspace(_) | StartError::Io(_) => {
                 Some("pass a writable directory with `--state-root`".to_owned())
             }
         }
     }
+}
+
+/// Returns the code of a store that cannot be opened.
+fn store_code(error: &StoreError) -> Code {
+    match (is_newer(error), has_lost_log(error)) {
+        (true, _) => Code::WORKSPACE_NEWER,
+        (_, true) => Code::WORKSPACE_LOG_LOST,
+        _ => Code::WORKSPACE_ERROR,
+    }
+}
+
+/// Returns whether the workspace has conversations without a log.
+fn has_lost_log(error: &StoreError) -> bool {
+    matches!(error, StoreError::Other(cause) if cause.downcast_ref::<LostLog>().is_some())
+}
+
+/// Returns whether a newer program wrote the file.
+fn is_newer(error: &StoreError) -> bool {
+    let StoreError::File { cause, .. } = error else {
+        return false;
+    };
+    cause
+        .downcast_ref::<io::Error>()
+        .is_some_and(NewerFormat::is_cause)
 }
 
 impl From<Diagnostic> for StartError {

@@ -4,17 +4,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan_core::JsonObject;
+use goondan_core::agent_event::AnswerCall;
 use goondan_core::caller::CallerTrace;
 use goondan_core::event::{RuntimeEvent, SwarmEvent, TurnResult};
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageData};
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::ports::store::{DeadLetter, InstanceMeta, StoreError};
-use goondan_core::ports::tool::{Attachment, ToolCallResult};
+use goondan_core::ports::tool::{Attachment, ToolCallResult, ToolError};
 use goondan_engine::delivery::orchestrator::{self as engine, SubmitError};
 use goondan_engine::plan::PlanPorts;
 use goondan_engine::policy::redact::SecretRedactor;
 use goondan_engine::runtime::{AcceptedEvent, ExternalInput, SubmittedEvent, SwarmRuntime};
+use goondan_mcp::{PromptInput, ServerPrompt};
 use goondan_spec::{Bundle, Code, Diagnostic};
 use goondan_telemetry::TelemetryExporter;
 use serde_json::Value;
@@ -86,6 +88,8 @@ pub struct Input {
     pub caller: Option<CallerTrace>,
     /// JSON Schema for the answer, used if the agent declares no `output`.
     pub output: Option<Value>,
+    /// Call that answers the sender. Without a written rule about it, it needs no approval.
+    pub answer_call: Option<AnswerCall>,
 }
 
 impl Input {
@@ -202,6 +206,7 @@ impl Swarm {
             metadata,
             caller,
             output,
+            answer_call,
             ..
         } = input;
         let target = instance.clone();
@@ -216,11 +221,32 @@ impl Swarm {
             metadata,
             caller,
             output,
+            answer_call,
         };
         Ok(SubmittedInput {
             submitted: self.inner.runtime.submit_input(external)?,
             instance,
         })
+    }
+
+    /// Returns the prompts of the swarm's MCP servers, sorted by chat command.
+    pub fn prompts(&self) -> Vec<ServerPrompt> {
+        self.inner.tools.mcp().prompts()
+    }
+
+    /// Returns a receiver that changes when [`Swarm::prompts`] returns other prompts.
+    pub fn prompt_changes(&self) -> tokio::sync::watch::Receiver<()> {
+        self.inner.tools.mcp().prompt_changes()
+    }
+
+    /// Returns the input for a chat command such as `/git:review a.rs`. Returns `None` if no MCP
+    /// server of the swarm has the command's name.
+    ///
+    /// # Errors
+    /// Fails if the server has no such prompt, an argument is missing, or the server does not
+    /// answer.
+    pub async fn expand_prompt(&self, line: &str) -> Option<Result<PromptInput, ToolError>> {
+        self.inner.tools.mcp().expand_prompt(line).await
     }
 
     /// Retries a failed event as a new event and removes it from the dead letters.

@@ -55,16 +55,7 @@ fn reaches_others(bundle: &Bundle, agent: &Agent) -> bool {
         let Some((_, reaching)) = REACHING_EXPORTS.iter().find(|(tool, _)| tool == name) else {
             return false;
         };
-        let export_names = bundle.tools()[&used.tool]
-            .spec
-            .exports
-            .iter()
-            .map(|export| &export.name);
-        let mut used_exports = export_names.filter(|name| {
-            used.exports
-                .as_ref()
-                .is_none_or(|names| names.contains(name))
-        });
-        used_exports.any(|name| reaching.contains(&name.as_str()))
+        let mut exports = bundle.tools()[&used.tool].spec.exports.iter();
+        exports.any(|export| used.selects(&export.name) && reaching.contains(&&*export.name))
     })
 }

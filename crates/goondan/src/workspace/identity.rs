@@ -338,8 +338,8 @@ impl Workspace {
         }
     }
 
-    /// Deletes the record of the owner, if there is one.
-    fn disown(&self) -> io::Result<()> {
+    /// Deletes the record of the owner, if there is one. No swarm may use the workspace.
+    pub fn disown(&self) -> io::Result<()> {
         match fs::remove_file(self.dir.join(OWNER_FILE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),

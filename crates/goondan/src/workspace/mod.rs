@@ -3,6 +3,7 @@
 pub mod database;
 pub mod identity;
 pub(crate) mod import_export;
+mod maintenance;
 pub mod running_record;
 
 use std::fs;

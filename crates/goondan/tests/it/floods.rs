@@ -1,6 +1,7 @@
 //! What a model or a caller sends without end is bounded, and each of it is answered.
-use goondan::spec::Environment;
+use goondan::spec::{Environment, JsonObject};
 use goondan::{Input, Swarm};
+use serde_json::json;
 
 /// An agent whose model makes that many calls at once.
 fn project(calls: usize) -> String {
@@ -75,6 +76,15 @@ async fn what_is_too_large_is_refused_and_leaves_nothing() {
     let swarm = start(1, state.path()).await;
     let large = Input::text("x".repeat(33 << 20));
     let refused = swarm.send(large).await.map(|_| ()).unwrap_err();
+    assert!(
+        format!("{refused:?}").contains("AGENT_EVENT_TOO_LARGE"),
+        "{refused:?}"
+    );
+    let described = Input {
+        metadata: JsonObject::from_iter([("a".to_owned(), json!(vec![0; 1 << 20]))]),
+        ..Input::text("x")
+    };
+    let refused = swarm.send(described).await.map(|_| ()).unwrap_err();
     assert!(
         format!("{refused:?}").contains("AGENT_EVENT_TOO_LARGE"),
         "{refused:?}"

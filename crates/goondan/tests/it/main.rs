@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod compatibility;
+mod duties;
 mod examples;
 mod floods;
 mod generations;
 mod logging;
 #[cfg(unix)]
 mod modules;
+mod startability;
 mod telemetry;
 mod tracing;
 mod watch;

@@ -1,6 +1,6 @@
 //! `gdn doctor`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use goondan::internal::private_files::{self, DirectoryAccess};
@@ -20,6 +20,7 @@ use crate::stale_state;
 use crate::trust::{TrustSettings, trust_command};
 use goondan::spec::reason;
 
+mod deep;
 mod runtimes;
 
 pub(super) use self::runtimes::typescript_problem;
@@ -30,7 +31,10 @@ const PROVIDER_KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI
 const EXAMPLES: &str = "\
 Examples:
   gdn doctor                 Check this machine and the project in this directory
-  gdn doctor my-swarm        Check this machine and another project";
+  gdn doctor my-swarm        Check this machine and another project
+  gdn doctor --deep          Also check every record of all workspaces
+  gdn doctor --deep --repair copies
+                             Also save what can be read of damaged workspaces";
 
 /// Arguments of `gdn doctor`.
 #[derive(Debug, Args)]
@@ -38,6 +42,12 @@ Examples:
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     project: ProjectPathArgOrOption,
+    /// Also check every file of all workspaces
+    #[arg(long)]
+    deep: bool,
+    /// Write readable copies of damaged workspaces into this directory
+    #[arg(long, value_name = "DIR", requires = "deep")]
+    repair: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -56,6 +66,9 @@ struct HealthCheck {
     detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     suggestion: Option<String>,
+    /// Damaged files, or data that could not be saved.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<String>,
 }
 
 /// Checks this machine and the project. Fails if any check fails; warnings do not count.
@@ -84,6 +97,9 @@ pub(crate) fn run(
             provider_keys(),
         ],
     });
+    if args.deep {
+        checks.extend(deep::checks(state_root, args.repair.as_deref()));
+    }
     if output.json {
         output.json_pretty(&checks)?;
     } else {
@@ -109,6 +125,10 @@ fn print_check(check: &HealthCheck, output: &CommandOutput) -> Result<(), CliErr
         check.name,
         untrusted_text::line(&check.detail)
     ))?;
+    for problem in &check.problems {
+        let problem = untrusted_text::line(problem);
+        output.line(&format!("                    {problem}"))?;
+    }
     match &check.suggestion {
         Some(suggestion) => output.line(&format!(
             "                    {}",
@@ -125,6 +145,7 @@ fn check(name: &'static str, status: CheckStatus, detail: impl Into<String>) -> 
         status,
         detail: detail.into(),
         suggestion: None,
+        problems: Vec::new(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod templates;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -18,6 +19,9 @@ use crate::exit::CliError;
 use crate::output::{CommandOutput, style};
 use crate::trust::TrustSettings;
 use goondan::spec::reason;
+
+/// Maximum number of foreign files that the warning names.
+const MAX_NAMED_FILES: usize = 20;
 
 /// Maximum length of a resource name (rule L6).
 pub(super) const MAX_NAME_LENGTH: usize = 63;
@@ -84,7 +88,7 @@ pub(crate) fn run(
 }
 
 /// Returns the commands to run next in a directory that was not empty.
-/// Warns about an existing file with errors that becomes part of the project.
+/// Warns about existing files with errors that become part of the project.
 fn next_commands(
     folder: &Path,
     files: &[TemplateFile],
@@ -101,17 +105,12 @@ fn next_commands(
         .diagnostics
         .iter()
         .filter(|problem| problem.is_error());
-    if let Some(foreign) = errors
+    let foreign: BTreeSet<&str> = errors
         .filter(|problem| !is_ours(problem))
-        .find_map(|problem| problem.file.as_deref())
-    {
-        let yellow = style::WARNING;
-        output.note(&format!(
-            "{yellow}warning{yellow:#}: `{}` already existed, and its name makes it part of the \
-                project.\n  Create the project in its own directory, for example with `gdn init \
-                swarm`, or add the file to .gitignore, so that gdn ignores it.",
-            untrusted_text::line(foreign)
-        ))?;
+        .filter_map(|problem| problem.file.as_deref())
+        .collect();
+    if !foreign.is_empty() {
+        output.note(&foreign_files_warning(&foreign))?;
     }
     let missing_permissions = TrustSettings::new(state_root, false).open_wants(&project)?;
     Ok(if missing_permissions.is_empty() {
@@ -119,6 +118,29 @@ fn next_commands(
     } else {
         vec!["trust"]
     })
+}
+
+/// Returns the warning about files that already existed and become part of the project.
+fn foreign_files_warning(foreign: &BTreeSet<&str>) -> String {
+    let yellow = style::WARNING;
+    let shown = foreign.iter().take(MAX_NAMED_FILES);
+    let mut names: Vec<String> = shown
+        .map(|file| format!("`{}`", untrusted_text::line(file)))
+        .collect();
+    if foreign.len() > MAX_NAMED_FILES {
+        names.push(format!("{} more files", foreign.len() - MAX_NAMED_FILES));
+    }
+    let (verb, them) = match foreign.len() {
+        1 => ("already existed, and its name makes it", "the file"),
+        _ => ("already existed, and their names make them", "the files"),
+    };
+    let pronoun = if foreign.len() == 1 { "it" } else { "them" };
+    format!(
+        "{yellow}warning{yellow:#}: {} {verb} part of the project.\n  Create the project in its \
+            own directory, for example with `gdn init swarm`, or add {them} to .gitignore, so \
+            that gdn ignores {pronoun}.",
+        names.join(", ")
+    )
 }
 
 /// Returns the given name if it is valid, or one derived from the directory name.

@@ -21,6 +21,7 @@ use crate::store;
 /// Arguments of `gdn instance retry`.
 #[derive(Debug, Args)]
 #[command(mut_arg("node_turns", |arg| arg.hide(true)))]
+#[command(mut_arg("accept_loss", |arg| arg.hide(true)))]
 pub(super) struct InstanceRetryArgs {
     /// The conversation as `agent:key`, or only its agent or key if unique
     #[arg(value_name = "INSTANCE", add = complete::instances())]

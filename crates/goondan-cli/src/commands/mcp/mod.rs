@@ -151,7 +151,7 @@ impl ProjectMcpServers {
 }
 
 /// Converts the failure of a server to the error of the command.
-fn failed(error: ToolError) -> CliError {
+pub(crate) fn failed(error: ToolError) -> CliError {
     let code = error.code.unwrap_or_else(|| Code::MCP_CONNECT.to_string());
     let mut characters = error.message.chars();
     let first = characters.next().map(|first| first.to_ascii_uppercase());

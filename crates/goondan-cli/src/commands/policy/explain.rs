@@ -175,11 +175,7 @@ fn find_export<'b>(
     let mut names = Vec::new();
     for used in &agent.spec.tools {
         let resource = &bundle.tools()[&used.tool];
-        let is_chosen = |export: &&ExportSpec| {
-            used.exports
-                .as_ref()
-                .is_none_or(|names| names.contains(&export.name))
-        };
+        let is_chosen = |export: &&ExportSpec| used.selects(&export.name);
         for export in resource.spec.exports.iter().filter(is_chosen) {
             let name = format!("{}__{}", used.tool.name, export.name);
             if name == tool {

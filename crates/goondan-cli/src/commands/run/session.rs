@@ -14,10 +14,10 @@ use goondan::ports::store::InstanceStatus;
 use goondan::ports::tool::ToolCallResult;
 use goondan::spec::Code;
 use goondan::{ApprovalListener, Input, SendError, StateRoot, Swarm, Turn, UsageLedger};
-use goondan_connect::{ConnectionOptions, Connections, LineConsole};
+use goondan_connect::{ConnectionOptions, Connections, DeliveredAnswer, LineConsole};
 use goondan_serve::CaseRecorder;
 use serde_json::Value;
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 
 use super::approval::{ApprovalResponder, PendingApproval, PendingApprovals, approver};
@@ -51,6 +51,8 @@ pub(crate) struct RunSession {
     ledger: UsageLedger,
     /// Connections to other services, if the command runs them.
     pub(crate) connections: Option<Connections>,
+    /// Answers that the connections of a server delivered.
+    pub(crate) deliveries: Option<UnboundedReceiver<DeliveredAnswer>>,
     output: CommandOutput,
     /// Restores the terminal, because the session may end during a prompt.
     terminal: Option<Terminal>,
@@ -168,6 +170,7 @@ impl RunSession {
             door,
             ledger,
             connections: None,
+            deliveries: None,
             output,
             terminal,
             stopped_by: None,
@@ -182,10 +185,14 @@ impl RunSession {
         console: Option<LineConsole>,
     ) -> Result<(), CliError> {
         let broker = Some(self.door.broker.clone());
+        // Only a server reads the notices.
+        let (sender, receiver) = has_server.then(unbounded_channel).unzip();
+        self.deliveries = receiver;
         let options = ConnectionOptions {
             has_server,
             console: console.map(Arc::new),
             broker,
+            deliveries: sender,
             ..ConnectionOptions::default()
         };
         let connections = Connections::begin(self.swarm.clone(), options).await;

@@ -65,6 +65,10 @@ pub struct InstanceMeta {
     /// Instance that created this instance; `None` for an input from outside.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub owner: Option<InstanceId>,
+    /// Time at which the owner lost its access, because the user of the conversation took the
+    /// instance over. Absent if the owner still has access.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub released_at: Option<DateTime<Utc>>,
     /// Working directory of the instance's tools, if its creator set a directory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwd: Option<String>,

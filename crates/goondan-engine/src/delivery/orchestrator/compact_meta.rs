@@ -3,6 +3,7 @@
 
 use chrono::{DateTime, Utc};
 
+use goondan_core::agent_event::AgentEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{AccumulatedUsage, InstanceMeta, InstanceStatus};
 use goondan_core::tool_allowlist::ToolAllowlist;
@@ -21,6 +22,7 @@ pub(super) struct CompactInstanceMeta {
 #[derive(Default, PartialEq)]
 struct OptionalInstanceFields {
     owner: Option<InstanceId>,
+    released_at: Option<DateTime<Utc>>,
     cwd: Option<String>,
     retired_at: Option<DateTime<Utc>>,
     narrowing: Option<ToolAllowlist>,
@@ -37,11 +39,49 @@ impl CompactInstanceMeta {
             created_at: self.created_at,
             updated_at: self.updated_at,
             owner: more.and_then(|more| more.owner.clone()),
+            released_at: self.released_at(),
             cwd: more.and_then(|more| more.cwd.clone()),
             retired_at: self.retired_at(),
             narrowing: more.and_then(|more| more.narrowing.clone()),
             spending: self.spending,
         }
+    }
+
+    /// Returns `true` if another instance started this one and may access it.
+    pub(super) fn has_owner(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.owner.is_some())
+    }
+
+    /// Returns `true` if the event ends the ownership: an input from outside, or a call whose whole
+    /// chain has the key of its target while the owner has another key.
+    pub(super) fn is_released_by(&self, event: &AgentEvent) -> bool {
+        let Some(owner) = self.more.as_ref().and_then(|more| more.owner.as_ref()) else {
+            return false;
+        };
+        let key = &event.target.instance_key;
+        let is_of_key = |caller: &InstanceId| caller.instance_key == *key;
+        let is_call_of_key = !event.callers.is_empty() && event.callers.iter().all(is_of_key);
+        event.is_from_outside() || (is_call_of_key && !is_of_key(owner))
+    }
+
+    /// Ends the ownership and the use of the owner's directory at `now`. Returns `true` if there was
+    /// an owner.
+    pub(super) fn release_from_owner(&mut self, now: DateTime<Utc>) -> bool {
+        let Some(more) = &mut self.more else {
+            return false;
+        };
+        let is_owned = more.owner.take().is_some();
+        if is_owned {
+            more.cwd = None;
+            more.released_at = Some(now);
+        }
+        is_owned
+    }
+
+    /// Returns the time at which the owner lost its access to this instance. Returns `None` if the
+    /// owner still has access, or if there never was one.
+    pub(super) fn released_at(&self) -> Option<DateTime<Utc>> {
+        self.more.as_deref().and_then(|more| more.released_at)
     }
 
     /// Returns `true` for a retired instance.
@@ -67,6 +107,7 @@ impl From<InstanceMeta> for CompactInstanceMeta {
             created_at,
             updated_at,
             owner,
+            released_at,
             cwd,
             retired_at,
             narrowing,
@@ -75,6 +116,7 @@ impl From<InstanceMeta> for CompactInstanceMeta {
         } = meta;
         let more = OptionalInstanceFields {
             owner,
+            released_at,
             cwd,
             retired_at,
             narrowing,
@@ -102,6 +144,7 @@ mod tests {
             status: InstanceStatus::Retired,
             updated_at: DateTime::UNIX_EPOCH + chrono::TimeDelta::seconds(1),
             owner: Some(instance("owner")),
+            released_at: Some(DateTime::UNIX_EPOCH),
             cwd: Some("/there".to_owned()),
             retired_at: Some(DateTime::UNIX_EPOCH),
             narrowing: Some(ToolAllowlist::of_exports(["fs__read"])),

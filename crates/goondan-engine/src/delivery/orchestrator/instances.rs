@@ -108,7 +108,8 @@ impl InstanceTable {
         *self.sought.entry(id.clone()).or_default() += 1;
     }
 
-    /// Applies the store's answer to a lookup. The state in memory is newer and takes precedence.
+    /// Applies the store's answer to a lookup: adds a missing instance, or fills in a placeholder.
+    /// An instance that is known already is newer than the answer.
     pub(super) fn apply_lookup(
         &mut self,
         id: &InstanceId,
@@ -135,6 +136,14 @@ impl InstanceTable {
             // The instance was counted as a new one.
             self.len -= 1;
             self.revive_for_event(id, now);
+            if let Some(instance) = self.get_mut(id)
+                && instance
+                    .queue
+                    .iter()
+                    .any(|event| instance.known.is_released_by(event))
+            {
+                instance.release_from_owner(now);
+            }
         }
     }
 
@@ -215,7 +224,11 @@ impl InstanceTable {
             self.make(event, now);
         }
         self.revive_for_event(id, now);
-        self.get_mut(id).expect("it is there, or was just added")
+        let instance = self.get_mut(id).expect("it is there, or was just added");
+        if instance.known.is_released_by(event) {
+            instance.release_from_owner(now);
+        }
+        instance
     }
 
     /// Adds a new instance for the target of an event.
@@ -349,6 +362,14 @@ impl InstanceEntry {
         }
     }
 
+    /// Detaches this instance from the instance that started it, and from the directory of that
+    /// instance. Otherwise, an agent could guess the key of a user, start the instance first and see
+    /// later inputs of the user.
+    pub(super) fn release_from_owner(&mut self, now: DateTime<Utc>) {
+        // The next turn stores an instance that counts as new.
+        self.is_new |= self.known.release_from_owner(now);
+    }
+
     /// Returns the metadata; `id` is the id of this instance.
     pub(super) fn meta(&self, id: &InstanceId) -> InstanceMeta {
         self.known.meta(&id.agent, &id.instance_key)
@@ -388,6 +409,7 @@ pub(super) fn new_meta(
         created_at: now,
         updated_at: now,
         owner,
+        released_at: None,
         cwd,
         retired_at: None,
         narrowing: None,
@@ -429,6 +451,56 @@ pub(crate) fn describe(meta: InstanceMeta) -> SpawnedInstanceInfo {
 mod tests {
     use super::*;
     use goondan_store::suite::samples::{event, instance, meta};
+
+    /// An agent that uses a key first must not see what a user writes there later.
+    #[test]
+    fn an_input_from_outside_releases_an_instance_from_its_owner() {
+        let now = DateTime::UNIX_EPOCH;
+        let id = instance("key");
+        let started = InstanceMeta {
+            owner: Some(instance("owner")),
+            cwd: Some("directory".to_owned()),
+            ..meta(&id)
+        };
+        let mut instances = InstanceTable::remembering(None);
+        instances.add(started.clone());
+        let mut request = event("e1", &id);
+        request.callers = vec![instance("owner")];
+        assert_eq!(instances.of_event(&request, now).meta(&id), started);
+        let released = instances.of_event(&event("e2", &id), now).meta(&id);
+        assert_eq!((released.owner, released.cwd), (None, None));
+        assert_eq!(released.released_at, Some(now));
+    }
+
+    #[test]
+    fn a_call_of_the_same_key_releases_an_instance_from_an_owner_with_another_key() {
+        let now = DateTime::UNIX_EPOCH;
+        let (id, other) = (instance("bob"), instance("alice"));
+        for (owner, callers, is_released) in [
+            (&other, vec![InstanceId::new("help", "bob")], true),
+            (&other, vec![other.clone()], false),
+            (
+                &other,
+                vec![other.clone(), InstanceId::new("help", "bob")],
+                false,
+            ),
+            (
+                &InstanceId::new("help", "bob"),
+                vec![InstanceId::new("b", "bob")],
+                false,
+            ),
+        ] {
+            let mut instances = InstanceTable::remembering(None);
+            instances.add(InstanceMeta {
+                owner: Some(owner.clone()),
+                ..meta(&id)
+            });
+            let mut request = event("e1", &id);
+            request.callers = callers;
+            let owner = instances.of_event(&request, now).meta(&id).owner;
+            assert_eq!(owner.is_none(), is_released, "{:?}", request.callers);
+        }
+    }
 
     #[test]
     fn an_idle_instance_is_small() {

@@ -327,6 +327,14 @@ impl Orchestrator {
     fn enqueue(&mut self, event: AgentEvent) {
         let now = self.engine.clock.now();
         self.look_up_target(&event, now);
+        // The check reads the access from the table.
+        self.instances.of_event(&event, now);
+        if event.is_response()
+            && let Err(refusal) = self.check_access(&event)
+        {
+            self.fail_without_turn(&event, &refusal);
+            return self.make_ready(event.target);
+        }
         let instance = self.instances.of_event(&event, now);
         match &instance.turn {
             Some(turn) if event.is_response() => turn.joined.put(event),

@@ -16,6 +16,10 @@ pub(super) const MAX_PENDING_BYTES: usize = 512 * 1024 * 1024;
 /// Size limit of one event, in bytes.
 pub(super) const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
 
+/// Size limit of the metadata of one event, as JSON, in bytes. Metadata is parsed, and small values
+/// take far more memory than their text.
+pub(super) const MAX_METADATA_BYTES: usize = 1024 * 1024;
+
 /// Estimated size of an event without its strings, in bytes.
 const EVENT_OVERHEAD_BYTES: usize = 1024;
 
@@ -52,11 +56,7 @@ impl PendingEvent {
 
 /// Returns the approximate memory use of an event, in bytes.
 pub(super) fn size(event: &AgentEvent) -> usize {
-    let metadata = if event.metadata.is_empty() {
-        0
-    } else {
-        serde_json::json!(event.metadata).to_string().len()
-    };
+    let metadata = metadata_size(event);
     let files: usize = event.files.iter().map(|file| file.data.len()).sum();
     let history = if event.history.is_empty() {
         0
@@ -69,6 +69,15 @@ pub(super) fn size(event: &AgentEvent) -> usize {
         + metadata
         + files
         + history
+}
+
+/// Returns the size of an event's metadata as JSON, in bytes.
+pub(super) fn metadata_size(event: &AgentEvent) -> usize {
+    match event.metadata.is_empty() {
+        true => 0,
+        // A map of strings and JSON values can always be written.
+        false => serde_json::to_vec(&event.metadata).map_or(usize::MAX, |text| text.len()),
+    }
 }
 
 #[derive(Default)]

@@ -12,6 +12,7 @@ use super::{EndedTurnTask, Orchestrator, RunningTurn, SubmitError};
 use crate::cluster::{self, TurnPlacement};
 use crate::delivery::failed_events;
 use crate::delivery::responses;
+use crate::plan::AgentPlan;
 use crate::turn::LateResponses;
 use crate::turn::instance::{self, TurnEnd, TurnStart, failed_result};
 use goondan_core::agent_event::AgentEvent;
@@ -107,6 +108,33 @@ impl Orchestrator {
         self.turn_tasks.len() - waiting
     }
 
+    /// Returns the agent for the turn of `event`. A turn that had begun before its access ended
+    /// resumes, because it has not seen later inputs.
+    fn permitted_agent(&self, event: &AgentEvent) -> Result<Arc<AgentPlan>, SubmitError> {
+        if !self.begun.contains(&event.id) {
+            self.check_access(event)?;
+        }
+        self.engine.agent_for(event)
+    }
+
+    /// Drops queued responses to requests of callers whose access has ended.
+    fn drop_ended_answers(&mut self, id: &InstanceId) {
+        let queue = match self.instances.get_mut(id) {
+            Some(instance) => std::mem::take(&mut instance.queue),
+            None => return,
+        };
+        let mut kept = VecDeque::with_capacity(queue.len());
+        for event in queue {
+            match self.check_access(&event) {
+                Err(refusal) if event.is_response() => self.fail_without_turn(&event, &refusal),
+                _ => kept.push_back(event),
+            }
+        }
+        if let Some(instance) = self.instances.get_mut(id) {
+            instance.queue = kept;
+        }
+    }
+
     /// Begins the turn of the first queued event. Queued responses join that turn.
     fn start_turn(&mut self, id: &InstanceId, placement: TurnPlacement) {
         if self.retry_lookup(id) {
@@ -122,7 +150,7 @@ impl Orchestrator {
         let Some(event) = first else {
             return self.release_idle(id);
         };
-        let agent = match self.engine.agent_for(&event) {
+        let agent = match self.permitted_agent(&event) {
             Ok(agent) => agent,
             Err(refusal) => {
                 self.fail_without_turn(&event, &refusal);
@@ -130,6 +158,7 @@ impl Orchestrator {
                 return;
             }
         };
+        self.drop_ended_answers(id);
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
@@ -229,13 +258,20 @@ impl Orchestrator {
 
     /// Publishes the result of a turn and makes the instance ready for its next turn.
     fn finish_turn(&mut self, id: &InstanceId, end: TurnEnd) {
+        let now = self.engine.clock.now();
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
         let turn = instance.turn.take();
+        let has_owner = instance.known.has_owner();
+        let released_at = instance.known.released_at();
         instance.known = end.meta.into();
         // A turn that ended with handled events has stored its instance.
         instance.is_new &= end.handled.is_empty();
+        if !has_owner {
+            // An event that arrived during the turn may have ended the ownership.
+            instance.release_from_owner(released_at.unwrap_or(now));
+        }
         if let Some(log) = end.warm {
             self.instances.cache_conversation(id, log);
         }
@@ -328,7 +364,11 @@ impl Orchestrator {
     }
 
     /// Ends an event with an error if its turn cannot run.
-    fn fail_without_turn(&mut self, event: &AgentEvent, why: &SubmitError) {
+    pub(super) fn fail_without_turn(&mut self, event: &AgentEvent, why: &SubmitError) {
+        if let SubmitError::AccessEnded(_) = why {
+            tracing::warn!(event = event.id, callers = ?event.callers, %why, "an event of another \
+                user's agent was dropped");
+        }
         let error = TurnError {
             suggestion: why.suggestion(),
             ..TurnError::new(why.code(), why.to_string())

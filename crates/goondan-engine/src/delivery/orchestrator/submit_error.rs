@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 
 use super::Orchestrator;
 use super::pending::{self, ResultWaiter};
+use crate::delivery::access_end;
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
@@ -80,6 +81,9 @@ pub enum SubmitError {
     /// The event is too large, in bytes.
     #[error("the event has {0} bytes; the limit is {largest}", largest = pending::MAX_EVENT_BYTES)]
     TooLarge(usize),
+    /// The metadata of the event is too large, in bytes.
+    #[error("the metadata of the event has {0} bytes; the limit is {largest}", largest = pending::MAX_METADATA_BYTES)]
+    MetadataTooLarge(usize),
     /// The swarm has reached its instance limit.
     #[error("the swarm has {0} instances, the limit of `policy.maxInstances`")]
     TooManyInstances(usize),
@@ -90,6 +94,11 @@ pub enum SubmitError {
     /// end.
     #[error("the request would wait for itself: {}", .0.iter().map(InstanceId::to_string).collect::<Vec<_>>().join(" → "))]
     Circular(Vec<InstanceId>),
+    /// A user has taken over a conversation of the chain of callers since the chain began.
+    #[error(
+        "the user of `{0}` has taken it over, which ended the access of the agent that started it"
+    )]
+    AccessEnded(InstanceId),
     /// The event uses a name reserved for the engine.
     #[error(transparent)]
     Reserved(ToolError),
@@ -120,10 +129,13 @@ impl SubmitError {
             SubmitError::NoSuchEvent { .. } => Code::EVENT_NOT_FOUND,
             SubmitError::TooDeep { .. } => Code::AGENT_CALL_DEPTH_EXCEEDED,
             SubmitError::QueueFull(_) | SubmitError::TooManyBytes(_) => Code::AGENT_QUEUE_FULL,
-            SubmitError::TooLarge(_) => Code::AGENT_EVENT_TOO_LARGE,
+            SubmitError::TooLarge(_) | SubmitError::MetadataTooLarge(_) => {
+                Code::AGENT_EVENT_TOO_LARGE
+            }
             SubmitError::TooManyInstances(_) => Code::AGENT_INSTANCE_LIMIT,
             SubmitError::KeyTooLong(_) => Code::AGENT_KEY_TOO_LONG,
             SubmitError::Circular(_) => Code::CIRCULAR_CALL_DETECTED,
+            SubmitError::AccessEnded(_) => Code::TOOL_DENIED,
             SubmitError::Reserved(_) => Code::AGENT_EVENT_RESERVED,
             SubmitError::Elsewhere { code, .. } => *code,
             SubmitError::Store(_) => Code::STORE,
@@ -147,12 +159,15 @@ impl SubmitError {
             SubmitError::NoSuchEvent { .. } => "List its failed events with `gdn instance show`.",
             SubmitError::TooDeep { .. } => "Answer with what you know.",
             SubmitError::QueueFull(_) | SubmitError::TooManyBytes(_) => "Send it again later.",
-            SubmitError::TooLarge(_) => "Save it to a file and send the path.",
+            SubmitError::TooLarge(_) | SubmitError::MetadataTooLarge(_) => {
+                "Save it to a file and send the path."
+            }
             SubmitError::TooManyInstances(_) => {
                 "Set `policy.lifecycle` of the Swarm, which retires idle conversations, or raise \
                     `policy.maxInstances`. Existing conversations can be used."
             }
             SubmitError::KeyTooLong(_) => "Use a shorter key, such as a hash of this one.",
+            SubmitError::AccessEnded(_) => "Use another conversation.",
             SubmitError::Circular(_) => {
                 "Answer without this request, use agents__send, or use another instanceKey."
             }
@@ -179,6 +194,7 @@ impl Orchestrator {
             .map_or(Ok(()), |model| self.engine.known_model(model).map(drop))?;
         fitting_key(&event.target)?;
         self.room_for_event(event)?;
+        self.check_access(event)?;
         let (depth, max_depth) = (
             event.callers.len(),
             self.engine.generation.load().policy.max_call_depth,
@@ -198,6 +214,17 @@ impl Orchestrator {
         }
     }
 
+    /// Fails if a caller of `event` has lost its access to the target since the first call of the
+    /// chain.
+    pub(super) fn check_access(&self, event: &AgentEvent) -> Result<(), SubmitError> {
+        let since = event.terms.since.unwrap_or(event.created_at);
+        let released_at = |id: &InstanceId| self.instances.get(id)?.known.released_at();
+        match access_end::has_ended(&event.callers, &event.target, since, released_at) {
+            true => Err(SubmitError::AccessEnded(event.target.clone())),
+            false => Ok(()),
+        }
+    }
+
     /// During shutdown, a running turn can still call other agents.
     fn is_of_a_running_turn(&self, event: &AgentEvent) -> bool {
         let caller = event
@@ -214,6 +241,10 @@ impl Orchestrator {
 
     /// Fails if the event, or all pending events with it, would be too large.
     fn room_for_event(&self, event: &AgentEvent) -> Result<(), SubmitError> {
+        let metadata_size = pending::metadata_size(event);
+        if metadata_size > pending::MAX_METADATA_BYTES {
+            return Err(SubmitError::MetadataTooLarge(metadata_size));
+        }
         let size = pending::size(event);
         if size > pending::MAX_EVENT_BYTES {
             return Err(SubmitError::TooLarge(size));

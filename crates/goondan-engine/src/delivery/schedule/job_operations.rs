@@ -38,6 +38,7 @@ impl PromptScheduler for AgentCalls {
             place: self.place().to_owned(),
             wanted: request,
             callers: self.chain(),
+            since: self.facts.since,
             bound_by: self.facts.bound_by.clone(),
             narrowing: self.facts.narrowing.clone(),
         };
@@ -75,6 +76,7 @@ pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, To
         place,
         wanted,
         callers,
+        since,
         bound_by,
         narrowing,
     } = job;
@@ -113,6 +115,7 @@ pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, To
         created_at: now,
         due,
         callers,
+        since: Some(since),
         bound_by,
         narrowing,
     };

@@ -151,6 +151,11 @@ pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<JobTable>, clock: A
             match fire(&engine, &id, &latest(job.clone(), timetable.now(&*clock))).await {
                 Ok(()) => advance(&engine, &id, &job.id).await,
                 Err(SubmitError::Stopping) => return,
+                Err(ended @ SubmitError::AccessEnded(_)) => {
+                    tracing::warn!(instance = %id, job = job.id, error = %ended, "a scheduled job \
+                        of another user's agent was removed");
+                    discard(&engine, &id, &job.id).await;
+                }
                 Err(SubmitError::Store(_)) => tokio::time::sleep(FIRING_RETRY_DELAY).await,
                 Err(refusal) => {
                     tracing::warn!(instance = %id, job = job.id, error = %refusal, "a \
@@ -222,9 +227,28 @@ fn event(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> AgentEvent {
         reply_to: None,
         terms: TurnTerms {
             narrowing: job.narrowing.clone(),
+            since: chain_start(id, job),
             bound_by: job.bound_by.clone(),
             ..TurnTerms::default()
         },
+    }
+}
+
+/// Returns the time since which the callers that created a job must have kept their access to the
+/// instance. Returns `None` if all callers have the instance's key; then the time of the firing
+/// counts.
+fn chain_start(id: &InstanceId, job: &ScheduledJob) -> Option<DateTime<Utc>> {
+    let is_other = |caller: &InstanceId| caller.instance_key != id.instance_key;
+    let has_others = job.callers.iter().any(is_other);
+    has_others.then(|| job.since.unwrap_or(job.created_at))
+}
+
+/// Removes a job.
+async fn discard(engine: &Engine, id: &InstanceId, job_id: &str) {
+    if let Err(error) = job_operations::remove(engine, id, job_id).await {
+        tracing::warn!(instance = %id, job = job_id, %error, "failed to remove a scheduled job; \
+            retrying when it is due again");
+        advance(engine, id, job_id).await;
     }
 }
 

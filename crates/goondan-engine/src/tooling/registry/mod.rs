@@ -117,6 +117,11 @@ pub struct ToolLimits {
 }
 
 impl RegisteredTool {
+    /// Returns true if an interrupted call may run again.
+    pub(crate) fn may_repeat(&self) -> bool {
+        self.spec.idempotent || self.spec.read_only
+    }
+
     /// Creates the tool for an export of the Tool resource `resource`.
     pub fn new(
         resource: &str,

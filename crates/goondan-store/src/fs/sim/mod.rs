@@ -40,6 +40,8 @@ struct SimState {
     room: Option<usize>,
     /// Number of file syncs that succeed, and of those after them that fail.
     failing_syncs: (u32, u32),
+    /// Path of a file that can't be read.
+    unreadable: Option<PathBuf>,
     /// If set, a thread that syncs a file yields to other threads first.
     is_slow: bool,
     changes: u64,
@@ -81,6 +83,7 @@ impl SimFs {
             process: 0,
             room: None,
             failing_syncs: (0, 0),
+            unreadable: None,
             is_slow: false,
             changes: 0,
             traffic: 0,
@@ -138,6 +141,11 @@ impl SimFs {
     /// Lets `well` file syncs succeed, then makes `count` fail.
     pub fn fail_syncs_after(&self, well: u32, count: u32) {
         self.state().failing_syncs = (well, count);
+    }
+
+    /// Makes reads of a file fail; `None` repairs all files.
+    pub fn fail_reads(&self, path: Option<&Path>) {
+        self.state().unreadable = path.map(Path::to_owned);
     }
 
     /// Makes each file sync yield to other threads.
@@ -355,6 +363,9 @@ impl FileSystem for SimFs {
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut state = self.alive()?;
+        if state.unreadable.as_deref() == Some(path) {
+            return Err(io::Error::other("input/output error"));
+        }
         let bytes = state.files[state.file(path)?].now.clone();
         state.traffic += bytes.len();
         Ok(bytes)
@@ -362,6 +373,12 @@ impl FileSystem for SimFs {
 
     fn exists(&self, path: &Path) -> bool {
         self.state().find(path).is_some()
+    }
+
+    fn file_len(&self, path: &Path) -> io::Result<Option<u64>> {
+        let state = self.alive()?;
+        let file = state.file(path).ok();
+        Ok(file.map(|file| state.files[file].now.len() as u64))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -132,11 +132,7 @@ fn calls<'b>(bundle: &'b Bundle, agent: &'b Agent) -> Vec<SampleCall<'b>> {
     let mut calls = Vec::new();
     for used in &agent.tools {
         let exports = bundle.tools()[&used.tool].spec.exports.iter();
-        let is_chosen = |export: &&ExportSpec| {
-            used.exports
-                .as_ref()
-                .is_none_or(|names| names.contains(&export.name))
-        };
+        let is_chosen = |export: &&ExportSpec| used.selects(&export.name);
         for export in exports.filter(is_chosen) {
             let name = format!("{}__{}", used.tool.name, export.name);
             for rule in allowing

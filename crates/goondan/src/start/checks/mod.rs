@@ -2,6 +2,8 @@
 
 mod availability;
 mod caller_permissions;
+mod duties;
+mod ignored_variables;
 mod startability;
 mod unread_files;
 
@@ -9,7 +11,7 @@ use std::sync::Arc;
 
 use goondan_spec::bundle::ResourceOrigin;
 use goondan_spec::kinds::{ConnectorEntry, ExtensionEntry, Model, ScriptModule, ToolEntry};
-use goondan_spec::{Bundle, Diagnostic, Environment, Resource, ResourceId};
+use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
 use crate::blocking::run_blocking;
 use crate::start::project::Project;
@@ -32,10 +34,30 @@ pub fn check(project: &Project, environment: &Environment) -> Vec<Diagnostic> {
         .map(|problem| problem.resource.clone())
         .collect();
     diagnostics.extend(caller_permissions::check(bundle));
+    diagnostics.extend(duties::check(bundle));
+    diagnostics.extend(ignored_variables::check(bundle, environment));
     let unavailable = availability::check(bundle, environment).into_iter();
     diagnostics.extend(unavailable.filter(|problem| !reported.contains(&problem.resource)));
     diagnostics.extend(bundle.short_secrets(environment));
     diagnostics
+}
+
+/// Returns the warnings of `swarm` that depend only on the YAML and on variables.
+pub(crate) fn warnings_of_swarm(
+    bundle: &Bundle,
+    swarm: &ResourceId,
+    environment: &Environment,
+) -> Vec<Diagnostic> {
+    let mut warnings = bundle.short_secrets(environment);
+    warnings.extend(duties::of_swarm(bundle, swarm));
+    warnings.extend(ignored_variables::check(bundle, environment));
+    warnings
+}
+
+/// Returns true for the code of a warning from [`warnings_of_swarm`]. A reload repeats no such warning
+/// of the serving generation.
+pub(crate) fn depends_on_project_only(code: Code) -> bool {
+    matches!(code, Code::SHORT_SECRET | Code::IGNORED_VARIABLE) || duties::is_duty(code)
 }
 
 /// Returns a warning for each handler file in TypeScript whose runtime can't read TypeScript. Starts

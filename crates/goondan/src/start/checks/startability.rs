@@ -176,6 +176,7 @@ impl ToolSource for UnopenedEntries {
                     .iter()
                     .map(|export| (export.clone(), Arc::new(UnopenedHandler) as _))
                     .collect(),
+                unavailable: None,
             }),
             ToolEntry::Executable(_)
             | ToolEntry::Module(_)

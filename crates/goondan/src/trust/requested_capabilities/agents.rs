@@ -132,11 +132,7 @@ fn offered_exports<'b>(
     agent.spec.tools.iter().flat_map(|used| {
         let resource = &bundle.tools()[&used.tool];
         let (tool, origin) = (&resource.spec, resource.origin.as_ref());
-        let is_chosen = |export: &&ExportSpec| {
-            used.exports
-                .as_ref()
-                .is_none_or(|names| names.contains(&export.name))
-        };
+        let is_chosen = |export: &&ExportSpec| used.selects(&export.name);
         tool.exports.iter().filter(is_chosen).map(move |export| {
             let builtin_definition = match &tool.entry {
                 ToolEntry::Builtin(name) => project::base_export(name, &export.name),

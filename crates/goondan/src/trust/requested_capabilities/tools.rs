@@ -120,11 +120,6 @@ pub(super) fn settings(bundle: &Bundle) -> Vec<RequestedCapability> {
             }));
         }
         requests.extend(texts(config.get("env")).map(|name| value_request(name, &owner, origin)));
-        config.values().for_each(|value| {
-            sources(value, &mut |name| {
-                requests.push(value_request(name, &owner, origin))
-            })
-        });
     }
     for model in bundle.models().values() {
         let headers = model.spec.options.headers.iter();
@@ -167,23 +162,4 @@ fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
         single => (single, &[][..]),
     };
     single.into_iter().chain(items).filter_map(Value::as_str)
-}
-
-/// Finds the variables and secrets that value sources in a config name.
-fn sources(value: &Value, on_name: &mut dyn FnMut(&str)) {
-    match value {
-        Value::Object(fields) => {
-            if let Some(from) = fields.get("valueFrom") {
-                let names = [from.get("env"), from.pointer("/secretRef/ref")];
-                names
-                    .into_iter()
-                    .flatten()
-                    .filter_map(Value::as_str)
-                    .for_each(&mut *on_name);
-            }
-            fields.values().for_each(|value| sources(value, on_name));
-        }
-        Value::Array(items) => items.iter().for_each(|item| sources(item, on_name)),
-        _ => {}
-    }
 }

@@ -115,11 +115,13 @@ impl StandbyNode<'_> {
         .await;
         match plan_result {
             Ok(generation) => {
+                self.tools.mcp().accept_prepared();
                 (self.generation, self.environment) = (Arc::new(generation), environment);
                 leader_digest.clone_into(&mut self.mark);
                 true
             }
             Err(problems) => {
+                self.tools.mcp().reject_prepared();
                 for problem in problems {
                     tracing::warn!(
                         problem = problem.message,

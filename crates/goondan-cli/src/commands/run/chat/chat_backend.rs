@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use goondan::Input;
 use goondan::event::{SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
+use goondan::mcp::{PromptInput, ServerPrompt};
 
 use super::super::approval::PendingApproval;
 use super::super::session::{OnInterrupt, RunSession, not_accepted};
@@ -39,12 +40,20 @@ pub(in crate::commands::run) trait ChatBackend {
     fn entry_agent(&self) -> String;
     /// Returns the names of all agents.
     fn agents(&self) -> Vec<String>;
+    /// Returns the number of messages of a conversation; 0 if it is unknown here.
+    async fn message_count(&self, id: &InstanceId) -> usize;
     /// Returns the state directory of the swarm.
     fn workspace_dir(&self) -> PathBuf;
     /// Returns the directory of the project.
     fn project(&self) -> PathBuf;
     /// Returns the signals of this process.
     fn signals(&mut self) -> &mut SignalReceiver;
+
+    /// Returns the prompts of MCP servers. A swarm of another process has none.
+    fn prompts(&self) -> Vec<ServerPrompt>;
+    /// Returns the input for a chat command of a prompt. Returns `None` if no MCP server has its
+    /// name.
+    async fn expand_prompt(&mut self, line: &str) -> Option<Result<PromptInput, CliError>>;
 
     /// Waits for the next event. The future may be dropped without losing one.
     async fn next(&mut self) -> Result<BackendEvent, CliError>;
@@ -109,6 +118,11 @@ impl ChatBackend for LocalBackend {
         self.session.swarm.agents()
     }
 
+    async fn message_count(&self, id: &InstanceId) -> usize {
+        let messages = self.session.swarm.conversation(id).await;
+        messages.map_or(0, |messages| messages.len())
+    }
+
     fn workspace_dir(&self) -> PathBuf {
         self.session.swarm.workspace_dir()
     }
@@ -119,6 +133,15 @@ impl ChatBackend for LocalBackend {
 
     fn signals(&mut self) -> &mut SignalReceiver {
         &mut self.session.signals
+    }
+
+    fn prompts(&self) -> Vec<ServerPrompt> {
+        self.session.swarm.prompts()
+    }
+
+    async fn expand_prompt(&mut self, line: &str) -> Option<Result<PromptInput, CliError>> {
+        let expanded = self.session.swarm.expand_prompt(line).await?;
+        Some(expanded.map_err(crate::commands::mcp::failed))
     }
 
     async fn next(&mut self) -> Result<BackendEvent, CliError> {

@@ -9,8 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan::Input;
 use goondan::event::FinishReason;
+use goondan::ids::InstanceId;
 use goondan::internal::untrusted_text;
+use goondan::mcp::{PromptInput, ServerPrompt};
 use goondan::spec::Code;
+use goondan::start::swarm::DEFAULT_INSTANCE_KEY;
 use rustyline::error::ReadlineError;
 use rustyline::{DefaultEditor, ExternalPrinter};
 
@@ -44,6 +47,8 @@ pub(super) enum TypedLine<'a> {
     Agent(&'a str),
     Key(&'a str),
     Unknown(&'a str),
+    /// A command such as `/server:prompt`, with its arguments.
+    Prompt(&'a str),
     Say(&'a str),
 }
 
@@ -74,6 +79,9 @@ pub(super) async fn chat<P: ChatBackend>(
     let mut prompt = ChatPrompt::open(&partner.workspace_dir())?;
     let mut chat_target = ChatTarget::with(first);
     greet(&partner.swarm_name(), output)?;
+    if let Some(notice) = continuation_notice(&partner, first).await {
+        output.note(&notice)?;
+    }
     partner.settle().await?;
     while !partner.is_stopping() {
         partner.signals().clear();
@@ -101,6 +109,21 @@ pub(super) async fn chat<P: ChatBackend>(
                 partner.stop(StopSignal::Interrupt)?;
                 break;
             }
+            ChatStep::Help => output.note(&help_with_prompts(HELP, &partner.prompts()))?,
+            ChatStep::Prompt(line) => match partner.expand_prompt(&line).await {
+                Some(Ok(PromptInput { text, files })) => {
+                    output.note(&screen::escape_terminal_text(&text))?;
+                    let target = chat_target.target.clone();
+                    let input = Input {
+                        text,
+                        files,
+                        ..target
+                    };
+                    run_turn(&mut partner, input, output).await?;
+                }
+                Some(Err(error)) => write_error(&error, false)?,
+                None => output.note(&unknown_command(&line))?,
+            },
             ChatStep::Say(input) => run_turn(&mut partner, *input, output).await?,
         }
     }
@@ -120,6 +143,10 @@ enum ChatStep {
     Leave,
     /// Leave, because Ctrl-C was pressed twice.
     Interrupt,
+    /// Show the commands.
+    Help,
+    /// Run a turn with a prompt of an MCP server.
+    Prompt(String),
     /// Run a turn.
     Say(Box<Input>),
 }
@@ -155,16 +182,12 @@ impl ChatTarget {
         self.is_interrupted = false;
         match parse_typed_line(&line) {
             TypedLine::Nothing => {}
-            TypedLine::Help => output.note(HELP)?,
+            TypedLine::Help => return Ok(ChatStep::Help),
             TypedLine::Quit => return Ok(ChatStep::Leave),
             TypedLine::Agent(name) => self.target.agent = Some(name.to_owned()),
             TypedLine::Key(key) => self.target.instance_key = Some(key.to_owned()),
-            TypedLine::Unknown(command) => {
-                output.note(&format!(
-                    "Unknown command {}; /help lists the commands.",
-                    untrusted_text::line(command)
-                ))?;
-            }
+            TypedLine::Unknown(command) => output.note(&unknown_command(command))?,
+            TypedLine::Prompt(line) => return Ok(ChatStep::Prompt(line.to_owned())),
             TypedLine::Say(text) => {
                 return Ok(ChatStep::Say(Box::new(Input {
                     text: text.to_owned(),
@@ -176,12 +199,57 @@ impl ChatTarget {
     }
 }
 
+/// Returns the notice about a command that does not exist.
+pub(super) fn unknown_command(line: &str) -> String {
+    let command = line.split_whitespace().next().unwrap_or_default();
+    format!(
+        "Unknown command {}; /help lists the commands.",
+        untrusted_text::line(command)
+    )
+}
+
+/// Returns the help with the prompts of MCP servers, one line per prompt.
+pub(super) fn help_with_prompts(help: &str, prompts: &[ServerPrompt]) -> String {
+    let line = |prompt: &ServerPrompt| {
+        let usage = untrusted_text::line(prompt.usage()).to_string();
+        format!(
+            "\n{usage:<16} {}",
+            untrusted_text::line(&prompt.prompt.description)
+        )
+    };
+    std::iter::once(help.to_owned())
+        .chain(prompts.iter().map(line))
+        .collect()
+}
+
 /// Prints the name of the swarm, and how to get help.
 fn greet(swarm: &str, output: &CommandOutput) -> Result<(), CliError> {
     let faint = style::FAINT;
     output.note(&format!(
         "{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}",
         untrusted_text::line(swarm)
+    ))
+}
+
+/// Returns a notice if the chat continues a conversation that has messages.
+pub(super) async fn continuation_notice<P: ChatBackend>(
+    partner: &P,
+    first: &Input,
+) -> Option<String> {
+    let agent = first.agent.clone();
+    let key = first.instance_key.as_deref();
+    let id = InstanceId::new(
+        agent.unwrap_or_else(|| partner.entry_agent()),
+        key.unwrap_or(DEFAULT_INSTANCE_KEY),
+    );
+    let count = match partner.message_count(&id).await {
+        0 => return None,
+        1 => "1 message".to_owned(),
+        count => format!("{count} messages"),
+    };
+    Some(format!(
+        "Continuing the conversation {} ({count}). `/key NAME` selects another conversation.",
+        untrusted_text::line(id)
     ))
 }
 
@@ -277,6 +345,7 @@ pub(super) fn parse_typed_line(line: &str) -> TypedLine<'_> {
         ("/quit" | "/exit", _) => TypedLine::Quit,
         ("/agent", name) if !name.is_empty() => TypedLine::Agent(name),
         ("/key", key) if !key.is_empty() => TypedLine::Key(key),
+        (command, _) if command.contains(':') => TypedLine::Prompt(line),
         _ => TypedLine::Unknown(command),
     }
 }
@@ -360,6 +429,10 @@ mod tests {
         assert_eq!(
             parse_typed_line("/agent writer"),
             TypedLine::Agent("writer")
+        );
+        assert_eq!(
+            parse_typed_line("/git:review a.rs"),
+            TypedLine::Prompt("/git:review a.rs")
         );
         assert_eq!(parse_typed_line("/agent"), TypedLine::Unknown("/agent"));
         assert_eq!(

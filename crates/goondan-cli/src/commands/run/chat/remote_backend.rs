@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use goondan::Input;
 use goondan::event::TurnResult;
 use goondan::ids::InstanceId;
+use goondan::mcp::{PromptInput, ServerPrompt};
 use goondan_serve::client::ClientEvent;
 use goondan_serve::wire::InputState;
 
@@ -55,6 +56,11 @@ impl ChatBackend for RemoteBackend {
         self.there.swarm().agents.clone()
     }
 
+    async fn message_count(&self, _id: &InstanceId) -> usize {
+        // The other process has the conversation.
+        0
+    }
+
     fn workspace_dir(&self) -> PathBuf {
         self.there.workspace().dir.clone()
     }
@@ -66,6 +72,14 @@ impl ChatBackend for RemoteBackend {
 
     fn signals(&mut self) -> &mut SignalReceiver {
         self.there.signals()
+    }
+
+    fn prompts(&self) -> Vec<ServerPrompt> {
+        Vec::new()
+    }
+
+    async fn expand_prompt(&mut self, _: &str) -> Option<Result<PromptInput, CliError>> {
+        None
     }
 
     /// Waits for the next signal, approval request or event of the running turn. Without a turn,

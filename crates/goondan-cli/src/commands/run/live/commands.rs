@@ -1,5 +1,7 @@
 //! Slash commands and their completion.
 
+use goondan::mcp::ServerPrompt;
+
 use super::super::chat::{TypedLine, parse_typed_line};
 
 /// Help, one line per command.
@@ -81,15 +83,21 @@ pub(super) struct CommandCompletion {
     pub(super) candidates: Vec<String>,
 }
 
-/// Completes commands, and agent names after `/agent`.
-pub(super) fn complete(before: &str, agents: &[String]) -> CommandCompletion {
+/// Completes commands, prompts of MCP servers, and agent names after `/agent`.
+pub(super) fn complete(
+    before: &str,
+    agents: &[String],
+    prompts: &[ServerPrompt],
+) -> CommandCompletion {
+    let prompts: Vec<String> = prompts.iter().map(ServerPrompt::command).collect();
     let (prefix, names): (&str, Vec<&str>) = match before.strip_prefix("/agent ") {
         Some(prefix) => (
             prefix.trim_start(),
             agents.iter().map(String::as_str).collect(),
         ),
         None if before.starts_with('/') && !before.contains(char::is_whitespace) => {
-            (before, COMMAND_NAMES.to_vec())
+            let prompts = prompts.iter().map(String::as_str);
+            (before, COMMAND_NAMES.into_iter().chain(prompts).collect())
         }
         None => return CommandCompletion::default(),
     };
@@ -162,16 +170,22 @@ mod tests {
     #[test]
     fn what_is_unique_is_completed_and_what_is_not_is_listed() {
         let agents = ["writer", "worker", "wörter"].map(str::to_owned);
-        assert_eq!(complete("/us", &agents).more, "age ");
-        let several = complete("/a", &agents);
+        assert_eq!(complete("/us", &agents, &[]).more, "age ");
+        let several = complete("/a", &agents, &[]);
         assert_eq!(
             (several.more.as_str(), several.candidates.as_slice()),
             ("gent", &["/agent".to_owned(), "/agents".to_owned()][..])
         );
-        assert_eq!(complete("/agent w", &agents).candidates.len(), 3);
-        assert_eq!(complete("/agent wr", &agents).more, "iter ");
-        assert_eq!(complete("/agent wö", &agents).more, "rter ");
-        assert_eq!(complete("hello", &agents), CommandCompletion::default());
-        assert_eq!(complete("/key a", &agents), CommandCompletion::default());
+        assert_eq!(complete("/agent w", &agents, &[]).candidates.len(), 3);
+        assert_eq!(complete("/agent wr", &agents, &[]).more, "iter ");
+        assert_eq!(complete("/agent wö", &agents, &[]).more, "rter ");
+        assert_eq!(
+            complete("hello", &agents, &[]),
+            CommandCompletion::default()
+        );
+        assert_eq!(
+            complete("/key a", &agents, &[]),
+            CommandCompletion::default()
+        );
     }
 }

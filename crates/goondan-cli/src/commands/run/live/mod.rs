@@ -35,6 +35,7 @@ use self::terminal_signals::{TerminalSignal, TerminalSignals};
 use self::transcript::ChatTranscript;
 use super::approval::PendingApproval;
 use super::chat::chat_backend::{BackendEvent, ChatBackend};
+use super::chat::continuation_notice;
 use super::chat::history::InputHistory;
 use super::signals::StopSignal;
 use crate::exit::CliError;
@@ -72,6 +73,9 @@ pub(super) async fn chat<P: ChatBackend>(
         ),
         faint,
     );
+    if let Some(notice) = continuation_notice(&chat.partner, first).await {
+        chat.tell_styled(&notice, faint);
+    }
     let outcome = chat.run_until_leave().await;
     let TerminalChat {
         mut partner,

@@ -2,10 +2,11 @@
 
 use goondan::Input;
 use goondan::internal::untrusted_text;
+use goondan::mcp::PromptInput;
 use goondan::ports::approval::ApprovalAnswer;
 
-use super::super::chat::TypedLine;
 use super::super::chat::chat_backend::ChatBackend;
+use super::super::chat::{TypedLine, help_with_prompts, unknown_command};
 use super::super::signals::StopSignal;
 use super::commands::{self, ChatCommand};
 use super::keys::KeyPress;
@@ -67,7 +68,11 @@ impl<P: ChatBackend> TerminalChat<P> {
             KeyPress::Leave => self.editor.press(&KeyPress::Delete),
             KeyPress::Escape => self.put_question()?,
             KeyPress::Tab => {
-                let completion = commands::complete(self.editor.before(), &self.partner.agents());
+                let completion = commands::complete(
+                    self.editor.before(),
+                    &self.partner.agents(),
+                    &self.partner.prompts(),
+                );
                 self.editor.insert(&completion.more);
                 if !completion.candidates.is_empty() {
                     self.notice =
@@ -181,7 +186,11 @@ impl<P: ChatBackend> TerminalChat<P> {
     async fn execute_common(&mut self, typed: TypedLine<'_>) -> Result<ChatFlow, CliError> {
         match typed {
             TypedLine::Nothing => {}
-            TypedLine::Help => self.pane.tell(commands::HELP),
+            TypedLine::Help => {
+                let help = help_with_prompts(commands::HELP, &self.partner.prompts());
+                self.pane.tell(&help);
+            }
+            TypedLine::Prompt(line) => self.send_prompt(line).await?,
             TypedLine::Quit => return self.cancel_and_leave().await,
             TypedLine::Agent(name) if !self.partner.agents().iter().any(|agent| agent == name) => {
                 self.pane.tell(&format!(
@@ -191,12 +200,7 @@ impl<P: ChatBackend> TerminalChat<P> {
             }
             TypedLine::Agent(name) => self.target.agent = Some(name.to_owned()),
             TypedLine::Key(key) => self.target.instance_key = Some(key.to_owned()),
-            TypedLine::Unknown(command) => {
-                self.pane.tell(&format!(
-                    "Unknown command {}; /help lists the commands.",
-                    untrusted_text::line(command)
-                ));
-            }
+            TypedLine::Unknown(command) => self.pane.tell(&unknown_command(command)),
             TypedLine::Say(text) => {
                 self.say(Input {
                     text: text.to_owned(),
@@ -206,6 +210,29 @@ impl<P: ChatBackend> TerminalChat<P> {
             }
         }
         Ok(ChatFlow::Continue)
+    }
+
+    /// Sends the prompt of an MCP server as the next input.
+    async fn send_prompt(&mut self, line: &str) -> Result<(), CliError> {
+        match self.partner.expand_prompt(line).await {
+            Some(Ok(PromptInput { text, files })) => {
+                let target = self.target.clone();
+                self.say(Input {
+                    text,
+                    files,
+                    ..target
+                })
+                .await
+            }
+            Some(Err(error)) => {
+                self.pane.flush()?;
+                Ok(crate::output::write_error(&error, false)?)
+            }
+            None => {
+                self.pane.tell(&unknown_command(line));
+                Ok(())
+            }
+        }
     }
 
     /// Lists the agents, and marks the current one.

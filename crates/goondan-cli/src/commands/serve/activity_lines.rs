@@ -1,0 +1,210 @@
+//! Lines of `gdn serve` about waiting approvals, failed turns and delivered answers.
+
+use std::time::{Duration, Instant};
+
+use goondan::event::{FinishReason, SwarmEvent};
+use goondan::internal::untrusted_text;
+use goondan::ports::approval::ApprovalRequest;
+use goondan_connect::DeliveredAnswer;
+
+use crate::exit::CliError;
+use crate::output::{CommandOutput, turn_error};
+
+/// Maximum number of lines in [`LINE_WINDOW`].
+const MAX_LINES: usize = 20;
+/// Period of the limit.
+const LINE_WINDOW: Duration = Duration::from_secs(10);
+/// Maximum number of characters of a line.
+const MAX_LINE_CHARS: usize = 400;
+const OMITTED: &str = "More lines follow at once and are left out. `gdn logs` prints all events.";
+
+/// Printer of the lines. `--quiet` and `--json` print none.
+pub(super) struct ActivityLines {
+    output: CommandOutput,
+    budget: LineBudget,
+}
+
+impl ActivityLines {
+    pub(super) fn new(output: &CommandOutput) -> Self {
+        ActivityLines {
+            output: *output,
+            budget: LineBudget::new(Instant::now()),
+        }
+    }
+
+    /// Prints a line about an approval request.
+    pub(super) fn approval(&mut self, request: &ApprovalRequest) -> Result<(), CliError> {
+        self.print(&approval_line(request))
+    }
+
+    /// Prints a line if the event is the end of a failed turn.
+    pub(super) fn event(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
+        failure_line(event).map_or(Ok(()), |line| self.print(&line))
+    }
+
+    /// Prints a line about a delivered answer.
+    pub(super) fn delivery(&mut self, answer: &DeliveredAnswer) -> Result<(), CliError> {
+        let line = format!(
+            "Connection/{} delivered an answer of {}.",
+            answer.connection, answer.conversation
+        );
+        self.print(&line)
+    }
+
+    /// Prints a line without secrets and control characters.
+    fn print(&mut self, line: &str) -> Result<(), CliError> {
+        let printed = match self.budget.take(Instant::now()) {
+            LinePermit::Print => shown(&crate::app::redactor().text(line)),
+            LinePermit::Last => OMITTED.to_owned(),
+            LinePermit::Omit => return Ok(()),
+        };
+        self.output.note(&printed)
+    }
+}
+
+/// Treatment of a line.
+#[derive(Debug, PartialEq, Eq)]
+enum LinePermit {
+    Print,
+    /// The first omitted line of a window.
+    Last,
+    Omit,
+}
+
+/// Limit of the lines per window.
+struct LineBudget {
+    begin: Instant,
+    used: usize,
+}
+
+impl LineBudget {
+    fn new(now: Instant) -> Self {
+        LineBudget {
+            begin: now,
+            used: 0,
+        }
+    }
+
+    /// Counts a line at `now`.
+    fn take(&mut self, now: Instant) -> LinePermit {
+        if now.duration_since(self.begin) >= LINE_WINDOW {
+            *self = LineBudget::new(now);
+        }
+        self.used += 1;
+        match self.used {
+            used if used <= MAX_LINES => LinePermit::Print,
+            used if used == MAX_LINES + 1 => LinePermit::Last,
+            _ => LinePermit::Omit,
+        }
+    }
+}
+
+/// Returns the line as one line of limited length, with visible control characters.
+fn shown(line: &str) -> String {
+    let line = untrusted_text::line(line).to_string();
+    match line.char_indices().nth(MAX_LINE_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// Describes an approval request.
+fn approval_line(request: &ApprovalRequest) -> String {
+    format!(
+        "{} waits for an approval of {}. Answer it in the studio or with `gdn attach`.",
+        request.instance, request.tool_name
+    )
+}
+
+/// Describes a failed turn; `None` for other events.
+fn failure_line(event: &SwarmEvent) -> Option<String> {
+    let SwarmEvent::TurnEnded {
+        instance, result, ..
+    } = event
+    else {
+        return None;
+    };
+    if result.finish_reason == FinishReason::Cancelled {
+        return None;
+    }
+    let error = turn_error(result)?;
+    Some(format!(
+        "A turn of {instance} failed: [{}] {}",
+        error.code, error.message
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use goondan::event::{TurnError, TurnResult};
+    use goondan::ids::InstanceId;
+
+    fn ended(finish_reason: FinishReason, message: &str) -> SwarmEvent {
+        let error = (finish_reason == FinishReason::Error).then(|| TurnError {
+            code: "E_TOOL_DENIED".to_owned(),
+            message: message.to_owned(),
+            suggestion: None,
+            status: None,
+        });
+        let result = TurnResult {
+            turn_id: "t".to_owned(),
+            finish_reason,
+            model_finish_reason: None,
+            response_message: None,
+            output: None,
+            error,
+            usage: Default::default(),
+            step_count: 4,
+        };
+        SwarmEvent::TurnEnded {
+            instance: InstanceId::new("a", "telegram:7"),
+            event_id: "e".to_owned(),
+            event_type: "user.input".to_owned(),
+            trace_id: "0".to_owned(),
+            is_for_agent: false,
+            result: Box::new(result),
+        }
+    }
+
+    #[test]
+    fn only_a_failed_turn_has_a_line() {
+        let line = |reason| failure_line(&ended(reason, "no"));
+        assert_eq!(line(FinishReason::TextResponse), None);
+        assert_eq!(line(FinishReason::Cancelled), None);
+        assert_eq!(
+            line(FinishReason::Error).as_deref(),
+            Some("A turn of a:telegram:7 failed: [E_TOOL_DENIED] no")
+        );
+        assert!(
+            line(FinishReason::MaxSteps)
+                .unwrap()
+                .contains("E_MAX_STEPS")
+        );
+    }
+
+    #[test]
+    fn a_line_is_one_line_of_limited_length() {
+        let failed = failure_line(&ended(FinishReason::Error, "a\nServing \u{1b}[2J\u{202e}b"));
+        let line = shown(&failed.unwrap());
+        assert!(!line.contains(['\n', '\u{1b}', '\u{202e}']), "{line}");
+        assert_eq!(shown(&"ä".repeat(500)).chars().count(), MAX_LINE_CHARS + 1);
+    }
+
+    #[test]
+    fn a_flood_of_lines_is_cut_and_noted_once() {
+        let begin = Instant::now();
+        let mut budget = LineBudget::new(begin);
+        let permits: Vec<LinePermit> = (0..MAX_LINES + 3).map(|_| budget.take(begin)).collect();
+        assert!(
+            permits[..MAX_LINES]
+                .iter()
+                .all(|one| *one == LinePermit::Print)
+        );
+        assert_eq!(
+            permits[MAX_LINES..],
+            [LinePermit::Last, LinePermit::Omit, LinePermit::Omit]
+        );
+        assert_eq!(budget.take(begin + LINE_WINDOW), LinePermit::Print);
+    }
+}

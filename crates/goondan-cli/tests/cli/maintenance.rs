@@ -1,0 +1,201 @@
+//! `gdn doctor --deep`, `gdn backup`, `gdn restore`, and a start without the log.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::projects::{ECHO, scripted};
+use crate::sandbox::Sandbox;
+
+/// A project with a conversation.
+fn used() -> Sandbox {
+    let sandbox = scripted(ECHO);
+    sandbox.gdn(&["run", "p", "--input", "first"]).ok();
+    sandbox
+}
+
+/// The only workspace.
+fn workspace(sandbox: &Sandbox) -> PathBuf {
+    let mut found = std::fs::read_dir(sandbox.state().join("workspaces")).unwrap();
+    found.next().unwrap().unwrap().path()
+}
+
+fn base(sandbox: &Sandbox) -> PathBuf {
+    let mut found = std::fs::read_dir(workspace(sandbox).join("instances")).unwrap();
+    found
+        .next()
+        .unwrap()
+        .unwrap()
+        .path()
+        .join("messages/base.jsonl")
+}
+
+fn inputs(sandbox: &Sandbox) -> usize {
+    let text = std::fs::read_to_string(base(sandbox)).unwrap();
+    text.matches("\"role\":\"user\"").count()
+}
+
+#[test]
+fn a_deep_check_finds_damage_and_saves_the_rest() {
+    let sandbox = used();
+    let intact = sandbox.gdn(&["doctor", "p", "--deep"]);
+    assert!(
+        intact.ok().contains("is intact (1 conversation, "),
+        "{}",
+        intact.stdout
+    );
+    let text = std::fs::read_to_string(base(&sandbox)).unwrap();
+    let changed = text.replacen("\"role\":\"user\"", "\"role\":\"uses\"", 1);
+    std::fs::write(base(&sandbox), &changed).unwrap();
+
+    let found = sandbox.gdn(&["doctor", "p", "--deep", "--json"]);
+    assert_eq!(found.code, 1);
+    let checks: Vec<Value> = serde_json::from_str(&found.stdout).unwrap();
+    let files = checks
+        .iter()
+        .find(|check| check["name"] == "files")
+        .unwrap();
+    assert_eq!(files["status"], "fail");
+    let problem = files["problems"][0].as_str().unwrap();
+    assert!(
+        problem.contains("base.jsonl:2: skipped a line that was changed"),
+        "{problem}"
+    );
+
+    let saved = sandbox.gdn(&["doctor", "p", "--deep", "--repair", "copies"]);
+    assert_eq!(saved.code, 1);
+    assert!(saved.stdout.contains("not saved:"), "{}", saved.stdout);
+    assert_eq!(std::fs::read_to_string(base(&sandbox)).unwrap(), changed);
+    let id = workspace(&sandbox)
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    std::fs::rename(workspace(&sandbox), sandbox.dir().join("damaged")).unwrap();
+    sandbox.gdn(&["restore", &format!("copies/{id}")]).ok();
+    sandbox.gdn(&["doctor", "p", "--deep"]).ok();
+    sandbox.gdn(&["run", "p", "--input", "second"]).ok();
+}
+
+#[test]
+fn a_repair_without_losses_lists_none() {
+    let sandbox = used();
+    let instances = workspace(&sandbox).join("instances");
+    let mut found = std::fs::read_dir(&instances).unwrap();
+    let conversation = found.next().unwrap().unwrap().path();
+    std::fs::rename(conversation, instances.join("other")).unwrap();
+    let saved = sandbox.gdn(&["doctor", "p", "--deep", "--repair", "copies"]);
+    assert!(
+        saved.stdout.contains("belongs to another conversation")
+            && saved.stdout.contains(" records; nothing is lost"),
+        "{}",
+        saved.stdout
+    );
+    assert!(!saved.stdout.contains("not saved"), "{}", saved.stdout);
+}
+
+#[test]
+fn a_backup_is_restored() {
+    let sandbox = used();
+    for target in ["monday", "monday.tar.gz"] {
+        sandbox.gdn(&["backup", target, "--project", "p"]).ok();
+        let again = sandbox.gdn(&["backup", target, "--project", "p"]);
+        assert!(again.stderr.contains("[BACKUP_ERROR]"), "{}", again.stderr);
+    }
+    sandbox.gdn(&["run", "p", "--input", "second"]).ok();
+    assert_eq!(inputs(&sandbox), 2);
+    let refused = sandbox.gdn(&["restore", "monday"]);
+    assert!(
+        refused.stderr.contains("exists already"),
+        "{}",
+        refused.stderr
+    );
+    for source in ["monday", "monday.tar.gz"] {
+        std::fs::remove_dir_all(workspace(&sandbox)).unwrap();
+        sandbox.gdn(&["restore", source]).ok();
+        assert_eq!(inputs(&sandbox), 1, "{source}");
+        sandbox.gdn(&["run", "p", "--input", "second"]).ok();
+        assert_eq!(inputs(&sandbox), 2, "{source}");
+    }
+    sandbox
+        .gdn(&["restore", "monday", "--workspace", "other"])
+        .ok();
+    assert!(sandbox.state().join("workspaces/other/instances").is_dir());
+    sandbox.write("no-backup.tar.gz", "text");
+    let refused = sandbox.gdn(&["restore", "no-backup.tar.gz", "--workspace", "third"]);
+    assert!(
+        refused.stderr.contains("[BACKUP_ERROR]"),
+        "{}",
+        refused.stderr
+    );
+    assert!(!sandbox.state().join("workspaces/third").exists());
+}
+
+#[test]
+fn a_refused_restore_reads_no_backup_and_leaves_no_workspace() {
+    let sandbox = used();
+    let id = workspace(&sandbox);
+    let id = id.file_name().unwrap().to_str().unwrap();
+    // The directory is not a backup, which is only visible when it is read.
+    sandbox.write("d/text", "text");
+    let refused = sandbox.gdn(&["restore", "d", "--workspace", id]);
+    assert!(
+        refused.stderr.contains("exists already"),
+        "{}",
+        refused.stderr
+    );
+    let state = sandbox.dir().join("fresh");
+    let refused = sandbox.gdn(&["restore", "d", "--state-root", &state.to_string_lossy()]);
+    assert!(
+        refused.stderr.contains("it is not a backup"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(std::fs::read_dir(state).unwrap().count(), 0);
+}
+
+#[test]
+fn a_workspace_without_its_log_starts_only_on_request() {
+    let sandbox = used();
+    std::fs::remove_file(workspace(&sandbox).join("inbox.jsonl")).unwrap();
+    let refused = sandbox.gdn(&["run", "p", "--input", "second"]);
+    assert!(
+        refused.stderr.contains("[WORKSPACE_LOG_LOST]"),
+        "{}",
+        refused.stderr
+    );
+    assert!(
+        refused.stderr.contains("--accept-loss"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(inputs(&sandbox), 1);
+    sandbox
+        .gdn(&["run", "p", "--input", "second", "--accept-loss"])
+        .ok();
+    sandbox.gdn(&["run", "p", "--input", "third"]).ok();
+    assert_eq!(inputs(&sandbox), 3);
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let sandbox = used();
+    let log = workspace(&sandbox).join("inbox.jsonl");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let (_, rest) = text.split_once('\n').unwrap();
+    let newer = format!("{{\"format\":\"gdn-inbox\",\"version\":3}}\n{rest}");
+    std::fs::write(&log, &newer).unwrap();
+    let refused = sandbox.gdn(&["run", "p", "--input", "second"]);
+    assert!(
+        refused.stderr.contains("[WORKSPACE_NEWER]"),
+        "{}",
+        refused.stderr
+    );
+    assert!(
+        refused.stderr.contains("gdn self update"),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), newer);
+}

@@ -1,0 +1,150 @@
+//! Answers that an agent sends with the tool of the platform.
+
+use goondan::ApprovalBroker;
+use goondan_connect::ConnectionOptions;
+use serde_json::json;
+
+use crate::platform::{Platform, json};
+use crate::support::{Running, within};
+
+/// An agent that must answer with the tool. `permissions` is YAML of the agent.
+fn project(base: &str, permissions: &str) -> String {
+    format!(
+        r#"
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {{name: m}}
+spec:
+  provider: scripted
+  model: any
+  options:
+    rules:
+      - {{when: {{role: tool}}, reply: {{text: done}}}}
+      - {{when: {{contains: elsewhere}}, reply: {{calls: [{{id: s, tool: telegram__send, args: {{chatId: 8, text: to another chat}}}}]}}}}
+    default: {{calls: [{{id: s, tool: telegram__send, args: {{chatId: "7", text: hello}}}}]}}
+---
+apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {{name: telegram}}
+spec: {{entry: "builtin:telegram", config: {{token: {{value: "123:abc"}}, apiBaseUrl: "{base}", allowPrivateNetwork: true}}}}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {{name: a}}
+spec:
+  modelConfig: {{modelRef: Model/m}}
+  tools: [{{ref: Tool/telegram}}]
+  requiredTools: [telegram__send]
+{permissions}
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {{name: default}}
+spec: {{entryAgent: Agent/a, agents: [{{ref: Agent/a}}]}}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {{name: bot}}
+spec:
+  connectorRef: Connector/telegram
+  config: {{apiBaseUrl: {{value: "{base}"}}}}
+  secrets: {{botToken: {{value: "123:abc"}}}}
+  allow: {{senders: ["7"]}}
+"#
+    )
+}
+
+/// A chat with a bot, and the approval requests of its agent.
+struct RunningChat {
+    platform: Platform,
+    running: Running,
+    broker: ApprovalBroker,
+}
+
+/// Starts a bot that gets one message with this text from chat 7.
+async fn start(state: &std::path::Path, text: &str, permissions: &str) -> RunningChat {
+    start_with(state, "telegram", text, permissions).await
+}
+
+/// Works like [`start`], with another connector.
+async fn start_with(
+    state: &std::path::Path,
+    connector: &str,
+    text: &str,
+    permissions: &str,
+) -> RunningChat {
+    let update = json!({"update_id": 1, "message": {
+        "message_id": 1, "text": text, "chat": {"id": 7, "type": "private"},
+        "from": {"id": 7, "is_bot": false, "first_name": "Ada"},
+    }});
+    let platform = Platform::start(move |call| match call.path.rsplit('/').next() {
+        Some("getUpdates") => (call.body["offset"].as_i64() <= Some(1))
+            .then(|| json(200, json!({"ok": true, "result": [update.clone()]}))),
+        Some("sendMessage") => Some(json(200, json!({"ok": true, "result": {"message_id": 40}}))),
+        _ => Some(json(200, json!({"ok": true, "result": true}))),
+    })
+    .await;
+    let text = project(&platform.base, permissions)
+        .replace("Connector/telegram", &format!("Connector/{connector}"));
+    let broker = ApprovalBroker::default();
+    let options = ConnectionOptions {
+        has_server: true,
+        broker: Some(broker.clone()),
+        ..ConnectionOptions::default()
+    };
+    let running = Running::start_project(state, &text, |_| {}, options, None).await;
+    RunningChat {
+        platform,
+        running,
+        broker,
+    }
+}
+
+/// Waits for an approval request, and returns the tool.
+async fn requested(chat: &RunningChat) -> String {
+    let request = within(chat.broker.listen().next()).await.unwrap();
+    request.request.tool_name.clone()
+}
+
+#[tokio::test]
+async fn an_answer_in_the_channel_of_the_event_needs_no_approval() {
+    for connector in ["telegram", "telegram-polling"] {
+        let state = tempfile::tempdir().unwrap();
+        let chat = start_with(state.path(), connector, "hello", "").await;
+        let sent = chat.platform.wait("sendMessage", 1).await;
+        assert_eq!(
+            (&sent[0]["chat_id"], &sent[0]["text"]),
+            (&json!("7"), &json!("hello"))
+        );
+        chat.running.kill().await;
+    }
+}
+
+#[tokio::test]
+async fn a_message_to_another_channel_needs_an_approval() {
+    let state = tempfile::tempdir().unwrap();
+    let chat = start(state.path(), "elsewhere", "").await;
+    assert_eq!(requested(&chat).await, "telegram__send");
+    assert_eq!(
+        chat.platform.calls("sendMessage"),
+        [] as [serde_json::Value; 0]
+    );
+    chat.running.kill().await;
+}
+
+#[tokio::test]
+async fn a_written_rule_applies_to_the_channel_of_the_event() {
+    for permissions in [
+        "  permissions: {default: ask}",
+        "  permissions: {rules: [{tool: telegram__send, action: ask}]}",
+    ] {
+        let state = tempfile::tempdir().unwrap();
+        let chat = start(state.path(), "hello", permissions).await;
+        assert_eq!(requested(&chat).await, "telegram__send");
+        assert_eq!(
+            chat.platform.calls("sendMessage"),
+            [] as [serde_json::Value; 0]
+        );
+        chat.running.kill().await;
+    }
+}

@@ -1,0 +1,280 @@
+//! Each kind of damage to the state of an interrupted or finished turn: a call that must run once
+//! runs once, and each loss is reported.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tracing::field::{Field, Visit};
+use tracing::span;
+
+use crate::checks::check;
+use crate::swarm::{Process, WORKSPACE, World, a, within};
+use goondan_core::ports::store::{InstanceStatus, InstanceStore as _};
+use goondan_store::fs::FileSystem as _;
+use goondan_store::fs::sim::SimFs;
+use goondan_store::jsonl::{JsonlStore, LostLogPolicy, layout};
+
+/// Collects the warnings of the thread.
+#[derive(Clone, Default)]
+pub(crate) struct LoggedWarnings(pub(crate) Arc<Mutex<Vec<String>>>);
+
+struct WarningText<'a>(&'a mut String);
+
+impl Visit for WarningText<'_> {
+    fn record_debug(&mut self, _field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.push_str(&format!("{value:?} "));
+    }
+}
+
+impl tracing::Subscriber for LoggedWarnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::WARN
+    }
+    fn new_span(&self, _span: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _span: &span::Id, _values: &span::Record<'_>) {}
+    fn record_follows_from(&self, _span: &span::Id, _follows: &span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = String::new();
+        event.record(&mut WarningText(&mut text));
+        self.0.lock().unwrap().push(text);
+    }
+    fn enter(&self, _span: &span::Id) {}
+    fn exit(&self, _span: &span::Id) {}
+}
+
+fn file(name: &str) -> PathBuf {
+    match name {
+        layout::INBOX => Path::new(WORKSPACE).join(name),
+        name => layout::instance_dir(Path::new(WORKSPACE), &a()).join(name),
+    }
+}
+
+/// Damage to a file.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum FileDamage {
+    Deleted,
+    Emptied,
+    /// Cut after this many lines.
+    CutAfter(usize),
+    /// The first record has garbage in it.
+    FirstRecordUnreadable,
+    LastRecordRemoved,
+}
+
+impl FileDamage {
+    fn apply(self, fs: &SimFs, path: &Path) {
+        let text = String::from_utf8(fs.contents(path).unwrap_or_default()).unwrap();
+        let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
+        match self {
+            FileDamage::Deleted => return fs.rename(path, Path::new("/lost")).unwrap(),
+            FileDamage::Emptied => lines.clear(),
+            FileDamage::CutAfter(count) => lines.truncate(count),
+            FileDamage::FirstRecordUnreadable => {
+                if let Some(line) = lines.get_mut(1) {
+                    line.replace_range(3..6, "\u{1}\u{1}\u{1}");
+                }
+            }
+            FileDamage::LastRecordRemoved => drop(lines.pop()),
+        }
+        fs.put(path, lines.concat().as_bytes());
+    }
+}
+
+/// Starts a turn and kills the process at a change of the disk. Returns the state, if the call that
+/// must run once has run and the turn is not over.
+async fn killed_in_turn(change: u64) -> Option<(SimFs, World)> {
+    let (fs, world) = (SimFs::new(), World::default());
+    let process = Process::start(&fs, &world).await.unwrap();
+    fs.die_after(change);
+    // Tools of a dead process never return.
+    let dead = async {
+        while !fs.is_dead() {
+            tokio::task::yield_now().await
+        }
+    };
+    tokio::select! {
+        _ = process.send("one") => return None,
+        () = dead => {}
+    }
+    process.runtime.kill();
+    let fs = fs.kill();
+    let has_run = world.lock().unwrap().contains_key("once-one");
+    has_run.then_some((fs, world))
+}
+
+/// Returns a swarm that was killed when the result of the call was on disk.
+pub(crate) async fn killed_after_result() -> (SimFs, World) {
+    // Threads in the background also change the disk, so the right change varies.
+    for change in (20..120).cycle().take(2_000) {
+        if let Some((fs, world)) = killed_in_turn(change).await {
+            let events = events_of(&fs);
+            if events.contains(ONCE_RESULT) && events.ends_with('\n') {
+                return (fs, world);
+            }
+        }
+    }
+    panic!("no change leaves the result");
+}
+
+/// Part of the message with the result of the call that must run once.
+const ONCE_RESULT: &str = r#""toolName":"world__once","status":"ok""#;
+
+fn events_of(fs: &SimFs) -> String {
+    String::from_utf8_lossy(&fs.contents(&file(layout::EVENTS)).unwrap_or_default()).into_owned()
+}
+
+#[tokio::test]
+async fn a_damaged_journal_runs_no_call_twice() {
+    let (mut tried, mut reported) = (0, 0);
+    for damage in [
+        FileDamage::Deleted,
+        FileDamage::Emptied,
+        FileDamage::CutAfter(1),
+        FileDamage::CutAfter(2),
+        FileDamage::FirstRecordUnreadable,
+        FileDamage::LastRecordRemoved,
+    ] {
+        for change in (10..90).step_by(2) {
+            let Some((fs, world)) = killed_in_turn(change).await else {
+                continue;
+            };
+            let events = events_of(&fs);
+            let has_result = events.contains(ONCE_RESULT);
+            // Without a result and with an intact rest of the journal, nothing shows that the call
+            // began.
+            if damage == FileDamage::LastRecordRemoved && !(has_result && events.ends_with('\n')) {
+                continue;
+            }
+            damage.apply(&fs, &file(layout::JOURNAL));
+            let warnings = LoggedWarnings::default();
+            let _collected = tracing::subscriber::set_default(warnings.clone());
+            let process = Process::start(&fs, &world).await.unwrap();
+            let result = process.send("one").await.unwrap();
+            assert_eq!(result.error, None, "{damage:?} {change}");
+            assert_eq!(world.lock().unwrap()["once-one"], 1, "{damage:?} {change}");
+            let found = warnings.0.lock().unwrap().concat();
+            let log = fs.contents(&file(layout::INBOX)).unwrap();
+            let is_over = String::from_utf8_lossy(&log).contains(r#""done","turnId":"turn-one""#);
+            let has_events = events.contains("\"append\"") && events.contains("world__once");
+            let is_reported = found.contains("are missing from its journal");
+            assert!(
+                is_reported || is_over || !has_events || damage == FileDamage::LastRecordRemoved,
+                "{damage:?} {change}: {found}"
+            );
+            reported += usize::from(is_reported);
+            check(process, &fs, &world).await;
+            tried += 1;
+        }
+    }
+    assert!(tried > 10 && reported > 5, "{tried} {reported}");
+}
+
+/// Returns a swarm whose turn is over, after its end.
+pub(crate) async fn finished() -> (SimFs, World) {
+    let (fs, world) = (SimFs::new(), World::default());
+    let process = Process::start(&fs, &world).await.unwrap();
+    process.send("one").await.unwrap();
+    within(process.runtime.shutdown(Duration::from_secs(60))).await;
+    drop(process);
+    (fs.kill(), world)
+}
+
+#[tokio::test]
+async fn a_workspace_without_its_log_needs_the_consent_of_its_user() {
+    for damage in [
+        FileDamage::Deleted,
+        FileDamage::Emptied,
+        FileDamage::CutAfter(1),
+    ] {
+        let (fs, world) = finished().await;
+        damage.apply(&fs, &file(layout::INBOX));
+        let opened = JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE));
+        let error = opened.err().unwrap().to_string();
+        assert!(
+            error.contains("its log /state/workspaces/w/inbox.jsonl is missing"),
+            "{error}"
+        );
+        let store = JsonlStore::on_with(
+            Arc::new(fs.clone()),
+            Path::new(WORKSPACE),
+            LostLogPolicy::Accept,
+        );
+        drop(store.unwrap());
+        assert_eq!(world.lock().unwrap()["once-one"], 1);
+    }
+    // A workspace without conversations needs no consent.
+    let fs = SimFs::new();
+    JsonlStore::on(Arc::new(fs), Path::new(WORKSPACE)).unwrap();
+}
+
+#[tokio::test]
+async fn a_lost_or_unreadable_end_of_a_turn_is_found_in_the_conversation() {
+    for is_unreadable in [true, false] {
+        let (fs, world) = finished().await;
+        let path = file(layout::INBOX);
+        let text = String::from_utf8(fs.contents(&path).unwrap()).unwrap();
+        let lines = text.split_inclusive('\n').filter_map(|line| {
+            match line.contains(r#""record":"done""#) && line.contains(r#""turn-one""#) {
+                true if is_unreadable => Some(line.replace("turn-one", "turn-0ne")),
+                true => None,
+                false => Some(line.to_owned()),
+            }
+        });
+        fs.put(&path, lines.collect::<String>().as_bytes());
+        let warnings = LoggedWarnings::default();
+        let _collected = tracing::subscriber::set_default(warnings.clone());
+        let process = Process::start(&fs, &world).await.unwrap();
+        assert_eq!(process.send("one").await.unwrap().error, None);
+        assert_eq!(world.lock().unwrap()["once-one"], 1);
+        let found = warnings.0.lock().unwrap().concat();
+        let expected = if is_unreadable {
+            "checksum does not match"
+        } else {
+            "is missing"
+        };
+        assert!(found.contains(expected), "{found}");
+        assert!(
+            found.contains("the record of a turn's end was lost"),
+            "{found}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn lost_messages_come_from_the_log_or_are_reported() {
+    for damage in [
+        FileDamage::Deleted,
+        FileDamage::Emptied,
+        FileDamage::CutAfter(2),
+    ] {
+        let (fs, world) = finished().await;
+        damage.apply(&fs, &file(layout::BASE));
+        let process = Process::start(&fs, &world).await.unwrap();
+        let messages = process.runtime.conversation(&a()).await.unwrap();
+        if damage != FileDamage::CutAfter(2) {
+            assert_eq!(messages[0].text(), "input one", "{damage:?}");
+        }
+        drop(process);
+    }
+}
+
+#[tokio::test]
+async fn metadata_that_the_disk_does_not_return_is_not_overwritten() {
+    let (fs, _) = finished().await;
+    let path = file(layout::METADATA);
+    let text = String::from_utf8(fs.contents(&path).unwrap()).unwrap();
+    let mut meta: goondan_core::ports::store::InstanceMeta = serde_json::from_str(&text).unwrap();
+    meta.status = InstanceStatus::Retired;
+    let before = serde_json::to_vec(&meta).unwrap();
+    fs.put(&path, &before);
+    let store = JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap();
+    fs.fail_reads(Some(&path));
+    assert!(store.instances().await.is_err());
+    assert!(store.instance(&a()).await.is_err());
+    assert_eq!(fs.contents(&path).unwrap(), before);
+    fs.fail_reads(None);
+    assert_eq!(store.instance(&a()).await.unwrap(), Some(meta));
+}

@@ -1,0 +1,507 @@
+//! Programs that tools are running, and the rule for approved files.
+//!
+//! An approval covers the content of the files that a call runs. A program in a sandbox, such as a
+//! background process of the same agent, may write to their directory. So a call with approved files
+//! starts only when no such program is running, and no such program starts until the call has read
+//! its files. Programs of the project, such as MCP servers, run all the time. They are stopped during
+//! that time.
+
+mod stopped_programs;
+
+use std::collections::BTreeMap;
+use std::io;
+#[cfg(test)]
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
+
+use goondan_core::content_hash::content_hash;
+use goondan_core::ports::tool::ApprovedFile;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::file_changes::FileChangeLock;
+use crate::mutex_lock::lock;
+use crate::sandbox::SignalDomain;
+#[cfg(target_os = "linux")]
+use crate::sandbox::orphans;
+use stopped_programs::StoppedPrograms;
+
+/// Time to wait for the end of programs that may write approved files.
+const WRITER_WAIT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Interval at which a waiting program checks the others again. The end of an orphan sends no
+/// notification.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Time in which a started call reads its approved files. No program that may write them starts
+/// until then.
+const FILE_READ_PERIOD: Duration = Duration::from_secs(2);
+
+static RUNNING_PROGRAMS: LazyLock<RunningPrograms> = LazyLock::new(RunningPrograms::default);
+
+/// Directories that a sandboxed program may write to. It may write to a path that all its sandboxes
+/// permit.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WriteAccess {
+    /// Writable directories of each sandbox; empty without a sandbox.
+    sandboxes: Vec<Vec<PathBuf>>,
+    /// The program belongs to the project, for example an MCP server. It runs until the end of the
+    /// swarm.
+    pub(crate) is_of_project: bool,
+}
+
+impl WriteAccess {
+    /// Creates the access of a program in sandboxes with these writable paths, which contain no links.
+    pub(crate) fn of(sandboxes: impl Iterator<Item = Vec<PathBuf>>) -> WriteAccess {
+        WriteAccess {
+            sandboxes: sandboxes.collect(),
+            is_of_project: false,
+        }
+    }
+
+    pub(crate) fn is_sandboxed(&self) -> bool {
+        !self.sandboxes.is_empty()
+    }
+
+    /// Returns true if the program is sandboxed and may change one of the paths. All its sandboxes
+    /// must permit the change.
+    fn reaches(&self, paths: &[PathBuf]) -> bool {
+        let may_write = |path: &PathBuf| {
+            self.sandboxes
+                .iter()
+                .all(|writable| writable.iter().any(|folder| path.starts_with(folder)))
+        };
+        self.is_sandboxed() && paths.iter().any(may_write)
+    }
+}
+
+/// The reason why approved files are not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApprovedFileError {
+    #[error("`{path}` changed after the approval")]
+    Changed { path: String },
+    #[error("{program}, which is running in a sandbox, could change `{path}` after the approval")]
+    Writer { program: String, path: String },
+}
+
+impl ApprovedFileError {
+    /// Creates the error about a program that may write one of the files.
+    fn of_writer(program: String, files: &[PathBuf]) -> ApprovedFileError {
+        let path = files.first().map(|path| path.display().to_string());
+        ApprovedFileError::Writer {
+            program,
+            path: path.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct RunningPrograms {
+    table: Mutex<ProgramTable>,
+    /// Notified when an entry is removed, or when its process id becomes known.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct ProgramTable {
+    next: u64,
+    programs: BTreeMap<u64, RunningProgram>,
+    /// Approved files of calls that are starting.
+    approved: BTreeMap<u64, Vec<PathBuf>>,
+}
+
+struct RunningProgram {
+    /// The process id; `None` before the start.
+    pid: Option<u32>,
+    /// All processes of a sandboxed program, if the kernel has such domains.
+    domain: Option<Arc<SignalDomain>>,
+    access: WriteAccess,
+    /// Number of starting calls for which the program is stopped.
+    stops: usize,
+}
+
+impl ProgramTable {
+    fn next_key(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Returns a description of a running program that may change one of the files. Programs of the
+    /// project are left out, because they are stopped instead.
+    fn writer(&self, files: &[PathBuf]) -> Option<String> {
+        let mut programs = self.programs.values();
+        let known = programs
+            .find(|program| !program.access.is_of_project && program.access.reaches(files))
+            .map(|program| describe(program.pid));
+        #[cfg(target_os = "linux")]
+        return known.or_else(|| {
+            let orphan = self.orphans().into_iter().next();
+            orphan.map(|pid| describe(u32::try_from(pid).ok()))
+        });
+        #[cfg(not(target_os = "linux"))]
+        known
+    }
+
+    /// Returns sandboxed processes that left their group. With a domain, they end with their program.
+    #[cfg(target_os = "linux")]
+    fn orphans(&self) -> Vec<i32> {
+        match SignalDomain::is_supported() {
+            true => Vec::new(),
+            false => orphans::sandboxed(&self.pids()),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn pids(&self) -> std::collections::BTreeSet<u32> {
+        let pids = self.programs.values().filter_map(|program| program.pid);
+        pids.collect()
+    }
+}
+
+fn describe(pid: Option<u32>) -> String {
+    pid.map_or_else(
+        || "a program that is starting".to_owned(),
+        |pid| format!("process {pid}"),
+    )
+}
+
+/// Registration of a program, from before its start until its end.
+#[derive(Debug)]
+pub(crate) struct RegisteredProgram {
+    key: u64,
+    /// Protects the approved files; ends after [`FILE_READ_PERIOD`].
+    _protection: Option<AbortOnDropHandle<()>>,
+}
+
+impl RegisteredProgram {
+    /// Registers a program before its start. A program that may write approved files of a starting
+    /// call waits. A program with approved files waits for running programs that may write them.
+    ///
+    /// # Errors
+    ///
+    /// Fails with an [`ApprovedFileError`] if approved files changed, or if such a program does not
+    /// end within [`WRITER_WAIT_TIMEOUT`].
+    pub(crate) async fn begin(
+        access: WriteAccess,
+        approved: &Arc<[ApprovedFile]>,
+    ) -> io::Result<RegisteredProgram> {
+        let protection = match approved.is_empty() {
+            true => None,
+            false => Some(FileProtection::begin(Arc::clone(approved)).await?),
+        };
+        let key = once_possible(|| register(&access)).await;
+        Ok(RegisteredProgram {
+            key,
+            _protection: protection.map(|protection| {
+                AbortOnDropHandle::new(tokio::spawn(async move {
+                    tokio::time::sleep(FILE_READ_PERIOD).await;
+                    drop(protection);
+                }))
+            }),
+        })
+    }
+
+    /// Records the process id of the started program, and all processes of a sandboxed one.
+    pub(crate) fn started(&self, pid: Option<u32>, domain: Option<SignalDomain>) {
+        if let Some(program) = lock(&RUNNING_PROGRAMS.table).programs.get_mut(&self.key) {
+            program.pid = pid;
+            program.domain = domain.map(Arc::new);
+        }
+        RUNNING_PROGRAMS.changed.notify_waiters();
+        #[cfg(target_os = "linux")]
+        orphans::reap_later(program_ids);
+    }
+
+    /// Kills all processes of a sandboxed program, if the kernel has domains.
+    pub(crate) fn kill_domain(&self) {
+        self.domain().iter().for_each(|domain| domain.kill());
+    }
+
+    fn domain(&self) -> Option<Arc<SignalDomain>> {
+        let table = lock(&RUNNING_PROGRAMS.table);
+        table.programs.get(&self.key)?.domain.clone()
+    }
+}
+
+/// Registers a program with `access`; `None` while a starting call needs its files unchanged.
+fn register(access: &WriteAccess) -> Option<u64> {
+    let mut table = lock(&RUNNING_PROGRAMS.table);
+    if table.approved.values().any(|files| access.reaches(files)) {
+        return None;
+    }
+    let key = table.next_key();
+    let program = RunningProgram {
+        pid: None,
+        domain: None,
+        access: access.clone(),
+        stops: 0,
+    };
+    table.programs.insert(key, program);
+    Some(key)
+}
+
+/// Repeats `attempt` until it succeeds.
+async fn once_possible<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    loop {
+        let changed = RUNNING_PROGRAMS.changed.notified();
+        if let Some(done) = attempt() {
+            return done;
+        }
+        let _ = timeout(RECHECK_INTERVAL, changed).await;
+    }
+}
+
+impl Drop for RegisteredProgram {
+    fn drop(&mut self) {
+        let key = self.key;
+        match self.domain() {
+            // The program may write until all its processes have ended.
+            Some(domain) => domain.end(move || remove(key)),
+            None => remove(key),
+        }
+        #[cfg(target_os = "linux")]
+        orphans::reap_later(program_ids);
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn program_ids() -> orphans::ProgramIds {
+    let table = lock(&RUNNING_PROGRAMS.table);
+    let mut programs = table.programs.values();
+    orphans::ProgramIds {
+        known: table.pids(),
+        has_sandboxed: programs.any(|program| program.access.is_sandboxed()),
+    }
+}
+
+/// Removes a program that has ended.
+fn remove(key: u64) {
+    let mut table = lock(&RUNNING_PROGRAMS.table);
+    let removed = table.programs.remove(&key);
+    #[cfg(not(target_os = "linux"))]
+    drop(removed);
+    // Processes that left the group of a sandboxed program end with the last such program.
+    #[cfg(target_os = "linux")]
+    {
+        let is_sandboxed = |program: &RunningProgram| program.access.is_sandboxed();
+        if removed.as_ref().is_some_and(is_sandboxed) && !table.programs.values().any(is_sandboxed)
+        {
+            orphans::kill(&table.orphans());
+        }
+    }
+    drop(table);
+    RUNNING_PROGRAMS.changed.notify_waiters();
+}
+
+/// Keeps approved files unchanged while a call starts.
+struct FileProtection {
+    _stopped: StoppedPrograms,
+    _writers: WriterExclusion,
+    _locks: FileChangeLock,
+}
+
+impl FileProtection {
+    /// Waits until no sandboxed program may write the files, stops those of the project, locks the
+    /// files for file tools, and compares their content with the approved content.
+    async fn begin(approved: Arc<[ApprovedFile]>) -> io::Result<FileProtection> {
+        let real = |file: &ApprovedFile| {
+            let path = &file.path;
+            path.canonicalize().unwrap_or_else(|_| path.clone())
+        };
+        let paths: Vec<PathBuf> = approved.iter().map(real).collect();
+        let writers = WriterExclusion::begin(&paths).await?;
+        // No further program starts from now on.
+        let stopped = StoppedPrograms::begin(&paths)
+            .await
+            .map_err(io::Error::other)?;
+        let checking = tokio::task::spawn_blocking(move || {
+            let locks = FileChangeLock::acquire(&paths);
+            check_contents(&approved).map(|()| locks)
+        });
+        let locks = checking.await.map_err(io::Error::other)?;
+        Ok(FileProtection {
+            _stopped: stopped,
+            _writers: writers,
+            _locks: locks.map_err(io::Error::other)?,
+        })
+    }
+}
+
+/// Compares files with their approved content.
+fn check_contents(approved: &[ApprovedFile]) -> Result<(), ApprovedFileError> {
+    let is_changed = |file: &&ApprovedFile| {
+        let approved_hash = file.sha256.as_deref();
+        approved_hash.is_some() && content_hash(&file.path).as_deref() != approved_hash
+    };
+    match approved.iter().find(is_changed) {
+        None => Ok(()),
+        Some(file) => Err(ApprovedFileError::Changed {
+            path: file.path.display().to_string(),
+        }),
+    }
+}
+
+/// State in which no sandboxed program may write the files. Dropping it ends the state.
+struct WriterExclusion {
+    key: u64,
+}
+
+impl WriterExclusion {
+    /// Waits until no running program may write `files`.
+    async fn begin(files: &[PathBuf]) -> Result<WriterExclusion, io::Error> {
+        let waiting = once_possible(|| WriterExclusion::try_begin(files).ok());
+        match timeout(WRITER_WAIT_TIMEOUT, waiting).await {
+            Ok(exclusion) => Ok(exclusion),
+            Err(_) => WriterExclusion::try_begin(files).map_err(io::Error::other),
+        }
+    }
+
+    fn try_begin(files: &[PathBuf]) -> Result<WriterExclusion, ApprovedFileError> {
+        let mut table = lock(&RUNNING_PROGRAMS.table);
+        if let Some(program) = table.writer(files) {
+            return Err(ApprovedFileError::of_writer(program, files));
+        }
+        let key = table.next_key();
+        table.approved.insert(key, files.to_vec());
+        Ok(WriterExclusion { key })
+    }
+}
+
+impl Drop for WriterExclusion {
+    fn drop(&mut self) {
+        lock(&RUNNING_PROGRAMS.table).approved.remove(&self.key);
+        RUNNING_PROGRAMS.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_os = "linux")]
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    #[cfg(target_os = "linux")]
+    use crate::sandbox::signal_domain;
+    #[cfg(target_os = "linux")]
+    use crate::server_programs::{ServerCommand, ServerProgram, ServerPrograms};
+
+    fn writer_of(folder: &Path) -> WriteAccess {
+        WriteAccess::of(std::iter::once(vec![folder.canonicalize().unwrap()]))
+    }
+
+    fn approved(path: &Path, content: &str) -> Arc<[ApprovedFile]> {
+        std::fs::write(path, content).unwrap();
+        Arc::from([ApprovedFile {
+            path: path.to_owned(),
+            sha256: content_hash(path),
+        }])
+    }
+
+    /// The writer and the call cannot run at the same time, in either order.
+    #[tokio::test(start_paused = true)]
+    async fn a_sandboxed_writer_and_an_approved_call_exclude_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, none) = (dir.path().join("run.sh"), Arc::default());
+        let files = approved(&path, "echo good");
+        let writer = RegisteredProgram::begin(writer_of(dir.path()), &none)
+            .await
+            .unwrap();
+        let refused = RegisteredProgram::begin(WriteAccess::default(), &files).await;
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("could change"), "{error}");
+        drop(writer);
+        let call = RegisteredProgram::begin(WriteAccess::default(), &files)
+            .await
+            .unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        RegisteredProgram::begin(writer_of(elsewhere.path()), &none)
+            .await
+            .unwrap();
+        let mut waiting = Box::pin(RegisteredProgram::begin(writer_of(dir.path()), &none));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        drop(call);
+        waiting.await.unwrap();
+    }
+
+    /// Starts an MCP server that may write in `folder` and prints its input.
+    #[cfg(target_os = "linux")]
+    async fn server(folder: &Path) -> ServerProgram {
+        let config = serde_json::json!({"sandbox": true});
+        let command = ServerCommand {
+            program: "/bin/sh",
+            args: &[
+                "-c".to_owned(),
+                "while read -r line; do echo \"$line\"; done".to_owned(),
+            ],
+            env: &BTreeMap::new(),
+            folder,
+            config: config.as_object().unwrap(),
+            sandboxes: &[],
+            project: folder,
+            workdir: folder,
+            runtime: None,
+        };
+        ServerPrograms::new(None).start(&command).await.unwrap()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn has_stopped(server: &ServerProgram) -> bool {
+        let pid = server.id().unwrap();
+        signal_domain::has_stopped(pid.try_into().unwrap())
+    }
+
+    /// Sends a line to a server, and waits for its answer.
+    #[cfg(target_os = "linux")]
+    async fn answers(server: &mut ServerProgram) {
+        let stdin = server.stdin.as_mut().unwrap();
+        stdin.write_all(b"line\n").await.unwrap();
+        let mut answer = [0; 5];
+        let stdout = server.stdout.as_mut().unwrap();
+        stdout.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"line\n");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_server_that_may_write_approved_files_is_stopped_for_their_call() {
+        if !crate::sandbox::sandboxed_start::is_there() {
+            return;
+        }
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let folder = dir.path().canonicalize().unwrap();
+        let files = approved(&folder.join("run.sh"), "echo good");
+        let mut writer = server(&folder).await;
+        let mut other = server(&elsewhere.path().canonicalize().unwrap()).await;
+        answers(&mut writer).await;
+        let begin = || StoppedPrograms::begin(std::slice::from_ref(&files[0].path));
+        let (first, second) = (begin().await.unwrap(), begin().await.unwrap());
+        assert!(has_stopped(&writer));
+        answers(&mut other).await;
+        drop(first);
+        assert!(begin().await.is_ok() && has_stopped(&writer));
+        drop(second);
+        answers(&mut writer).await;
+        let call = RegisteredProgram::begin(WriteAccess::default(), &files)
+            .await
+            .unwrap();
+        let mut later = Box::pin(server(&folder));
+        assert!(futures::poll!(&mut later).is_pending());
+        drop(call);
+        answers(&mut later.await).await;
+        answers(&mut writer).await;
+    }
+
+    #[tokio::test]
+    async fn a_changed_file_is_not_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.sh");
+        let files = approved(&path, "echo good");
+        std::fs::write(&path, "echo evil").unwrap();
+        let refused = RegisteredProgram::begin(WriteAccess::default(), &files).await;
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("changed after the approval"), "{error}");
+    }
+}

@@ -1,0 +1,98 @@
+//! Ends all sandboxed programs if this program is killed.
+//!
+//! All sandboxes of this program are nested in one domain. The watcher process is in this domain
+//! too, but in no sandbox, so sandboxed programs cannot signal it. When its input ends for any
+//! reason, it kills all other processes of the domain.
+
+use std::fs;
+use std::io;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Mutex;
+
+use nix::errno::Errno;
+use nix::sys::prctl::get_no_new_privs;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getpid, getppid};
+
+use super::HelperCommand;
+use super::signal_domain::{SignalDomain, signal_all};
+use crate::mutex_lock::lock;
+use crate::process::TERMINATION_GRACE_PERIOD;
+
+/// Argument that makes the helper the watcher.
+pub(super) const DOMAIN_WATCHER_ARGUMENT: &str = "watch-sandboxes";
+
+/// Starts the watcher of this program if it is not running. If this fails, programs still run, but
+/// processes that left their group are only ended while this program is alive.
+pub(super) fn prepare(helper: &HelperCommand) {
+    static WATCHER: Mutex<Option<Child>> = Mutex::new(None);
+    let mut watcher = lock(&WATCHER);
+    let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+    if !SignalDomain::is_supported() || watcher.as_mut().is_some_and(is_running) {
+        return;
+    }
+    match start(helper) {
+        Ok(child) => *watcher = Some(child),
+        Err(error) => {
+            tracing::warn!(%error, "cannot start the watcher of sandboxes; processes that \
+            leave their group will keep running if gdn is killed")
+        }
+    }
+}
+
+fn start(helper: &HelperCommand) -> io::Result<Child> {
+    let mut command = Command::new(&helper.program);
+    command
+        .args(&helper.args)
+        .args([DOMAIN_WATCHER_ARGUMENT, "--", "sandboxes"])
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    // Signals of the terminal to this program's group must not reach the watcher.
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    SignalDomain::run_outermost(move || command.spawn())
+}
+
+/// Runs the watcher: waits for the end of the input and for the grace period of terminated programs,
+/// and then kills all other processes of its domain.
+pub(super) fn watch() -> ExitCode {
+    if !is_in_domain() {
+        return ExitCode::FAILURE;
+    }
+    let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+    std::thread::sleep(TERMINATION_GRACE_PERIOD);
+    signal_all(Signal::SIGKILL);
+    ExitCode::SUCCESS
+}
+
+/// Returns true if this process cannot signal its parent although both have the same user. Without
+/// a domain, a signal to all processes would reach all programs of the user.
+fn is_in_domain() -> bool {
+    let parent = getppid();
+    let parent_user = user(parent);
+    get_no_new_privs() == Ok(true)
+        && parent_user.is_some()
+        && parent_user == user(getpid())
+        && kill(parent, None) == Err(Errno::EPERM)
+}
+
+/// Returns the user of a process.
+#[expect(clippy::disallowed_methods, reason = "the kernel generates /proc")]
+fn user(process: Pid) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A watcher that a user starts would kill all programs of the user.
+    #[test]
+    fn an_ordinary_process_does_not_act_as_the_watcher() {
+        assert!(!is_in_domain());
+    }
+}

@@ -1,0 +1,92 @@
+//! Directories with the state of `gdn`: conversations, approvals, and the token of its control
+//! endpoint.
+//!
+//! A working directory or a project may contain the state directory, for example a project in the
+//! home directory. Tools must not read or change the state through it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use goondan_core::real_path::real_path;
+
+use crate::mutex_lock::lock;
+
+/// State directories of the swarms of this process, without links.
+static STATE_DIRECTORIES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Protects a state directory from the tools of this process.
+pub fn protect(folder: &Path) {
+    let folder = real_path(folder).unwrap_or_else(|_| folder.to_owned());
+    lock(&STATE_DIRECTORIES).insert(folder);
+}
+
+/// Returns true if `path` is in a state directory that contains more than `base`. A base inside a
+/// state directory, such as the directory of a conversation, permits its own files.
+pub(crate) fn is_exposed(base: &Path, path: &Path) -> bool {
+    let folders = lock(&STATE_DIRECTORIES);
+    let mut folders = folders.iter();
+    folders.any(|folder| path.starts_with(folder) && !is_inside(base, folder))
+}
+
+/// Returns the state directories that `folder` contains, including `folder` itself.
+pub(crate) fn in_folder(folder: &Path) -> Vec<PathBuf> {
+    let folders = lock(&STATE_DIRECTORIES);
+    let folders = folders.iter().filter(|state| state.starts_with(folder));
+    folders.cloned().collect()
+}
+
+/// Returns `folder`, or its entries except the state directories that it contains. Links are left
+/// out, because they may lead there.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only names are read, and links are left out"
+)]
+pub(crate) fn readable_parts(folder: &Path) -> Vec<PathBuf> {
+    let states = in_folder(folder);
+    if states.is_empty() {
+        return vec![folder.to_owned()];
+    }
+    if states.iter().any(|state| state == folder) {
+        return Vec::new();
+    }
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let places = entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
+    places
+        .flat_map(|entry| readable_parts(&entry.path()))
+        .collect()
+}
+
+fn is_inside(path: &Path, folder: &Path) -> bool {
+    path != folder && path.starts_with(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_directory_inside_a_folder_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap();
+        let state = home.join("var/state");
+        let workdir = state.join("workspaces/w/workdir");
+        std::fs::create_dir_all(&workdir).unwrap();
+        std::fs::create_dir_all(home.join("src")).unwrap();
+        std::fs::write(home.join("var/log"), "").unwrap();
+        #[cfg(unix)]
+        std::os::unix::fs::symlink("var/state", home.join("link")).unwrap();
+        protect(&state);
+
+        assert_eq!(in_folder(&home), std::slice::from_ref(&state));
+        assert!(in_folder(&workdir).is_empty());
+        let mut parts = readable_parts(&home);
+        parts.sort();
+        assert_eq!(parts, [home.join("src"), home.join("var/log")]);
+        assert_eq!(readable_parts(&workdir), std::slice::from_ref(&workdir));
+        assert!(is_exposed(&home, &state.join("control.json")));
+        assert!(is_exposed(&state, &state.join("control.json")));
+        assert!(!is_exposed(&workdir, &workdir.join("notes.md")));
+        assert!(!is_exposed(&home, &home.join("src/main.rs")));
+    }
+}
