@@ -14,6 +14,22 @@ const MAX_SYMLINKS: usize = 40;
 /// # Errors
 /// A link can't be read, or there are too many links, for example in a circle.
 pub fn real_path(path: &Path) -> io::Result<PathBuf> {
+    resolve(path, |_| ())
+}
+
+/// Returns the places of the symbolic links that lead from `path` to its real path. Replacing one
+/// of them changes where `path` leads.
+///
+/// # Errors
+/// A link can't be read, or there are too many links, for example in a circle.
+pub fn links_of_path(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut links = Vec::new();
+    resolve(path, |link| links.push(link.to_owned()))?;
+    Ok(links)
+}
+
+/// Resolves a path, and passes the place of each link to `on_link`.
+fn resolve(path: &Path, mut on_link: impl FnMut(&Path)) -> io::Result<PathBuf> {
     let mut todo: VecDeque<OsString> = if path.is_absolute() {
         parts(path)
     } else {
@@ -39,6 +55,7 @@ pub fn real_path(path: &Path) -> io::Result<PathBuf> {
             if links > MAX_SYMLINKS {
                 return Err(io::Error::other("it contains too many symbolic links"));
             }
+            on_link(&done);
             done.pop();
             for part in parts(&target).into_iter().rev() {
                 todo.push_front(part);

@@ -18,6 +18,7 @@ use crate::file_changes::{
 use crate::fs::with_warning;
 use crate::output_capture::without_cut_end;
 use crate::paths::{FileRoot, FileToolSettings, ResolvedPath};
+use crate::state_directory;
 use crate::tool_operation::{ToolExport, ToolOperation, titled};
 use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
 
@@ -238,7 +239,7 @@ struct ListedEntry {
 
 impl ListDirectory {
     /// Adds the entries of `directory`, whose path is `above`, up to one more than [`MAX_DIRECTORY_ENTRIES`]. Unreadable
-    /// subdirectories count as empty. Links and special files are skipped.
+    /// subdirectories count as empty. Links, special files, and state directories are skipped.
     fn collect(
         &self,
         directory: &DirectoryHandle,
@@ -247,6 +248,9 @@ impl ListDirectory {
     ) -> std::io::Result<()> {
         for (name, metadata) in directory.entries()? {
             let path = above.join(&name);
+            if state_directory::is_protected(&path) {
+                continue;
+            }
             if metadata.kind == DirectoryEntryKind::Folder {
                 if self.include_dirs {
                     entries.push(ListedEntry {

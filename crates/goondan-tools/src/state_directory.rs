@@ -8,17 +8,26 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use goondan_core::real_path::real_path;
+use goondan_core::real_path::{links_of_path, real_path};
 
 use crate::mutex_lock::lock;
 
-/// State directories of the swarms of this process, without links.
+/// Real paths of state directories, and the places of the links that lead to them.
 static STATE_DIRECTORIES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Protects a state directory from the tools of this process.
+/// Protects a state directory from the tools of this process. A link on the path to it is also
+/// protected: its replacement would bring other approvals at the next start.
 pub fn protect(folder: &Path) {
-    let folder = real_path(folder).unwrap_or_else(|_| folder.to_owned());
-    lock(&STATE_DIRECTORIES).insert(folder);
+    let real = real_path(folder).unwrap_or_else(|_| folder.to_owned());
+    let links = links_of_path(folder).unwrap_or_default();
+    let mut folders = lock(&STATE_DIRECTORIES);
+    folders.insert(real);
+    folders.extend(links);
+}
+
+/// Returns true if `path` is a state directory, or leads to one.
+pub(crate) fn is_protected(path: &Path) -> bool {
+    lock(&STATE_DIRECTORIES).contains(path)
 }
 
 /// Returns true if `path` is in a state directory that contains more than `base`. A base inside a
@@ -29,7 +38,8 @@ pub(crate) fn is_exposed(base: &Path, path: &Path) -> bool {
     folders.any(|folder| path.starts_with(folder) && !is_inside(base, folder))
 }
 
-/// Returns the state directories that `folder` contains, including `folder` itself.
+/// Returns the state directories, and the links to them, that `folder` contains. `folder` itself may
+/// be one of them.
 pub(crate) fn in_folder(folder: &Path) -> Vec<PathBuf> {
     let folders = lock(&STATE_DIRECTORIES);
     let folders = folders.iter().filter(|state| state.starts_with(folder));
@@ -88,5 +98,26 @@ mod tests {
         assert!(is_exposed(&state, &state.join("control.json")));
         assert!(!is_exposed(&workdir, &workdir.join("notes.md")));
         assert!(!is_exposed(&home, &home.join("src/main.rs")));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_to_a_state_directory_is_protected() {
+        use std::os::unix::fs::symlink;
+
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let work = base.join("work");
+        for folder in [&base.join("disk/state"), &work] {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        symlink("../disk", work.join("mounted")).unwrap();
+        symlink("work/mounted", base.join("first")).unwrap();
+        protect(&base.join("first/state"));
+
+        assert_eq!(in_folder(&work), [work.join("mounted")]);
+        assert!(is_exposed(&work, &work.join("mounted")));
+        assert!(is_protected(&base.join("disk/state")));
+        assert!(!is_exposed(&work, &work.join("notes.md")));
     }
 }

@@ -9,6 +9,8 @@ pub use goondan_core::path_json;
 /// Files that only their owner can access, for the chat history and other private files of the
 /// command, and for the directory checks of `doctor`.
 pub use goondan_core::private_files;
+/// Paths without links, for directories that a command must not publish.
+pub use goondan_core::real_path::real_path;
 /// Names of asynchronous responses, for test cases and recordings.
 pub use goondan_core::reserved_names::{ANSWER_TOOL, INTER_AGENT_RESPONSE_KEY};
 /// Argument validation, for `policy explain`.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use goondan::StateRoot;
-use goondan::internal::{private_files, untrusted_text};
+use goondan::internal::{private_files, real_path, untrusted_text};
 use goondan::spec::{Code, Secret};
 use goondan_connect::{Connections, DeliveredAnswer};
 use goondan_serve::{AccessPolicy, Server, ServerLimits, ServerOptions, ServerToken};
@@ -120,7 +120,7 @@ pub(super) async fn serve(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), NotStarted> {
-    check_args(args)?;
+    check_args(args, state_root)?;
     let token_source = token_source(args)?;
     // Bound before the swarm starts: if the address is in use, no turn of an earlier run may
     // resume.
@@ -218,8 +218,8 @@ pub(super) async fn serve(
     })?)
 }
 
-/// Fails if the arguments do not fit together, or if the directory of `--site` does not exist.
-fn check_args(args: &ServeArgs) -> Result<(), CliError> {
+/// Fails if the arguments do not fit together, or if the directory of `--site` cannot be served.
+fn check_args(args: &ServeArgs, state_root: &StateRoot) -> Result<(), CliError> {
     if args.no_token && !args.listen.ip().is_loopback() {
         let refused = CliError::usage(
             "`--no-token` is only allowed on a loopback address, \
@@ -227,14 +227,40 @@ fn check_args(args: &ServeArgs) -> Result<(), CliError> {
         );
         return Err(refused.suggest("Omit `--no-token`, or listen on 127.0.0.1."));
     }
-    if let Some(folder) = args.site.as_deref().filter(|folder| !folder.is_dir()) {
+    match &args.site {
+        Some(folder) => check_site(folder, state_root, args.token_file.as_deref()),
+        None => Ok(()),
+    }
+}
+
+/// Fails if the directory of `--site` does not exist, or if it would publish the state of gdn or the
+/// token of the server.
+fn check_site(
+    folder: &Path,
+    state_root: &StateRoot,
+    token_file: Option<&Path>,
+) -> Result<(), CliError> {
+    if !folder.is_dir() {
         return Err(CliError::configuration(format!(
             "The directory `{}` does not exist.",
             folder.display()
         ))
         .suggest("Pass `--site` the directory with your pages."));
     }
-    Ok(())
+    let real = |path: &Path| real_path(path).unwrap_or_else(|_| path.to_owned());
+    let (site, state) = (real(folder), real(&state_root.0));
+    let published = if state.starts_with(&site) || site.starts_with(&state) {
+        format!("gdn's own state in `{}`", state.display())
+    } else if let Some(file) = token_file.filter(|file| real(file).starts_with(&site)) {
+        format!("the server token in `{}`", file.display())
+    } else {
+        return Ok(());
+    };
+    Err(CliError::configuration(format!(
+        "`--site {}` would publish {published}.",
+        folder.display()
+    ))
+    .suggest("Pass `--site` a directory that contains only your pages."))
 }
 
 /// Opens the listener of the server.

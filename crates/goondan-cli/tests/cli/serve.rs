@@ -235,6 +235,27 @@ fn pages_are_delivered_to_everybody_but_names_with_a_dot_are_not() {
 }
 
 #[test]
+fn a_site_publishes_neither_state_nor_tokens() {
+    let sandbox = scripted(ECHO);
+    sandbox.write("secret/token", "the token of this server is long\n");
+    let state = sandbox.state();
+    std::fs::create_dir_all(state.join("workspaces")).unwrap();
+    let inside = state.join("workspaces");
+    for arguments in [
+        ["--site", ".."].as_slice(),
+        &["--site", inside.to_str().unwrap()],
+        &["--site", "secret", "--token-file", "secret/token"],
+    ] {
+        let refused = sandbox.gdn(&[&["serve", "p"], arguments].concat());
+        assert!(
+            refused.stderr.contains("would publish"),
+            "{arguments:?}: {}",
+            refused.stderr
+        );
+    }
+}
+
+#[test]
 fn the_studio_makes_the_case_that_the_command_makes() {
     let sandbox = scripted(SHOUT);
     let serving = ServeProcess::start(&sandbox, &["--studio"]);

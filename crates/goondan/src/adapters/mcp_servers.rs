@@ -75,7 +75,7 @@ pub async fn mcp_servers(
     if let (true, Ok(swarm)) = (is_trusted, bundle.choose_swarm(None)) {
         environment = secrets::complete(bundle, &swarm.id, environment).await?;
     }
-    goondan_tools::state_directory::protect(&state_root.0);
+    state_root.protect();
     let dialer = Arc::new(ServerDialer(ServerPrograms::new(helper)));
     let servers = McpTools::new(&state_root.0, dialer, environment);
     servers.mask_secrets_of(bundle);

@@ -29,6 +29,7 @@ use goondan_tools::{BuiltinTools, ExecutableTools, HelperCommand, ServerPrograms
 
 use crate::adapters::mcp_servers::ServerDialer;
 use crate::adapters::script_hosts::HostStarter;
+use crate::workspace::StateRoot;
 
 /// Maximum time that libraries have to end their work when a swarm ends.
 const LIBRARY_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -61,7 +62,7 @@ impl EntryToolSource {
             state_root,
             Arc::new(HostStarter(ServerPrograms::new(helper.clone()))),
         );
-        goondan_tools::state_directory::protect(state_root);
+        StateRoot(state_root.to_owned()).protect();
         let staging = &state_root.join("plugins");
         let libraries = Arc::new(DynamicLibraries::new(staging, LibraryLimits::default()));
         let builtin = BuiltinTools::new()

@@ -32,21 +32,20 @@ pub struct StateRoot(pub PathBuf);
 impl StateRoot {
     /// Returns `explicit`, or the state root from the environment.
     pub fn find(explicit: Option<&Path>) -> StateRoot {
-        let from_environment = || {
-            std::env::var_os("GOONDAN_STATE_ROOT")
-                .filter(|path| !path.is_empty())
-                .map(PathBuf::from)
-        };
-        let home = || {
-            std::env::home_dir()
-                .unwrap_or_else(std::env::temp_dir)
-                .join(".goondan")
-        };
         let path = explicit
             .map(Path::to_owned)
-            .or_else(from_environment)
-            .unwrap_or_else(home);
+            .or_else(state_root_variable)
+            .unwrap_or_else(state_root_in_home);
         StateRoot(std::path::absolute(&path).unwrap_or(path))
+    }
+
+    /// Protects this directory from the tools of this process, and the state roots that other
+    /// processes of the user have without `--state-root`.
+    pub(crate) fn protect(&self) {
+        let others = [state_root_variable(), Some(state_root_in_home())];
+        for root in others.into_iter().flatten().chain([self.0.clone()]) {
+            goondan_tools::state_directory::protect(&root);
+        }
     }
 
     /// Creates the directory if needed, and removes access of other users.
@@ -323,6 +322,18 @@ pub(crate) fn summary(meta: &InstanceMeta, is_at_work: bool, messages: usize) ->
 }
 
 /// Returns the subdirectories; none if the directory does not exist.
+fn state_root_variable() -> Option<PathBuf> {
+    std::env::var_os("GOONDAN_STATE_ROOT")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
+}
+
+fn state_root_in_home() -> PathBuf {
+    std::env::home_dir()
+        .unwrap_or_else(std::env::temp_dir)
+        .join(".goondan")
+}
+
 fn subdirectories(path: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
