@@ -298,3 +298,28 @@ async fn arguments_that_make_no_sense_are_refused() {
         assert_eq!(code, "E_TOOL_INVALID_ARGS", "{export} {args}");
     }
 }
+
+#[tokio::test]
+async fn walks_leave_a_state_directory_out() {
+    let bench = Bench::new();
+    bench.write("src/main.rs", "fn main() {}");
+    bench.write("var/state/control.rs", "fn main() {}");
+    goondan_tools::state_directory::protect(&bench.work().join("var/state"));
+
+    let listed = bench
+        .ok("file-system__list", json!({"recursive": true}))
+        .await;
+    let found = bench.ok("fs__glob", json!({"pattern": "**/*.rs"})).await;
+    let matches = bench.ok("fs__grep", json!({"pattern": "main"})).await;
+    for output in [&listed, &found, &matches] {
+        let output = output.to_string();
+        assert!(
+            output.contains("main.rs") && !output.contains("control"),
+            "{output}"
+        );
+    }
+    let error = bench
+        .err("fs__read", json!({"path": "var/state/control.rs"}))
+        .await;
+    assert_eq!(error.0, "E_TOOL_PATH_ESCAPE", "{error:?}");
+}
