@@ -110,7 +110,7 @@ for shell in bash zsh fish; do
   offers "$shell" text-transform__case gdn tool call t
   offers "$shell" E_TOOL_DENIED gdn explain E_TOOL_DEN
   offers "$shell" trap gdn build --tool t
-  offers "$shell" beekeeper:main gdn instance show b
+  offers "$shell" beekeeper:main gdn conversation show b
   printf '%s completes\n' "$shell"
 done
 if [ -e executed ] || [ -e built ]; then fail "something of the project was executed"; fi

@@ -7,15 +7,17 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, Parser, ValueEnum};
 use goondan::internal::SecretRedactor;
+use goondan::spec::reason;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::args::{CliCommand, CommandLine, GlobalArgs};
+use crate::args::{CliCommand, ColorWhen, CommandLine, GlobalArgs};
+use crate::command_groups;
 use crate::commands::{self, sandbox_exec};
 use crate::complete;
 use crate::exit::{CliError, CommandExit};
@@ -41,6 +43,9 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     if given("--no-color") {
         anstream::ColorChoice::Never.write_global();
     }
+    if let Some(color) = given_color(&arguments) {
+        color.write_global();
+    }
     std::panic::set_hook(Box::new(print_panic));
     let exit = match parse(&arguments) {
         Ok(CommandLine {
@@ -63,8 +68,37 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Starts logging, then runs the parsed command.
+/// Returns the valid value of `--color`.
+fn given_color(arguments: &[OsString]) -> Option<anstream::ColorChoice> {
+    let words = arguments
+        .iter()
+        .map(|word| word.to_str().unwrap_or_default());
+    let mut words = words.take_while(|word| *word != "--");
+    let mut given = None;
+    while let Some(word) = words.next() {
+        let value = match word {
+            "--color" => words.next(),
+            _ => word.strip_prefix("--color="),
+        };
+        given = value.or(given);
+    }
+    ColorWhen::from_str(given?, false)
+        .ok()
+        .map(ColorWhen::choice)
+}
+
+/// Starts logging, then runs the parsed command in the directory of `-C`.
 fn run(cli: CommandLine) -> Result<(), CliError> {
+    if let Some(folder) = &cli.global.directory {
+        std::env::set_current_dir(folder).map_err(|error| {
+            CliError::usage(format!(
+                "`-C {}` can't be used: {}.",
+                folder.display(),
+                reason(&error)
+            ))
+            .suggest("Pass `-C` an existing directory.")
+        })?;
+    }
     let output = CommandOutput::new(&cli.global);
     start_logging(&cli.global);
     suggested_command::set_state_root(cli.global.state_root.as_ref());
@@ -80,10 +114,19 @@ fn parse(arguments: &[OsString]) -> Result<CommandLine, CliError> {
         Err(error) => error,
     };
     let rendered = error.render();
+    let is_own_help = command_of(arguments) == "gdn";
     match error.kind() {
+        ErrorKind::DisplayHelp if is_own_help => {
+            CommandOutput::print_styled(&command_groups::help().ansi().to_string())?;
+            Err(CliError::shown(CommandExit::Ok))
+        }
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             CommandOutput::print_styled(&rendered.ansi().to_string())?;
             Err(CliError::shown(CommandExit::Ok))
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if is_own_help => {
+            CommandOutput::note_styled(&command_groups::help().ansi().to_string())?;
+            Err(CliError::shown(CommandExit::Usage))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             CommandOutput::note_styled(&rendered.ansi().to_string())?;
@@ -197,6 +240,13 @@ fn similar_command(error: &clap::Error, command: &str) -> Option<String> {
     let ContextValue::String(typed) = error.get(ContextKind::InvalidSubcommand)? else {
         return None;
     };
+    if command == "gdn"
+        && let Some((_, ours)) = COMMANDS_OF_OTHERS
+            .iter()
+            .find(|(words, _)| words.contains(&typed.as_str()))
+    {
+        return Some(format!("Did you mean `{ours}`?"));
+    }
     let mut parent = CommandLine::command();
     for word in command.split(' ').skip(1) {
         parent = parent.find_subcommand(word)?.clone();
@@ -220,6 +270,28 @@ fn similar_command(error: &clap::Error, command: &str) -> Option<String> {
         .or_else(|| goondan::internal::closest(typed, &names))
         .map(|name| format!("Did you mean `{name}`?"))
 }
+
+/// Commands of other programs, each group with the command of `gdn` for the same task.
+const COMMANDS_OF_OTHERS: [(&[&str], &str); 15] = [
+    (&["login", "auth"], "gdn mcp login"),
+    (
+        &["list", "ls", "sessions", "history", "threads"],
+        "gdn conversation list",
+    ),
+    (&["chat", "exec", "ask", "start", "resume"], "gdn run"),
+    (&["ui", "web", "dashboard", "dev"], "gdn studio"),
+    (&["api", "server", "up"], "gdn serve"),
+    (&["check", "lint"], "gdn validate"),
+    (&["create", "generate"], "gdn init"),
+    (&["add", "install", "pull"], "gdn package add"),
+    (&["push", "publish"], "gdn package publish"),
+    (&["eval", "evals", "bench"], "gdn test --live"),
+    (&["tools"], "gdn tool list"),
+    (&["permissions", "approvals"], "gdn policy explain"),
+    (&["update", "upgrade"], "gdn self update"),
+    (&["status", "ps", "top"], "gdn attach"),
+    (&["schedule", "cron", "channels"], "gdn connection list"),
+];
 
 /// Condenses clap's multi-line error into a message and a suggestion.
 fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> CliError {

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     acp, attach, backup, build, completions, connection, doctor, explain, init, instance, logs,
-    lsp, man, mcp, new, nodes, package, policy, reload, run, sandbox_exec, schema, self_update,
-    send, serve, studio, test, tool, tool_host, trust, validate,
+    lsp, man, mcp, models, new, nodes, package, policy, reload, run, sandbox_exec, schema,
+    self_update, send, serve, studio, test, tool, tool_host, trust, validate,
 };
 
 const ABOUT: &str = "Run the agent swarm defined in a project's goondan.yaml.";
@@ -16,9 +16,9 @@ const EXAMPLES: &str = "\
 Examples:
   gdn init my-swarm                       Create a project that runs at once, without an API key
   gdn validate my-swarm                   Check the project
-  gdn run my-swarm --input \"Hello\"        Send one input and print the answer
+  gdn run my-swarm \"Hello\"                Send one input and print the answer
   gdn run my-swarm                        Chat
-  gdn instance list                       List the conversations
+  gdn conversation list                   List the conversations
 
 Documentation: https://github.com/goondan/gdn/blob/main/docs/getting-started.md";
 
@@ -43,6 +43,9 @@ pub(crate) struct CommandLine {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
+    /// Run as if started in this directory
+    #[arg(short = 'C', global = true, value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
     /// Store conversations and logs here [default: ~/.goondan] [env: GOONDAN_STATE_ROOT]
     // With clap's `env`, a set variable counts as an argument. A call without a command would then
     // not print the help.
@@ -57,14 +60,36 @@ pub(crate) struct GlobalArgs {
     /// Show only results and errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Disable colors (also: NO_COLOR=1)
-    #[arg(long, global = true)]
+    /// Use colors [default: auto, which means on terminals without NO_COLOR=1]
+    #[arg(long, global = true, value_enum, value_name = "WHEN")]
+    pub(crate) color: Option<ColorWhen>,
+    /// Disable colors
+    #[arg(long, global = true, hide = true, conflicts_with = "color")]
     pub(crate) no_color: bool,
     /// Print help
     // clap's own flag switches all options to a four-line layout once one value is documented. This
     // flag keeps the table.
     #[arg(short, long, global = true, action = ArgAction::HelpShort)]
     help: Option<bool>,
+}
+
+/// Condition for colored output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorWhen {
+    Auto,
+    Always,
+    Never,
+}
+
+impl ColorWhen {
+    /// Returns the setting for all later output.
+    pub(crate) fn choice(self) -> anstream::ColorChoice {
+        match self {
+            ColorWhen::Auto => anstream::ColorChoice::Auto,
+            ColorWhen::Always => anstream::ColorChoice::Always,
+            ColorWhen::Never => anstream::ColorChoice::Never,
+        }
+    }
 }
 
 /// Command of `gdn`.
@@ -96,6 +121,8 @@ pub(crate) enum CliCommand {
     Reload(reload::ReloadArgs),
     /// List an agent's tools, or call one without a model
     Tool(tool::ToolArgs),
+    /// List the models, or test them with one small request
+    Models(models::ModelsArgs),
     /// Manage MCP servers (list, import, login), or serve this swarm over MCP
     Mcp(mcp::McpArgs),
     /// Explain the permissions of an agent
@@ -107,6 +134,7 @@ pub(crate) enum CliCommand {
     /// List connections, approve senders, or test event routing
     Connection(connection::ConnectionArgs),
     /// List, show, retry, export, import, adopt or delete conversations
+    #[command(name = "conversation", visible_alias = "instance")]
     Instance(instance::InstanceArgs),
     /// Show the turns, steps and tool calls of past runs
     Logs(logs::LogsArgs),

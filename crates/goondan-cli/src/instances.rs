@@ -187,11 +187,11 @@ pub(crate) fn choose(
 pub(crate) fn unknown(scope: &ConversationScope, name: &str) -> CliError {
     let hint = match scope {
         ConversationScope::Project(..) => {
-            "List this project's conversations with `gdn instance list`, or those of all \
-                projects with `gdn instance list --all`."
+            "List this project's conversations with `gdn conversation list`, or those of all \
+                projects with `gdn conversation list --all`."
         }
         _ => {
-            "List all conversations with `gdn instance list --all`; choose another state root \
+            "List all conversations with `gdn conversation list --all`; choose another state root \
                 with `--state-root`."
         }
     };

@@ -19,6 +19,7 @@
 mod app;
 mod args;
 mod case_recorder;
+mod command_groups;
 mod commands;
 mod complete;
 mod exit;

@@ -37,7 +37,7 @@ pub(crate) struct StartArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) workdir: Option<PathBuf>,
     /// Approve every approval request
-    #[arg(short, long)]
+    #[arg(short = 'y', long = "approve-all", visible_alias = "yes")]
     pub(crate) yes: bool,
     /// Trust the project for this run
     #[arg(long)]

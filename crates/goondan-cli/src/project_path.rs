@@ -62,6 +62,17 @@ impl ProjectPathArg {
         self.project.as_deref()
     }
 
+    /// Takes the argument if it contains spaces and no file has this name: it is a text then.
+    pub(crate) fn take_text(&mut self) -> Option<String> {
+        let is_text = |path: &mut PathBuf| {
+            let text = path.to_str();
+            text.is_some_and(|text| text.contains(char::is_whitespace))
+                && std::fs::symlink_metadata(path).is_err()
+        };
+        let text = self.project.take_if(is_text)?;
+        text.into_os_string().into_string().ok()
+    }
+
     /// Returns the path like [`ProjectPathArg::find`], or `None` if there is no project.
     pub(crate) fn known(&self, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
         known_path(self.project.as_deref(), output)

@@ -64,7 +64,7 @@ fn finding(state_root: &StateRoot, stale_state: &StaleState) -> String {
 fn remedy(stale_state: &StaleState, root: &Path, swarm: &Resource<Swarm>) -> String {
     let root = quoted(&root.to_string_lossy());
     format!(
-        "To use that state here, run: gdn instance adopt {} --project {root} --swarm {}{}",
+        "To use that state here, run: gdn conversation adopt {} --project {root} --swarm {}{}",
         stale_state.workspace().id,
         swarm.id.name,
         suggested_command::state_root()

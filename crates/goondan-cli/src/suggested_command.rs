@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_command_is_repeated_with_all_that_was_typed() {
         let typed = words(&["instance", "delete", "--project", "my hp", "a:main"]);
-        let expected = "gdn instance delete --project 'my hp' a:main --force";
+        let expected = "gdn conversation delete --project 'my hp' a:main --force";
         assert_eq!(
             repeated_command(&typed, "--force").as_deref(),
             Some(expected)
@@ -89,7 +89,7 @@ mod tests {
         let typed = words(&["instance", "delete", "--", "-a"]);
         assert_eq!(
             repeated_command(&typed, "--force").as_deref(),
-            Some("gdn instance delete --force -- -a")
+            Some("gdn conversation delete --force -- -a")
         );
     }
 

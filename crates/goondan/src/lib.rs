@@ -39,6 +39,7 @@ pub use reload::preview::{PreviewError, ReloadPreview};
 pub use reload::{ReloadCheck, ReloadNews, ReloadOutcome, ReloadTiming};
 pub use start::builder::SwarmBuilder;
 pub use start::checks::check;
+pub use start::model_probe::{model_environment, model_obstacle, probe_model};
 pub use start::project::{Project, around, environment, load, manifest_in};
 pub use start::start_error::StartError;
 pub use start::swarm::{Input, SendError, SubmittedEventState, SubmittedInput, Swarm, Turn};

@@ -39,7 +39,7 @@ pub(crate) struct AttachArgs {
     #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     swarm: Option<String>,
     /// Approve every approval request
-    #[arg(short, long)]
+    #[arg(short = 'y', long = "approve-all", visible_alias = "yes")]
     yes: bool,
 }
 

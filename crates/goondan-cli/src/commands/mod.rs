@@ -15,6 +15,7 @@ pub(crate) mod logs;
 pub(crate) mod lsp;
 pub(crate) mod man;
 pub(crate) mod mcp;
+pub(crate) mod models;
 pub(crate) mod new;
 pub(crate) mod nodes;
 pub(crate) mod package;
@@ -63,6 +64,7 @@ pub(crate) fn run(cli: CommandLine, output: &CommandOutput) -> Result<(), CliErr
         CliCommand::Build(args) => block_on(build::run(&args, &state_root, output)),
         CliCommand::Reload(args) => block_on(reload::run(&args, &state_root, output)),
         CliCommand::Tool(args) => block_on(tool::run(args, &state_root, output)),
+        CliCommand::Models(args) => block_on(models::run(&args, &state_root, output)),
         CliCommand::Mcp(args) => block_on(mcp::run(args, &state_root, output)),
         CliCommand::Connection(args) => connection::run(&args, &state_root, output),
         CliCommand::Instance(args) => instance::run(&args, &state_root, output),

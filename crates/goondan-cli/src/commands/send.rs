@@ -125,7 +125,7 @@ async fn post(
             )
         }
         _ => format!(
-            "Accepted as {event}. The answer appears in `gdn logs` and `gdn instance \
+            "Accepted as {event}. The answer appears in `gdn logs` and `gdn conversation \
             show`."
         ),
     })

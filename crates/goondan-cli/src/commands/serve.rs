@@ -47,6 +47,9 @@ pub(crate) struct ServeArgs {
     /// Listen on this address; port 0 picks a free port
     #[arg(short, long, value_name = "ADDRESS", default_value = "127.0.0.1:4747")]
     listen: SocketAddr,
+    /// Listen on this port of 127.0.0.1
+    #[arg(long, value_name = "PORT", conflicts_with = "listen")]
+    port: Option<u16>,
     /// Require the token in this file [default: GOONDAN_TOKEN, or a token generated once per
     /// workspace]
     #[arg(long, value_name = "FILE", conflicts_with = "no_token")]
@@ -90,6 +93,7 @@ impl ServeArgs {
         ServeArgs {
             project,
             listen,
+            port: None,
             token_file: None,
             no_token: false,
             allow_host: Vec::new(),
@@ -106,10 +110,13 @@ impl ServeArgs {
 
 /// Runs the server until a signal arrives.
 pub(crate) async fn run(
-    args: ServeArgs,
+    mut args: ServeArgs,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
+    if let Some(port) = args.port {
+        args.listen.set_port(port);
+    }
     watched(async |signals| Ok(serve(&args, signals, state_root, output).await?)).await
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use goondan::internal::untrusted_text;
 use goondan::{
     StateRoot, TrustList, TrustedDirectory, folders_to_trust, packages_to_trust, requested_access,
@@ -18,23 +18,44 @@ const EXAMPLES: &str = "\
 Examples:
   gdn trust                   Trust the project in this directory
   gdn trust ~/src             Trust this directory and everything below it
-  gdn trust --list            List the trusted directories
-  gdn trust --revoke ~/src    Revoke trust in a directory, or in a package by name";
+  gdn trust list              List the trusted directories
+  gdn trust remove ~/src      Revoke trust in a directory, or in a package by name";
 
 /// Arguments of `gdn trust`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct TrustArgs {
+    #[command(subcommand)]
+    command: Option<TrustCommand>,
     /// The directory of one or more projects [default: the project around this directory, else this
     /// directory]
     #[arg(value_name = "PATH")]
     folder: Option<PathBuf>,
     /// List the trusted directories
-    #[arg(long, conflicts_with_all = ["folder", "revoke"])]
+    #[arg(long, hide = true, conflicts_with_all = ["folder", "revoke"])]
     list: bool,
     /// Revoke trust in this directory, or in the package of that name
-    #[arg(long, value_name = "PATH", conflicts_with = "folder")]
+    #[arg(long, hide = true, value_name = "PATH", conflicts_with = "folder")]
     revoke: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum TrustCommand {
+    /// Trust a directory
+    Add {
+        /// The directory of one or more projects [default: the project around this directory, else
+        /// this directory]
+        #[arg(value_name = "PATH")]
+        folder: Option<PathBuf>,
+    },
+    /// List the trusted directories
+    List,
+    /// Revoke trust in a directory, or in a package
+    Remove {
+        /// The directory, or the name of the package
+        #[arg(value_name = "PATH")]
+        folder: PathBuf,
+    },
 }
 
 /// Trusts a directory, revokes trust, or lists the trusted directories.
@@ -44,11 +65,17 @@ pub(crate) fn run(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let list = TrustList::of(state_root);
-    match &args.revoke {
+    let (folder, revoked, is_list) = match &args.command {
+        Some(TrustCommand::Add { folder }) => (folder.as_ref(), None, false),
+        Some(TrustCommand::List) => (None, None, true),
+        Some(TrustCommand::Remove { folder }) => (None, Some(folder), false),
+        None => (args.folder.as_ref(), args.revoke.as_ref(), args.list),
+    };
+    match revoked {
         Some(folder) => revoke_trust(&list, folder, output),
-        None if args.list => list_trusted(&list, output),
+        None if is_list => list_trusted(&list, output),
         None => {
-            let folder = match &args.folder {
+            let folder = match folder {
                 Some(folder) => folder_of(folder).to_owned(),
                 None => project_path::around(output)?.unwrap_or_else(|| PathBuf::from(".")),
             };

@@ -2,7 +2,7 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 38] = [
+const COMMANDS: [&[&str]; 39] = [
     &[],
     &["init"],
     &["new"],
@@ -18,14 +18,15 @@ const COMMANDS: [&[&str]; 38] = [
     &["connection", "list"],
     &["connection", "approve"],
     &["connection", "test"],
-    &["instance"],
-    &["instance", "list"],
-    &["instance", "show"],
-    &["instance", "retry"],
-    &["instance", "delete"],
-    &["instance", "export"],
-    &["instance", "import"],
-    &["instance", "adopt"],
+    &["conversation"],
+    &["conversation", "list"],
+    &["conversation", "show"],
+    &["conversation", "retry"],
+    &["conversation", "delete"],
+    &["conversation", "export"],
+    &["conversation", "import"],
+    &["conversation", "adopt"],
+    &["models"],
     &["policy"],
     &["policy", "explain"],
     &["trust"],

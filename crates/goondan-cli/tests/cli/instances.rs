@@ -1,4 +1,4 @@
-//! `gdn instance` and `gdn logs`.
+//! `gdn conversation` and `gdn logs`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -85,7 +85,7 @@ fn deleting_needs_a_yes_and_forgets_everything() {
     assert!(
         elsewhere
             .stderr
-            .contains("gdn instance delete --project ./p a:main --force"),
+            .contains("gdn conversation delete --project ./p a:main --force"),
         "{}",
         elsewhere.report()
     );

@@ -211,7 +211,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "DEFAULT_REQUEST_TIMEOUT",
     ),
     (
-        "failed events that an instance keeps for `gdn instance retry`",
+        "failed events that an instance keeps for `gdn conversation retry`",
         "failed_events.rs",
         "MAX_DEAD_LETTERS",
     ),
@@ -1254,17 +1254,17 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "LOCK_TIMEOUT",
     ),
     (
-        "bytes of a line that `gdn instance import` reads",
+        "bytes of a line that `gdn conversation import` reads",
         "goondan-store/src/instance_export.rs",
         "MAX_LINE_BYTES",
     ),
     (
-        "messages that `gdn instance import` reads",
+        "messages that `gdn conversation import` reads",
         "goondan-store/src/instance_export.rs",
         "MAX_EXPORT_MESSAGES",
     ),
     (
-        "bytes that `gdn instance import` reads",
+        "bytes that `gdn conversation import` reads",
         "goondan-store/src/instance_export.rs",
         "MAX_EXPORT_BYTES",
     ),

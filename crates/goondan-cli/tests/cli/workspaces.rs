@@ -154,7 +154,7 @@ fn state_of_an_earlier_version_is_told_and_can_be_adopted() {
     assert!(
         doctor
             .stdout
-            .contains("gdn instance adopt s --project p --swarm s"),
+            .contains("gdn conversation adopt s --project p --swarm s"),
         "{doctor:?}"
     );
     let first = sandbox.gdn(&["run", "p", "--input", "hi"]);

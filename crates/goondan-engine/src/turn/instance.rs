@@ -203,8 +203,8 @@ fn damaged_journal() -> TurnError {
         "Records of the turn are missing, so calls that must run once could run twice.",
     )
     .suggest(
-        "Check the effects of the turn's calls with `gdn instance show`. To run the event again, \
-            use `gdn instance retry`.",
+        "Check the effects of the turn's calls with `gdn conversation show`. To run the event again, \
+            use `gdn conversation retry`.",
     )
 }
 

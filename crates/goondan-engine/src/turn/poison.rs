@@ -158,7 +158,7 @@ fn poisoned(ends: usize) -> TurnError {
     let message =
         format!("The gdn process ended {ends} times in a row at the same place of this turn.");
     TurnError::new(Code::TURN_POISON, message).suggest(
-        "Find the last call with `gdn instance show`, repair its tool, then run `gdn instance \
+        "Find the last call with `gdn conversation show`, repair its tool, then run `gdn conversation \
             retry`.",
     )
 }

@@ -69,31 +69,31 @@ codes! {
         why: "No conversation has that name in the searched projects. `gdn` searches the project \
             around the current \
               directory, or all projects with `--all`.",
-        example: shell("gdn instance show writer\n", "gdn instance list --all\ngdn instance show \
+        example: shell("gdn conversation show writer\n", "gdn conversation list --all\ngdn conversation show \
             writer:main --all\n"),
-        next: "Run `gdn instance list --all` to list all conversations. To search another state \
+        next: "Run `gdn conversation list --all` to list all conversations. To search another state \
             root, use \
               `--state-root`.",
-        more: Some("cli.md#instance"),
+        more: Some("cli.md#conversation"),
     }
     /// A conversation of that name already exists.
     INSTANCE_EXISTS = "INSTANCE_EXISTS" {
-        why: "`gdn instance import` never overwrites a conversation.",
+        why: "`gdn conversation import` never overwrites a conversation.",
         example: shell(
-            "gdn instance import conversation.jsonl\n",
-            "gdn instance import conversation.jsonl --as writer:copy\n",
+            "gdn conversation import conversation.jsonl\n",
+            "gdn conversation import conversation.jsonl --as writer:copy\n",
         ),
         next: "Choose another name with `--as AGENT:KEY`, or delete the existing conversation \
             first.",
-        more: Some("cli.md#instance"),
+        more: Some("cli.md#conversation"),
     }
-    /// The file is not a valid export of `gdn instance export`.
+    /// The file is not a valid export of `gdn conversation export`.
     IMPORT_ERROR = "IMPORT_ERROR" {
         why: "A line is broken, the file is incomplete, or a later version wrote it. Or the file \
             contains several \
               conversations, and the command expects one. Nothing was imported.",
         next: "Export the conversation again with the same version of `gdn`.",
-        more: Some("cli.md#instance"),
+        more: Some("cli.md#conversation"),
     }
     /// No workspace has that ID.
     WORKSPACE_NOT_FOUND = "WORKSPACE_NOT_FOUND" {

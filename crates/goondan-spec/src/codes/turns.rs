@@ -321,7 +321,7 @@ spec:
         why: "The user pressed Ctrl-C, or the requesting agent stopped waiting.",
         next: "No action is needed if the cancellation was intended. The conversation contains the \
             finished part of \
-              the turn: `gdn instance show`.",
+              the turn: `gdn conversation show`.",
     }
     /// A turn ended with an internal error of the program.
     TURN_PANIC = "E_TURN_PANIC" {
@@ -336,8 +336,8 @@ spec:
             was unfinished. Or it ended ten times in a row without progress of the turn. A library \
             that aborts, a stack overflow or a lack of memory can be the reason. The turn does not \
             start again by itself, so that other conversations continue.",
-        next: "Find the call with `gdn instance show` and repair or remove its tool. Then run the \
-            event again with `gdn instance retry`.",
+        next: "Find the call with `gdn conversation show` and repair or remove its tool. Then run the \
+            event again with `gdn conversation retry`.",
         more: Some("durability.md#turns-that-end-the-process"),
     }
     /// The state of a turn or a conversation could not be written or read.
@@ -362,15 +362,15 @@ spec:
     }
     /// The conversation has no failed event with that ID.
     EVENT_NOT_FOUND = "E_EVENT_NOT_FOUND" {
-        why: "`gdn instance retry` names an event that is not in the list of failed events. The \
+        why: "`gdn conversation retry` names an event that is not in the list of failed events. The \
             event was already \
               retried, or its ID is misspelled.",
         example: shell(
-            "gdn instance retry writer:main evt-1\n",
-            "gdn instance show writer:main\ngdn instance retry writer:main evt-5f0c1a\n",
+            "gdn conversation retry writer:main evt-1\n",
+            "gdn conversation show writer:main\ngdn conversation retry writer:main evt-5f0c1a\n",
         ),
-        next: "Run `gdn instance show` to list the failed events.",
-        more: Some("cli.md#instance"),
+        next: "Run `gdn conversation show` to list the failed events.",
+        more: Some("cli.md#conversation"),
     }
     /// A change to a conversation names a message that does not exist.
     MESSAGE_TARGET_NOT_FOUND = "E_MESSAGE_TARGET_NOT_FOUND" {

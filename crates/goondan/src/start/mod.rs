@@ -3,6 +3,7 @@
 pub mod builder;
 pub mod checks;
 pub(crate) mod environment;
+pub mod model_probe;
 pub mod project;
 pub(crate) mod secrets;
 pub(crate) mod start_error;

@@ -1,4 +1,4 @@
-//! `gdn instance adopt`.
+//! `gdn conversation adopt`.
 
 use clap::Args;
 use goondan::spec::Code;
@@ -15,7 +15,7 @@ use crate::project_path::ProjectPathOption;
 use crate::store::{self, StoreArgs};
 use crate::suggested_command;
 
-/// Arguments of `gdn instance adopt`.
+/// Arguments of `gdn conversation adopt`.
 #[derive(Debug, Args)]
 #[command(mut_arg("store", store::help("Adopt the workspace from")))]
 pub(super) struct InstanceAdoptArgs {
@@ -84,10 +84,10 @@ fn adopt_error(error: &AdoptError) -> CliError {
         AdoptError::Held(error) => store::unusable(error),
         AdoptError::Store(error) => store::failed(error),
         AdoptError::Nothing(_) => base_error
-            .suggest("Nothing was changed. List all conversations with `gdn instance list --all`."),
+            .suggest("Nothing was changed. List all conversations with `gdn conversation list --all`."),
         AdoptError::Owned(workspace, _) => base_error.suggest(format!(
-            "Nothing was changed. Copy conversations with `gdn instance export --all --workspace \
-            {}{}` and `gdn instance import`.",
+            "Nothing was changed. Copy conversations with `gdn conversation export --all --workspace \
+            {}{}` and `gdn conversation import`.",
             workspace.id,
             suggested_command::state_root()
         )),

@@ -1,4 +1,4 @@
-//! `gdn instance delete`.
+//! `gdn conversation delete`.
 
 use std::io::BufRead;
 
@@ -13,7 +13,7 @@ use crate::output::CommandOutput;
 use crate::store::{self, StoreArgs};
 use crate::suggested_command;
 
-/// Arguments of `gdn instance delete`.
+/// Arguments of `gdn conversation delete`.
 #[derive(Debug, Args)]
 #[command(mut_arg("store", store::help("Delete from")))]
 pub(super) struct InstanceDeleteArgs {

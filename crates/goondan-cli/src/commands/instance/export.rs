@@ -1,4 +1,4 @@
-//! `gdn instance export`.
+//! `gdn conversation export`.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::instances::{self, ConversationScope, FoundConversation, ScopeArgs};
 use crate::output::CommandOutput;
 use crate::store::{self, StoreArgs};
 
-/// Arguments of `gdn instance export`.
+/// Arguments of `gdn conversation export`.
 #[derive(Debug, Args)]
 #[command(mut_arg("store", store::help("Read from")))]
 pub(super) struct InstanceExportArgs {
@@ -92,7 +92,7 @@ fn select_conversations(
             pair[0]
         ))
         .suggest(
-            "Choose a workspace with `--workspace`; `gdn instance list` shows the workspaces.",
+            "Choose a workspace with `--workspace`; `gdn conversation list` shows the workspaces.",
         )),
         None if all.is_empty() => Err(CliError::failure(
             Code::INSTANCE_NOT_FOUND,

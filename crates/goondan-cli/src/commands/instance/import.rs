@@ -1,4 +1,4 @@
-//! `gdn instance import`.
+//! `gdn conversation import`.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -19,11 +19,11 @@ use crate::project;
 use crate::project_path::ProjectPathOption;
 use crate::store::{self, StoreArgs};
 
-/// Arguments of `gdn instance import`.
+/// Arguments of `gdn conversation import`.
 #[derive(Debug, Args)]
 #[command(mut_arg("store", store::help("Import into")))]
 pub(super) struct InstanceImportArgs {
-    /// The file that `gdn instance export` wrote (`-` for standard input)
+    /// The file that `gdn conversation export` wrote (`-` for standard input)
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Import a single conversation under this name

@@ -1,4 +1,4 @@
-//! `gdn instance list`.
+//! `gdn conversation list`.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::instances::{self, ConversationScope, FoundConversation, ScopeArgs};
 use crate::output::{CommandOutput, TextTable};
 use crate::store::{self, StoreArgs};
 
-/// Arguments of `gdn instance list`.
+/// Arguments of `gdn conversation list`.
 #[derive(Debug, Args)]
 #[command(mut_arg("store", store::help("Read from")))]
 pub(super) struct InstanceListArgs {

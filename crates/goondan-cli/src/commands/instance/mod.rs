@@ -1,4 +1,4 @@
-//! `gdn instance`.
+//! `gdn conversation`.
 
 mod adopt;
 mod delete;
@@ -23,15 +23,15 @@ use crate::output::CommandOutput;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn instance list                                   List the project's conversations
-  gdn instance list --all                             List the conversations of all projects
-  gdn instance show assistant:main                    Print a conversation
-  gdn instance retry assistant:main                   Retry its failed events
-  gdn instance export assistant:main -o main.jsonl    Export the conversation to a file
-  gdn instance import main.jsonl --as assistant:copy  Import it under another name
-  gdn instance delete assistant:ticket-42 --force     Delete without confirmation";
+  gdn conversation list                                   List the project's conversations
+  gdn conversation list --all                             List the conversations of all projects
+  gdn conversation show assistant:main                    Print a conversation
+  gdn conversation retry assistant:main                   Retry its failed events
+  gdn conversation export assistant:main -o main.jsonl    Export the conversation to a file
+  gdn conversation import main.jsonl --as assistant:copy  Import it under another name
+  gdn conversation delete assistant:ticket-42 --force     Delete without confirmation";
 
-/// Arguments of `gdn instance`.
+/// Arguments of `gdn conversation`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct InstanceArgs {

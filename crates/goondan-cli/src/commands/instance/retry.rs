@@ -1,4 +1,4 @@
-//! `gdn instance retry`.
+//! `gdn conversation retry`.
 
 use clap::Args;
 use goondan::ids::InstanceId;
@@ -18,7 +18,7 @@ use crate::project_path::ProjectPathOption;
 use crate::remote::NotStarted;
 use crate::store;
 
-/// Arguments of `gdn instance retry`.
+/// Arguments of `gdn conversation retry`.
 #[derive(Debug, Args)]
 #[command(mut_arg("node_turns", |arg| arg.hide(true)))]
 #[command(mut_arg("accept_loss", |arg| arg.hide(true)))]
@@ -26,7 +26,7 @@ pub(super) struct InstanceRetryArgs {
     /// The conversation as `agent:key`, or only its agent or key if unique
     #[arg(value_name = "INSTANCE", add = complete::instances())]
     name: String,
-    /// The event id, as `gdn instance show` lists it [default: all failed events]
+    /// The event id, as `gdn conversation show` lists it [default: all failed events]
     #[arg(value_name = "EVENT_ID")]
     event: Option<String>,
     #[command(flatten)]

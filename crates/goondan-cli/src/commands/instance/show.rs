@@ -1,4 +1,4 @@
-//! `gdn instance show`.
+//! `gdn conversation show`.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::instances::{self, FoundConversation};
 use crate::output::{CommandOutput, style};
 use crate::store::{self, StoreArgs};
 
-/// Arguments of `gdn instance show`.
+/// Arguments of `gdn conversation show`.
 #[derive(Debug, Args)]
 #[command(mut_arg("store", store::help("Read from")))]
 pub(super) struct InstanceShowArgs {

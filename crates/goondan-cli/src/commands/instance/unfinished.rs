@@ -106,7 +106,7 @@ fn retry_command(found: &FoundConversation) -> String {
         .map(|path| suggested_command::option("--project", &path.to_string_lossy()))
         .unwrap_or_default();
     format!(
-        "gdn instance retry {}{project}{}",
+        "gdn conversation retry {}{project}{}",
         quoted(&found.name()),
         suggested_command::state_root()
     )

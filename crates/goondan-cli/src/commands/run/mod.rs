@@ -42,11 +42,11 @@ use crate::remote::NotStarted;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn run --input \"What is new?\"                   Send one input and print the answer
+  gdn run \"What is new?\"                           Send one input and print the answer
   gdn run examples/newsroom                        Chat
   git diff | gdn run reviewer                      Send piped input
-  gdn run -k ticket-42 --input \"And then?\"         Continue a conversation
-  gdn run --input Hi --output-format json | jq .   Print ids and usage as well
+  gdn run -k ticket-42 \"And then?\"                 Continue a conversation
+  gdn run . Hi -o json | jq .                      Print ids and usage as well
   gdn run oci://ghcr.io/acme/newsroom              Run a published swarm, once you agree to what \
     it may do
   gdn run --watch                                  Chat, and reload the project when it changes
@@ -58,7 +58,10 @@ Examples:
 pub(crate) struct RunArgs {
     #[command(flatten)]
     project: ProjectPathArg,
-    /// Send this input, print the answer and exit
+    /// Send this input, print the answer and exit; in a project, `gdn run "Hello there"` also does
+    #[arg(value_name = "INPUT", conflicts_with_all = ["input", "input_file"])]
+    text: Option<String>,
+    /// The same, as an option
     #[arg(short, long, value_name = "TEXT", conflicts_with = "input_file")]
     input: Option<String>,
     /// Send the content of this file (`-` for standard input)
@@ -76,7 +79,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     input_format: InputFormat,
     /// Print the answer, one result object, or one event per line [default: text]
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
     output_format: Option<OutputFormat>,
     /// Record model calls to this file, for `provider: replay`
     #[arg(long, value_name = "FILE")]
@@ -129,10 +132,11 @@ enum InputSource<'a> {
 
 /// Runs a swarm with one input, with input lines, or as a chat.
 pub(crate) async fn run(
-    args: RunArgs,
+    mut args: RunArgs,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
+    take_positional_input(&mut args);
     let mode = input_mode(&args)?;
     let format = output_format(&args, &mode, output)?;
     let project = find_project(&args, state_root, output).await?;
@@ -274,21 +278,33 @@ async fn find_project(
     Ok(found.folder)
 }
 
-/// Suggests `--input` for a path that does not exist, because it may be meant as an input.
+/// Makes the second argument the input. The only argument is also an input if it is no path: in a
+/// project, it contains spaces, and no file has this name.
+fn take_positional_input(args: &mut RunArgs) {
+    let has_input = args.input.is_some() || args.input_file.is_some() || args.text.is_some();
+    if !has_input && is_in_project() {
+        args.text = args.project.take_text();
+    }
+    if let Some(text) = args.text.take() {
+        args.input = Some(text);
+    }
+}
+
+/// Returns true if the current directory or one above it contains a project.
+fn is_in_project() -> bool {
+    let current_dir = Path::new(".");
+    goondan::manifest_in(current_dir).is_some() || goondan::around(current_dir).is_some()
+}
+
+/// Suggests an input for a path that does not exist, because it may be meant as an input.
 /// Applies only inside a project, since such a command would fail elsewhere.
 fn suggest_input(args: &RunArgs, path: &Path, error: CliError) -> CliError {
-    let current_dir = Path::new(".");
-    let is_in_project =
-        goondan::manifest_in(current_dir).is_some() || goondan::around(current_dir).is_some();
     let has_input = args.input.is_some() || args.input_file.is_some();
-    if has_input || !is_in_project || path.exists() || path.is_symlink() {
+    if has_input || !is_in_project() || path.exists() || path.is_symlink() {
         return error;
     }
     let text = path.to_string_lossy();
-    let hint = format!(
-        "To send it as an input, run `gdn run --input {}`.",
-        quoted(&text)
-    );
+    let hint = format!("To send it as an input, run `gdn run . {}`.", quoted(&text));
     match error.suggestion.clone() {
         Some(other) if !text.contains(char::is_whitespace) => {
             error.suggest(format!("{other} {hint}"))

@@ -27,7 +27,7 @@ Examples:
   gdn test                                              Run all test cases of the project
   gdn test tests/conformance                            Run all test cases in a directory
   gdn test tests/conformance --filter queue --jobs 1    Run some test cases, one at a time
-  gdn test tests/conformance --format junit > results.xml
+  gdn test tests/conformance -o junit > results.xml
   gdn test tests/conformance --coverage                 List the rules without a test case
   gdn test evals --live --runs 5 --pass-rate 0.8        Evaluate real models
   gdn test record --instance assistant:main -o bees.case.yaml";
@@ -46,7 +46,13 @@ pub(crate) struct TestArgs {
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
     /// Print results in this format [default: text, or json with --json]
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(
+        short = 'o',
+        long = "output-format",
+        visible_alias = "format",
+        value_enum,
+        value_name = "FORMAT"
+    )]
     format: Option<TestReportFormat>,
     /// List the rules with and without a test case, and run nothing
     #[arg(long, conflicts_with_all = ["filter", "format", "jobs", "live"])]

@@ -26,12 +26,12 @@ const EXAMPLES: &str = "\
 Examples:
   gdn validate                       Check the project in this directory
   gdn validate my-swarm --strict     Also fail on warnings
-  gdn validate --format short        Print one line per error or warning
+  gdn validate -o short              Print one line per error or warning
   gdn validate --open                Also load its libraries
   gdn validate --fix                 Apply safe fixes, and list them
   gdn validate --fix --dry-run       Show the changes as a diff
   gdn validate --connect             Also connect to the project's MCP servers
-  gdn validate --format github       Annotate a pull request";
+  gdn validate -o github             Annotate a pull request";
 
 /// Arguments of `gdn validate`.
 #[derive(Debug, Args)]
@@ -40,7 +40,13 @@ pub(crate) struct ValidateArgs {
     #[command(flatten)]
     project: ProjectPathArg,
     /// Print errors and warnings in this format [default: pretty, or json with --json]
-    #[arg(long, value_enum, value_name = "FORMAT")]
+    #[arg(
+        short = 'o',
+        long = "output-format",
+        visible_alias = "format",
+        value_enum,
+        value_name = "FORMAT"
+    )]
     format: Option<DiagnosticFormat>,
     /// Fail on warnings as well
     #[arg(long)]

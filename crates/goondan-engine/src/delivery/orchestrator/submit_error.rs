@@ -156,7 +156,9 @@ impl SubmitError {
             SubmitError::Elsewhere { suggestion, .. } => return suggestion.clone(),
             SubmitError::Ended => return None,
             SubmitError::Stopping => "Send it again when the swarm runs.",
-            SubmitError::NoSuchEvent { .. } => "List its failed events with `gdn instance show`.",
+            SubmitError::NoSuchEvent { .. } => {
+                "List its failed events with `gdn conversation show`."
+            }
             SubmitError::TooDeep { .. } => "Answer with what you know.",
             SubmitError::QueueFull(_) | SubmitError::TooManyBytes(_) => "Send it again later.",
             SubmitError::TooLarge(_) | SubmitError::MetadataTooLarge(_) => {

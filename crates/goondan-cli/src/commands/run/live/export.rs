@@ -1,4 +1,4 @@
-//! Export of the current conversation to a file, like `gdn instance export`.
+//! Export of the current conversation to a file, like `gdn conversation export`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -86,7 +86,7 @@ fn write_file(
             format!("The conversation {id} is empty."),
         )
         .suggest(
-            "Send an input first. For conversations in a database, use `gdn instance export`.",
+            "Send an input first. For conversations in a database, use `gdn conversation export`.",
         ));
     }
     // An existing file is never overwritten.
