@@ -200,6 +200,7 @@ async function liveCalls() {
   await words.press("Enter");
   await question.locator(".diff .added", { hasText: "+Bees fly far." }).waitFor();
   holds((await question.locator(".diff .removed").count()) === 1, "the preview of a change has colors");
+  await picture("change-question");
   await question.getByRole("button", { name: "For this conversation" }).click();
   await page.locator("details.call .mark.ok").nth(1).waitFor();
   await page.locator("details.call summary").nth(1).click();

@@ -16,7 +16,7 @@ export function isDiff(text) {
 /** @param {string} line */
 function kindOf(line) {
   if (line.startsWith("@@") || line.startsWith("***")) return "hunk";
-  if (line.startsWith("--- ") || line.startsWith("+++ ")) return "file";
+  if (line.startsWith("--- ") || line.startsWith("+++ ")) return "name";
   if (line.startsWith("+")) return "added";
   if (line.startsWith("-")) return "removed";
   return "same";
