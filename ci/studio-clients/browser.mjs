@@ -26,6 +26,8 @@ export function launch() {
 /** A page that looks at the studio of that address. What goes wrong in it is in `wrong`, and so is a request to another host. */
 export async function visit(browser, url, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: "light", ...options });
+  // Other work may keep the machine busy.
+  context.setDefaultTimeout(Number(process.env.STUDIO_TIMEOUT ?? 120_000));
   const page = await context.newPage();
   const wrong = [];
   const host = new URL(url).host;

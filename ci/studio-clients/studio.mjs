@@ -25,11 +25,12 @@ async function signedIn() {
   console.log("signing in");
   holds(!page.url().includes("code="), "the address holds no code any more");
   await seen("Live", { exact: true });
-  const stranger = await context.newPage();
+  const strangers = await browser.newContext();
+  const stranger = await strangers.newPage();
   await stranger.goto(address);
-  await stranger.getByText("This tab is not signed in").waitFor();
-  holds(true, "the code works once");
-  await stranger.close();
+  await stranger.getByText("This browser is not signed in").waitFor();
+  holds(!stranger.url().includes("code="), "the code works once: another browser is not let in");
+  await strangers.close();
   // What the refused code makes the console say is meant.
   wrong.length = 0;
   holds((await context.cookies()).length === 0, "there is no cookie");
@@ -38,6 +39,70 @@ async function signedIn() {
   await page.reload();
   await seen("Live", { exact: true });
   holds(true, "a reload of the page stays signed in");
+  // Another tab is signed in, also with the used code, and a sign-out ends the session of all tabs.
+  const second = await context.newPage();
+  await second.goto(address);
+  await second.getByText("Live", { exact: true }).waitFor();
+  holds(!second.url().includes("code="), "another tab of this browser is signed in");
+  await second.close();
+  wrong.length = 0;
+}
+
+/** A sign-out in one tab signs out the others, and the token opens nothing any more. */
+async function signOut() {
+  console.log("signing out");
+  const kept = await page.evaluate(() => localStorage.getItem("gdn-studio-session"));
+  const second = await context.newPage();
+  await second.goto(`${url.origin}/studio/`);
+  await second.getByText("Live", { exact: true }).waitFor();
+  await second.getByRole("button", { name: "Sign out" }).click();
+  await second.getByText("This browser is not signed in").waitFor();
+  await page.getByText("This browser is not signed in").waitFor();
+  holds((await page.evaluate(() => localStorage.length + sessionStorage.length)) === 0, "all tabs are signed out, and no token is kept");
+  const refused = await fetch(`${url.origin}/api/swarm`, { headers: { Authorization: `Bearer ${kept}` } });
+  holds(refused.status === 401, "the old token opens nothing");
+  await second.close();
+  // What the refusals make the console say is meant.
+  wrong.length = 0;
+}
+
+/** The first page is the conversation with the entry agent, ready for an input. */
+async function firstPage() {
+  console.log("first page");
+  await page.goto(`${url.origin}/studio/`);
+  const words = page.getByLabel("Input for desk:main");
+  await words.waitFor();
+  holds(await words.evaluate((one) => document.activeElement === one), "the first page has the cursor in the input of the entry agent");
+  await page.getByRole("link", { name: "New conversation" }).click();
+  const first = page.getByLabel("First input");
+  await first.waitFor();
+  holds(await first.evaluate((one) => document.activeElement === one), "a new conversation has it, too");
+  await checked("new-conversation");
+  await first.fill("tell me of honey");
+  await first.press("Enter");
+  await page.waitForFunction(() => location.hash.startsWith("#/conversations/desk/chat-"));
+  await seen("You said: tell me of honey.");
+  await page.locator(".list .item", { hasText: /tell me of honey.*desk:chat-\w+ · just now · \$/s }).waitFor();
+  holds(true, "the list has first words, agent, age and cost");
+  await send("a second one", "other");
+  await page.locator(".list .item", { hasText: "a second one" }).waitFor();
+  await page.getByLabel("Search conversations").fill("HONEY");
+  await page.locator(".list .item", { hasText: "a second one" }).waitFor({ state: "detached" });
+  holds((await page.locator(".list .item").count()) === 1, "the search finds first words");
+  await page.getByLabel("Search conversations").fill("");
+  await page.locator(".list .item", { hasText: "a second one" }).waitFor();
+  // A click on an agent offers a conversation with it.
+  await show(page, "swarm");
+  await page.locator(".card.agent").getByRole("link", { name: "helper" }).click();
+  await first.waitFor();
+  holds((await page.getByLabel("Agent", { exact: true }).inputValue()) === "helper", "an agent of the swarm leads to a new conversation with it");
+  await show(page, "swarm");
+  const card = (name) => page.locator(".card.agent", { has: page.getByRole("link", { name, exact: true }) });
+  await card("helper").getByText("Reading and writing: allowed. Programs and network: need approval.").waitFor();
+  await card("desk").getByText("Calls without a matching rule: allowed.").waitFor();
+  await card("desk").locator("summary", { hasText: "1 permission rule" }).click();
+  await card("desk").getByText("calls that write: need approval").waitFor();
+  holds(true, "permissions are shown as they apply");
 }
 
 async function conversation() {
@@ -65,7 +130,144 @@ async function conversation() {
   await words.press("Enter");
   await page.getByRole("button", { name: "Cancel the turn" }).click();
   await page.locator(".live .mark").waitFor({ state: "detached" });
+  await page.locator(".turn-end .mark", { hasText: "cancelled" }).waitFor();
   holds(true, "a turn is cancelled");
+}
+
+/** What a view looks like in both colors and both sizes: axe-core finds nothing, nothing stands out at the side. */
+async function checked(name) {
+  for (const [width, height] of [[1280, 800], [390, 844]]) {
+    await page.setViewportSize({ width, height });
+    await picture(width === 390 ? `${name}-narrow` : name);
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      const found = await accessibility(page);
+      holds(found.length === 0, `${name}, ${width} pixels, ${colorScheme}: axe-core finds nothing serious ${found.join("\n")}`);
+    }
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    holds(wide <= 0, `${name} fits into ${width} pixels`);
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize({ width: 1280, height: 800 });
+}
+
+/** A failed turn shows its error under the input, with a way to try again. */
+async function failedTurns() {
+  console.log("failed turns");
+  await show(page, "conversations/desk/failing");
+  const words = page.getByLabel("Input for desk:failing");
+  await words.fill("break please");
+  await words.press("Enter");
+  const error = page.locator(".message.user + .turn-error");
+  await error.getByText("E_MODEL_STATUS").waitFor();
+  holds((await error.innerText()).includes("the provider does not like this question"), "an error is shown under the input that caused it");
+  await checked("failed-turn");
+  await error.getByRole("button", { name: "Try again" }).click();
+  await page.locator(".message.user + .turn-error").nth(1).waitFor();
+  await page.waitForFunction(() => document.querySelectorAll(".turn-error button").length === 1);
+  holds((await page.locator(".message.user").count()) === 2, "it is tried again, once");
+  await page.reload();
+  await page.locator(".message.user + .turn-error").nth(1).waitFor();
+  holds(true, "a reload of the page shows the same errors");
+  // The list of problems is checked later.
+  await page.getByRole("button", { name: "Try again" }).waitFor();
+  await show(page, "problems");
+  await page.getByRole("button", { name: "Discard" }).click();
+  await seen("No failed inputs");
+}
+
+/** A call is drawn once, with its live state, and is approved where it is. */
+async function liveCalls() {
+  console.log("live calls");
+  await show(page, "conversations/desk/calls");
+  const words = page.getByLabel("Input for desk:calls");
+  await words.fill("write a note");
+  await words.press("Enter");
+  const question = page.locator("article.question");
+  await question.getByText("Agent desk requests to call fs__write with").waitFor();
+  await page.locator(".messages .call .mark.ask").waitFor();
+  holds((await page.locator("details.call").count()) === 1 && (await page.getByText("I write it down.").count()) === 1, "a call that waits is drawn once, with its request");
+  const names = await question.getByRole("button").allInnerTexts();
+  holds(names[0] === "Yes" && names.at(-1) === "No" && names.length === 4, `it has the answers of the terminal: ${names}`);
+  await checked("inline-question");
+  await question.getByRole("button", { name: "Yes" }).click();
+  await page.locator("details.call .mark.ok", { hasText: "ended" }).waitFor();
+  await question.waitFor({ state: "detached" });
+  await page.locator(".turn-end", { hasText: "2 steps" }).waitFor();
+  holds((await page.locator("details.call").count()) === 1, "the call has ended where it was asked for");
+  // The same id again, in another turn: each result stays with its call.
+  await words.fill("change the note");
+  await words.press("Enter");
+  await question.locator(".diff .added", { hasText: "+Bees fly far." }).waitFor();
+  holds((await question.locator(".diff .removed").count()) === 1, "the preview of a change has colors");
+  await picture("change-question");
+  await question.getByRole("button", { name: "For this conversation" }).click();
+  await page.locator("details.call .mark.ok").nth(1).waitFor();
+  await page.locator("details.call summary").nth(1).click();
+  await page.locator("details.call[open] .diff .removed", { hasText: "-Bees fly." }).first().waitFor();
+  holds((await page.locator("details.call").count()) === 2, "a change is shown as colored lines");
+  await checked("changed-file");
+}
+
+/** Answers have their marks, and hostile ones stay text. */
+async function marks() {
+  console.log("marks");
+  await show(page, "conversations/desk/marks");
+  const words = page.getByLabel("Input for desk:marks");
+  await words.fill("show marks");
+  await words.press("Enter");
+  const answer = page.locator(".messages .message.assistant .markdown");
+  await answer.locator("h4", { hasText: "Review" }).waitFor();
+  for (const [selector, count] of [["strong", 1], ["em", 1], ["del", 1], ["ol > li", 2], ["ol ul > li", 1], ["td", 2], ["th", 2], [".code pre", 1], ["blockquote", 1]]) {
+    holds((await answer.locator(selector).count()) === count, `an answer has ${count} of ${selector}`);
+  }
+  const links = await answer.locator("a").evaluateAll((all) => all.map((one) => `${one.protocol} ${one.rel}`));
+  holds(links.join() === "https: noopener noreferrer,mailto: noopener noreferrer,http: noopener noreferrer", `links lead to the web or to a mail address: ${links}`);
+  await answer.getByText("[not this](javascript:window.hacked=1)").waitFor();
+  holds((await page.evaluate(() => window.hacked)) === undefined && (await page.locator("main img, main script").count()) === 0, "hostile text is text");
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await answer.getByRole("button", { name: "Copy" }).click();
+  await answer.getByText("Copied.").waitFor();
+  holds((await page.evaluate(() => navigator.clipboard.readText())) === 'print("hello")', "code is copied");
+  holds(!(await page.locator("details.reasoning").evaluate((one) => one.open)), "reasoning is folded");
+  await words.fill("cut it");
+  await words.press("Enter");
+  await page.locator(".message .mark.ask", { hasText: "cut off at the token limit" }).waitFor();
+  await words.fill("good morning");
+  await words.press("Enter");
+  await page.locator(".turn-end", { hasText: "32 tokens (20 in, 12 out) · $0.00024" }).waitFor();
+  holds(true, "a turn has its time, tokens and cost");
+  const red = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
+  await api("/api/inputs?wait=true", { text: "look", instanceKey: "marks", files: [{ mediaType: "image/png", data: red, name: "red.png" }] });
+  await page.waitForFunction(() => document.querySelector("figure.image img")?.naturalWidth === 1);
+  holds(true, "an attached image is shown");
+  await page.locator(".scroll").evaluate((one) => (one.scrollTop = 0));
+  await checked("marks");
+}
+
+/** A changed input starts a new conversation with everything before it. */
+async function edits() {
+  console.log("edits");
+  await send("good morning", "edited");
+  await send("good evening", "edited");
+  await show(page, "conversations/desk/edited");
+  const change = async (number, words) => {
+    await page.locator(".message.user").nth(number).getByRole("button", { name: "Edit" }).click();
+    const field = page.getByLabel("Changed input");
+    holds((await field.inputValue()).startsWith("good"), "the editor has the input");
+    await field.fill(words);
+    if (number === 1) await checked("edit");
+    await page.locator(".editing").getByRole("button", { name: "Send" }).click();
+    await seen(`You said: ${words}.`);
+  };
+  await change(1, "good night");
+  holds((await page.locator(".message").count()) === 4 && (await page.locator(".message.user").nth(1).innerText()).includes("good night"), "a changed input is sent after the messages before it");
+  await page.waitForFunction(() => location.hash.includes("/fork-"));
+  await show(page, "conversations/desk/edited");
+  await page.locator(".message.user").nth(1).getByText("good evening").waitFor();
+  await change(0, "good day");
+  await page.waitForFunction(() => location.hash.includes("/chat-"));
+  holds((await page.locator(".message").count()) === 2, "a changed first input starts an empty conversation");
 }
 
 /** The answer comes in pieces: each is seen before the next one is said. */
@@ -174,12 +376,12 @@ async function approvals() {
   await page.locator("article.question").getByText("note.txt").first().waitFor();
   holds(true, "a question shows what will run");
   await picture("question");
-  await page.getByRole("button", { name: "Allow once" }).click();
+  await page.getByRole("button", { name: "Yes" }).click();
   const answer = await asked;
   holds(answer.text.includes("The tool said"), "an answer lets the call run");
   await page.locator(".lines-list .mark.ok").first().waitFor();
   const denied = send("write a note", "denied");
-  await page.getByRole("button", { name: "Deny" }).click();
+  await page.getByRole("button", { name: "No", exact: true }).click();
   holds((await denied).text.includes("DENIED") || (await denied).text.length > 0, "another one is denied");
   await page.locator(".lines-list .mark.bad").first().waitFor();
 }
@@ -235,10 +437,22 @@ async function traces() {
 async function manyEvents() {
   console.log("events");
   const wanted = 10_000;
+  // The view of the swarm is shown meanwhile: it counts turns. Each of its drawings puts one badge of the agent's work there.
+  await show(page, "swarm");
+  await page.locator(".counts[data-agent=helper]").waitFor();
+  await page.evaluate(() => {
+    globalThis.seen = { frames: 0, drawings: 0 };
+    const frame = () => requestAnimationFrame(frame, (seen.frames += 1));
+    frame();
+    const added = (records) => records.flatMap((record) => [...record.addedNodes]).filter((node) => node.matches?.(".mark.plain, .mark.busy"));
+    new MutationObserver((records) => (seen.drawings += added(records).length)).observe(document.querySelector(".counts[data-agent=helper]"), { childList: true });
+  });
   const before = await page.evaluate(() => performance.now());
   for (let sent = 0; sent < wanted / 5; sent += 50) {
     await Promise.all(Array.from({ length: 50 }, (_, nth) => send("count", `many-${nth}`)));
   }
+  const drawn = await page.evaluate(() => seen);
+  holds(drawn.drawings > 0 && drawn.drawings <= drawn.frames + 1, `${drawn.drawings} drawings in ${drawn.frames} frames: at most one in each`);
   await show(page, "events");
   await page.waitForFunction((least) => Number(document.querySelector(".head .muted")?.textContent?.replace(/\D/g, "")) >= least, wanted);
   console.log(`  ${wanted} events were there after ${Math.round((await page.evaluate(() => performance.now())) - before)} ms`);
@@ -276,11 +490,11 @@ const picture = (name) => photograph(page, pictures, name);
 /** Each view in both colours and both sizes: what axe-core finds, and whether anything stands out at the side. */
 async function looks() {
   console.log("looks");
-  for (const [width, height] of [[1280, 800], [400, 800]]) {
+  for (const [width, height] of [[1280, 800], [390, 844]]) {
     await page.setViewportSize({ width, height });
     for (const view of VIEWS) {
       await show(page, view);
-      const name = `${view.split("/")[0]}${width === 400 ? "-narrow" : ""}`;
+      const name = `${view.split("/")[0]}${width === 390 ? "-narrow" : ""}`;
       await page.waitForTimeout(300);
       await picture(name);
       for (const colorScheme of ["light", "dark"]) {
@@ -295,7 +509,7 @@ async function looks() {
   await page.setViewportSize({ width: 1280, height: 800 });
 }
 
-const STEPS = [signedIn, conversation, streaming, forks, cases, approvals, problems, traces, reloads, manyEvents, looks];
+const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, forks, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
 try {
   const wanted = process.env.STUDIO_STEPS?.split(",");
   for (const step of STEPS) if (!wanted || wanted.includes(step.name)) await step();

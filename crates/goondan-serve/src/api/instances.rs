@@ -13,7 +13,8 @@ use crate::event_stream::FollowedInput;
 use crate::problem::{ApiProblem, JsonBody, QueryParams};
 use crate::service::Service;
 use crate::wire::{
-    ForkBody, ForkedBody, InputState, InstanceFilter, InstancesBody, MessagesBody, RetryBody,
+    ForkBody, ForkedBody, InputState, InstanceFilter, InstancesBody, MessageFilter, MessagesBody,
+    RetryBody,
 };
 
 /// List the conversations of the swarm.
@@ -51,18 +52,22 @@ pub(super) async fn list(
     params(
         ("agent" = String, Path, description = "The agent."),
         ("key" = String, Path, description = "The conversation key."),
+        MessageFilter,
     ),
     responses((status = 200, body = MessagesBody), ErrorResponses),
 )]
 pub(super) async fn messages(
     State(service): State<Service>,
     Path((agent, key)): Path<(String, String)>,
+    QueryParams(filter): QueryParams<MessageFilter>,
 ) -> Result<Json<MessagesBody>, ApiProblem> {
     let id = known(&service, agent, key).await?;
     let messages = service.swarm().conversation(&id).await?;
+    let first = filter.first.map_or(usize::MAX, |first| first as usize);
     Ok(Json(MessagesBody {
         messages: messages
             .iter()
+            .take(first)
             .map(|message| Message::clone(message))
             .collect(),
     }))

@@ -6,12 +6,16 @@ use axum::Json;
 use axum::extract::State;
 use goondan::Swarm;
 use goondan::ports::model::ToolDefinition;
-use goondan::spec::kinds::{Agent, PermissionAction, ToolEntry};
+use goondan::spec::kinds::{
+    Agent, Permission, PermissionAction, PermissionRule, Permissions, ToolEntry,
+};
 use goondan::spec::{Bundle, Resource};
 
 use super::ErrorResponses;
 use crate::service::Service;
-use crate::wire::{AgentBody, ExportBody, ModelBody, ReloadsBody, ToolBody, TopologyBody};
+use crate::wire::{
+    AgentBody, ExportBody, ModelBody, PermissionRuleBody, ReloadsBody, ToolBody, TopologyBody,
+};
 
 /// Return the agents, models and tools of the swarm.
 #[utoipa::path(get, path = "/api/topology", responses((status = 200, body = TopologyBody), ErrorResponses))]
@@ -66,7 +70,46 @@ fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) 
         permissions: spec
             .permissions
             .as_ref()
+            .filter(|permissions| !permissions.rules.iter().any(is_implied))
             .map(|permissions| action(permissions.default).to_owned()),
+        permission_rules: rules(spec.permissions.as_ref()),
+    }
+}
+
+/// Returns true for a rule that applies because the agent states no default.
+fn is_implied(rule: &PermissionRule) -> bool {
+    rule.written.0.is_none()
+}
+
+/// Describes the permission rules that apply to an agent.
+fn rules(permissions: Option<&Permissions>) -> Vec<PermissionRuleBody> {
+    let Some(permissions) = permissions else {
+        // The same rules apply to an agent without permissions.
+        let implied = |permission: &str| PermissionRuleBody {
+            permission: Some(permission.to_owned()),
+            action: action(PermissionAction::Ask).to_owned(),
+            implied: true,
+            ..PermissionRuleBody::default()
+        };
+        return ["execute", "network"].map(implied).into();
+    };
+    let rule = |rule: &PermissionRule| PermissionRuleBody {
+        tool: rule.tool.clone(),
+        permission: rule.permission.map(|needed| permission(needed).to_owned()),
+        args: rule.args.clone(),
+        action: action(rule.action).to_owned(),
+        implied: is_implied(rule),
+    };
+    permissions.rules.iter().map(rule).collect()
+}
+
+/// Name of a permission.
+fn permission(permission: Permission) -> &'static str {
+    match permission {
+        Permission::Read => "read",
+        Permission::Write => "write",
+        Permission::Execute => "execute",
+        Permission::Network => "network",
     }
 }
 

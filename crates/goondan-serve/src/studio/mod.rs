@@ -36,8 +36,8 @@ const MAX_CODE_BODY_BYTES: usize = 1_024;
 const SECURITY_HEADERS: [(&str, &str); 6] = [
     (
         "content-security-policy",
-        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
-        object-src 'none'; \
+        "default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'; object-src 'none'; \
          require-trusted-types-for 'script'; trusted-types 'none'",
     ),
     ("x-content-type-options", "nosniff"),
@@ -66,16 +66,25 @@ page! {
     SVG "icon.svg",
     SCRIPT "app.js",
     SCRIPT "api.js",
+    SCRIPT "call.js",
+    SCRIPT "composer.js",
+    SCRIPT "conversation-list.js",
+    SCRIPT "diff.js",
     SCRIPT "dom.js",
     SCRIPT "export.js",
+    SCRIPT "facts.js",
     SCRIPT "feed.js",
     SCRIPT "format.js",
+    SCRIPT "keyed.js",
+    SCRIPT "markdown.js",
     SCRIPT "message.js",
     SCRIPT "parts.js",
+    SCRIPT "question.js",
     SCRIPT "record.js",
     SCRIPT "shown.js",
     SCRIPT "spans.js",
     SCRIPT "state.js",
+    SCRIPT "turn.js",
     SCRIPT "uncertain.js",
     SCRIPT "views/approvals.js",
     SCRIPT "views/conversations.js",

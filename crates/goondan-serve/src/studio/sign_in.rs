@@ -1,9 +1,9 @@
 //! Sign-in of a browser without the server token. A one-time code starts a session that ends with
 //! the process.
 //!
-//! A session has its own token, which the page keeps in its tab and sends in a header. A cookie
-//! would be unsafe: browsers send cookies to every port of a host, so also to other local programs.
-//! They also send cookies with requests from other pages.
+//! A session has its own token, which the page keeps in the browser's local storage for its host and
+//! port, and sends in a header. A cookie would be unsafe: browsers send cookies to every port of a
+//! host, so also to other local programs. They also send cookies with requests from other pages.
 
 use std::collections::VecDeque;
 use std::fmt;

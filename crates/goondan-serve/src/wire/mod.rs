@@ -381,6 +381,17 @@ pub struct MessagesBody {
     pub messages: Vec<Message>,
 }
 
+/// Filter for the messages of a conversation.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MessageFilter {
+    /// Maximum number of messages; the first are returned.
+    #[serde(default)]
+    #[param(maximum = 4_294_967_295_u64)]
+    pub first: Option<u32>,
+}
+
 /// Conversations of a swarm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstancesBody {

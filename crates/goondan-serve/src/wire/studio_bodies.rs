@@ -1,5 +1,7 @@
 //! Bodies for the studio: topology of the swarm, reloads, failed events, sign-in.
 
+use std::collections::BTreeMap;
+
 use goondan::spec::{AgentChange, Diagnostic, ReloadPlan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,10 +39,31 @@ pub struct AgentBody {
     pub exports: Vec<String>,
     /// Its extensions, outermost first.
     pub extensions: Vec<String>,
-    /// Default for calls that match no permission rule: `allow`, `ask` or `deny`. Absent if the
-    /// agent has no default.
+    /// Stated default for calls that match no permission rule: `allow`, `ask` or `deny`. Absent if
+    /// the agent states no default; such calls are then allowed, and `permissionRules` begins with
+    /// the rules for `execute` and `network`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<String>,
+    /// Permission rules as they apply. The last matching rule decides.
+    pub permission_rules: Vec<PermissionRuleBody>,
+}
+
+/// A permission rule. It matches a call if all its conditions match.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
+pub struct PermissionRuleBody {
+    /// Pattern for the tool name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Permission that the call needs: `read`, `write`, `execute` or `network`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permission: Option<String>,
+    /// Patterns for arguments, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub args: BTreeMap<String, String>,
+    /// Action for matching calls: `allow`, `ask` or `deny`.
+    pub action: String,
+    /// The rule applies because the agent states no default.
+    pub implied: bool,
 }
 
 /// A model.

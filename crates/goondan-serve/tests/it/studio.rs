@@ -348,6 +348,10 @@ async fn the_swarm_tells_of_its_parts_and_reloads() {
         json!([{"name": "m", "provider": "scripted", "model": "any"}])
     );
     assert_eq!(parts["agents"][0]["permissions"], "allow");
+    assert_eq!(
+        parts["agents"][0]["permissionRules"],
+        json!([{"permission": "write", "action": "ask", "implied": false}])
+    );
     let tools = parts["tools"].as_array().unwrap();
     assert!(
         tools
@@ -378,6 +382,57 @@ async fn the_swarm_tells_of_its_parts_and_reloads() {
         ),
         (&json!(true), &json!(2))
     );
+}
+
+/// Execute and network need an approval if the agent states no default, with and without rules.
+#[tokio::test]
+async fn an_agent_without_a_default_shows_the_rules_that_apply() {
+    let implied = |name: &str| json!({"permission": name, "action": "ask", "implied": true});
+    let stated = json!({"tool": "file-system__*", "action": "deny", "implied": false});
+    let with_rules = "{rules: [{tool: \"file-system__*\", action: deny}]}";
+    let cases = [
+        (
+            "\n  permissions: ".to_owned() + with_rules,
+            json!([implied("execute"), implied("network"), stated]),
+        ),
+        (
+            String::new(),
+            json!([implied("execute"), implied("network")]),
+        ),
+    ];
+    for (permissions, expected) in cases {
+        let state = tempfile::tempdir().unwrap();
+        let project = PROJECT.replace(
+            "\n  permissions: {default: allow, rules: [{permission: write, action: ask}]}",
+            &permissions,
+        );
+        let running = Running::start_offer(
+            state.path(),
+            ServerLimits::default(),
+            &project,
+            |builder| builder,
+            |offer| offer,
+        )
+        .await;
+        let parts: Value = running.client.get("/api/topology").await.unwrap();
+        assert_eq!(parts["agents"][0].get("permissions"), None, "{parts}");
+        assert_eq!(parts["agents"][0]["permissionRules"], expected);
+    }
+}
+
+#[tokio::test]
+async fn the_first_messages_of_a_conversation_can_be_read_alone() {
+    let state = tempfile::tempdir().unwrap();
+    let running = start(state.path()).await;
+    running.ask("one").await;
+    let messages = async |query: &str| -> Value {
+        let path = format!("/api/instances/a/main/messages{query}");
+        running.client.get(&path).await.unwrap()
+    };
+    let all = messages("").await["messages"].clone();
+    assert_eq!(all.as_array().unwrap().len(), 2);
+    assert_eq!(messages("?first=1").await["messages"], json!([all[0]]));
+    assert_eq!(messages("?first=9").await["messages"], all);
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
-// The swarm's API. The token is that of this tab's session; no other page, tab or port can read it.
+// The API of the swarm. The token is that of this browser's session. Only pages of this host and port can read it: the browser
+// sends it to no one by itself, as it would do with a cookie. It is worthless after a sign-out and after the end of the process.
 
 const KEPT = "gdn-studio-session";
+
+const token = () => localStorage.getItem(KEPT);
 
 /** An error that the server told, or that it could not be reached. */
 export class Problem extends Error {
@@ -21,8 +24,8 @@ export class Problem extends Error {
  * @param {Record<string, string>} [more]
  */
 export function headers(more = {}) {
-  const token = sessionStorage.getItem(KEPT);
-  return token ? { Authorization: `Bearer ${token}`, ...more } : more;
+  const kept = token();
+  return kept ? { Authorization: `Bearer ${kept}`, ...more } : more;
 }
 
 /**
@@ -71,26 +74,53 @@ export const post = (path, body = {}) => request("POST", path, body);
 export const remove = (path) => request("DELETE", path);
 
 /**
- * Signs in with the code behind `#code=`, which goes out of the address at once.
+ * Signs in with the code behind `#code=`, and removes the code from the URL at once. A used code changes nothing in a browser
+ * that is signed in. A new session ends the one before it.
  * @returns {Promise<void>}
  */
 export async function signIn() {
   const code = new URLSearchParams(location.hash.slice(1)).get("code");
   if (!code) return;
   history.replaceState(null, "", location.pathname);
-  sessionStorage.removeItem(KEPT);
-  const { token } = await post("/api/studio/sessions", { code });
-  sessionStorage.setItem(KEPT, token);
+  const before = headers();
+  try {
+    const session = await post("/api/studio/sessions", { code });
+    localStorage.setItem(KEPT, session.token);
+  } catch (error) {
+    if (error.status === 401 && (await isValid())) return;
+    throw error;
+  }
+  if (before.Authorization) await fetch("/api/studio/session", { method: "DELETE", headers: before }).catch(() => null);
 }
 
-/** Whether this tab has signed in. */
+/** Returns true if the server accepts the kept token. */
+async function isValid() {
+  return token() !== null && (await fetch("/api/swarm", { headers: headers() }).catch(() => null))?.ok === true;
+}
+
+/** Returns true if this browser has a session. */
 export function isSignedIn() {
-  return sessionStorage.getItem(KEPT) !== null;
+  return token() !== null;
 }
 
-/** Ends the session of this tab. */
+/** Removes a token that the server no longer accepts. */
+export function forgetSession() {
+  localStorage.removeItem(KEPT);
+}
+
+/** Ends the session of this browser, in all of its tabs. */
 export async function signOut() {
   await remove("/api/studio/session").catch(() => null);
-  sessionStorage.removeItem(KEPT);
+  forgetSession();
   location.reload();
+}
+
+/**
+ * Calls a listener when another tab signs out.
+ * @param {() => void} listener
+ */
+export function onSignOut(listener) {
+  addEventListener("storage", (event) => {
+    if (event.storageArea === localStorage && token() === null) listener();
+  });
 }

@@ -1,10 +1,10 @@
 // The page: signs in, follows the swarm, and shows the view that the address names.
 
-import { isSignedIn, Problem, signIn, signOut } from "./api.js";
+import { forgetSession, isSignedIn, onSignOut, Problem, signIn, signOut } from "./api.js";
 import { button, fill, h } from "./dom.js";
 import { follow, reloads } from "./feed.js";
 import { nothing } from "./parts.js";
-import { on, state } from "./state.js";
+import { on, onFrame, state } from "./state.js";
 import { approvals } from "./views/approvals.js";
 import { conversations } from "./views/conversations.js";
 import { events } from "./views/events.js";
@@ -20,8 +20,8 @@ import { traces } from "./views/traces.js";
 
 /** @type {Record<string, {title: string, view: View, count?: () => number}>} */
 const VIEWS = {
-  swarm: { title: "Swarm", view: swarm },
   conversations: { title: "Conversations", view: conversations },
+  swarm: { title: "Swarm", view: swarm },
   traces: { title: "Traces", view: traces },
   events: { title: "Events", view: events },
   approvals: { title: "Approvals", view: approvals, count: () => state.questions.size },
@@ -39,14 +39,15 @@ function parts() {
 
 function show() {
   if (location.hash === "#main") return;
-  const [name = "swarm", ...rest] = parts();
-  const chosen = VIEWS[name] ? name : "swarm";
+  // The first page is the conversation with the entry agent.
+  const [name = "conversations", ...rest] = location.hash.length > 2 ? parts() : ["conversations", state.swarm.entryAgent, "main"];
+  const chosen = VIEWS[name] ? name : "conversations";
   leave();
   main.replaceChildren();
   main.className = `view-${chosen}`;
-  leave = VIEWS[chosen].view(main, rest);
+  leave = VIEWS[chosen].view(main, VIEWS[name] ? rest : []);
   document.title = `${VIEWS[chosen].title} · ${state.swarm?.name ?? "gdn"} studio`;
-  if (shown && shown !== chosen) main.focus({ preventScroll: true });
+  if (shown && shown !== chosen && !main.contains(document.activeElement)) main.focus({ preventScroll: true });
   shown = chosen;
   navigation();
 }
@@ -73,13 +74,17 @@ function status() {
 }
 
 function signedOut(error) {
+  forgetSession();
+  leave();
+  leave = () => {};
+  removeEventListener("hashchange", show);
   const code = error instanceof Problem && error.code ? ` [${error.code}]` : "";
   fill(
     main,
     h(
       "div.empty",
       {},
-      h("h1", {}, "This tab is not signed in"),
+      h("h1", {}, "This browser is not signed in"),
       h("p", {}, error ? `${error.message}${code}` : ""),
       h("p", {}, "To sign in, run ", h("code", {}, "gdn studio"), " in the project directory."),
     ),
@@ -96,7 +101,8 @@ async function begin() {
     return;
   }
   addEventListener("hashchange", show);
-  for (const topic of /** @type {const} */ (["questions", "letters", "reloads", "events"])) on(topic, navigation);
+  onSignOut(() => location.reload());
+  onFrame(["questions", "letters", "reloads"], navigation);
   for (const topic of /** @type {const} */ (["connection", "topology"])) on(topic, status);
   status();
   show();

@@ -16,6 +16,7 @@ summary { cursor: pointer; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #8882; padding: .6rem; border-radius: 6px; }
 .mark { border: 1px solid #8888; border-radius: 4px; padding: 0 .35rem; font-size: .85em; }
 .escape { border: 1px dashed #c60; font-family: monospace; font-size: .85em; }
+img { max-width: 100%; }
 h4 { margin: .6rem 0 .2rem; }`;
 
 /**
@@ -35,7 +36,7 @@ export function exportPage(whose, messages) {
  */
 export function page(name, messages) {
   const made = document.implementation.createHTMLDocument("");
-  const policy = h("meta", { "http-equiv": "Content-Security-Policy", content: "default-src 'none'; style-src 'unsafe-inline'" });
+  const policy = h("meta", { "http-equiv": "Content-Security-Policy", content: "default-src 'none'; style-src 'unsafe-inline'; img-src data:" });
   made.documentElement.lang = "en";
   made.head.replaceChildren(h("meta", { charset: "utf-8" }), policy, h("title", {}, name));
   const words = h("p.muted", {}, `gdn conversation, exported ${when(Date.now())}.`);

@@ -71,15 +71,16 @@ function read(block) {
   timer ||= setTimeout(flush, TOGETHER);
 }
 
-/** Takes in what has come together. */
+/** Applies everything that has arrived, in its order, and then reports each kind of change once. */
 function flush() {
   timer = 0;
+  const batch = waiting;
+  waiting = [];
   const events = [];
-  const happened = [];
   let texts = false;
-  for (const [name, body] of waiting) {
+  let questions = false;
+  for (const [name, body] of batch) {
     if (name === "text.delta" || name === "reasoning.delta" || name === "text.reset") {
-      take(events.splice(0));
       const turn = state.running.get(nameOf(body));
       if (turn && name === "text.delta") turn.text += body.delta;
       else if (turn && name === "reasoning.delta") turn.reasoning += body.delta;
@@ -87,18 +88,20 @@ function flush() {
       texts = true;
     } else if (name === "approval.request") {
       state.questions.set(body.id, body);
-      tell("questions");
+      questions = true;
     } else if (name === "approval.closed") {
       state.questions.delete(body.id);
-      tell("questions");
+      questions = true;
     } else {
+      take(body);
       events.push(body);
-      happened.push(body);
     }
   }
-  waiting = [];
-  if (events.length) take(events);
-  if (happened.length) react(happened);
+  if (events.length) {
+    tell("events", events);
+    react(events);
+  }
+  if (questions) tell("questions");
   if (texts) tell("text");
 }
 
@@ -111,16 +114,30 @@ function react(events) {
   if (has("reload.completed", "reload.failed")) later("reloads", reloads);
 }
 
+/** Shortest pause before a request is repeated, in milliseconds. */
+const PAUSE = 150;
+
+/** Requests that are planned or running, and whether each is wanted again. */
 const planned = new Map();
 
-/** Does something soon, once for all who want it. */
-function later(name, work) {
-  if (planned.has(name)) return;
-  const run = () => {
+/**
+ * Makes a request soon, once for all who want it. A slow answer makes the pause longer, so that a long list of conversations
+ * does not keep the page and the server busy.
+ */
+function later(name, work, pause = PAUSE) {
+  if (planned.has(name)) {
+    planned.get(name).again = true;
+    return;
+  }
+  const plan = { again: false };
+  planned.set(name, plan);
+  setTimeout(async () => {
+    const begin = performance.now();
+    plan.again = false;
+    await work().catch(() => null);
     planned.delete(name);
-    work().catch(() => null);
-  };
-  planned.set(name, setTimeout(run, 150));
+    if (plan.again) later(name, work, Math.max(PAUSE, 5 * (performance.now() - begin)));
+  }, pause);
 }
 
 /** Asks for everything that is no event. */

@@ -27,6 +27,32 @@ export function duration(milliseconds) {
 }
 
 /**
+ * The age of something, in its largest unit.
+ * @param {string|number} at
+ */
+export function age(at) {
+  const minutes = Math.floor((Date.now() - new Date(at).getTime()) / 60_000);
+  if (minutes < 1) return "just now";
+  if (minutes < 60) return `${minutes} min ago`;
+  if (minutes < 1440) return `${Math.floor(minutes / 60)} h ago`;
+  return minutes < 43_200 ? counted(Math.floor(minutes / 1440), "day") + " ago" : DAY.format(new Date(at));
+}
+
+/**
+ * An amount of money, with two digits that count if it is small.
+ * @param {number} amount
+ * @param {string} currency
+ */
+export function money(amount, currency) {
+  const digits = amount >= 1 ? { maximumFractionDigits: 2 } : { maximumSignificantDigits: 2 };
+  try {
+    return new Intl.NumberFormat("en", { style: "currency", currency, minimumFractionDigits: 2, ...digits }).format(amount);
+  } catch {
+    return `${new Intl.NumberFormat("en", digits).format(amount)} ${currency}`.trim();
+  }
+}
+
+/**
  * So many of something.
  * @param {number} count
  * @param {string} one

@@ -1,69 +1,143 @@
 // Messages of a conversation, with the tool calls in them.
 
+import { callItem } from "./call.js";
 import { button, h } from "./dom.js";
-import { counted, excerpt, when } from "./format.js";
+import { counted, when } from "./format.js";
+import { keep } from "./keyed.js";
+import { markdown } from "./markdown.js";
 import { cut, data, mark } from "./parts.js";
 
 /**
  * A message as the store has it.
  * @typedef {{id: string, data: {role: string, content: any[]}, metadata: Record<string, any>, createdAt: string, source: any}} Message
  */
-
 /**
- * All messages of a conversation. Results stand with the calls that they answer.
- * @param {Message[]} messages
- * @param {{fork?: (message: Message) => any, record?: (message: Message) => any, cuts?: Map<string, string>}} [does] what can be done
- *   with a message, and the finish reasons of incomplete answers by step
+ * The surroundings of a message: the results of its calls, its buttons, and the live state of calls and answers.
+ * @typedef {{results: Map<any, any>, answered: Set<any>, does: {fork?: (message: Message) => any, record?: (message: Message) => any, edit?: (message: Message) => any},
+ *   live: {call?: (message: Message, part: any) => Partial<import("./call.js").CallState>, reason?: (message: Message) => string|undefined}, isFile: boolean}} Context
  */
-export function conversation(messages, does = {}) {
-  const results = new Map();
-  const called = new Set();
-  for (const message of messages) {
-    for (const part of message.data.content) {
-      if (part.type === "tool-result") results.set(part.toolCallId, part);
-      if (part.type === "tool-call") called.add(part.toolCallId);
-    }
-  }
-  const isShown = (message) => !message.data.content.every((part) => part.type === "tool-result" && called.has(part.toolCallId));
-  return messages.filter(isShown).map((message) => one(message, results, called, does));
-}
 
 const SPEAKERS = { user: "Input", assistant: "Agent", system: "System", tool: "Tools" };
+/** Image types that the page shows. Others could contain scripts. */
+const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
-function one(message, results, called, does) {
+/**
+ * Returns the context of messages. A result belongs to the latest call before it with its id, because ids are unique only in a step.
+ * @param {Message[]} messages
+ * @param {Partial<Context>} [more]
+ * @returns {Context}
+ */
+export function contextOf(messages, more = {}) {
+  const [results, answered, calls] = [new Map(), new Set(), new Map()];
+  for (const message of messages) {
+    for (const part of message.data.content) {
+      if (part.type === "tool-call") calls.set(part.toolCallId, part);
+      if (part.type !== "tool-result" || !calls.has(part.toolCallId)) continue;
+      results.set(calls.get(part.toolCallId), part);
+      answered.add(part);
+    }
+  }
+  return { results, answered, does: {}, live: {}, isFile: false, ...more };
+}
+
+/**
+ * Returns the list item of a message; `null` if calls before it show all of its content.
+ * @param {Message} message
+ * @param {Context} context
+ * @returns {import("./keyed.js").Item|null}
+ */
+export function messageItem(message, context) {
+  if (message.data.content.every((part) => context.answered.has(part))) return null;
+  return {
+    key: message.id,
+    make: () => h(`article.message.${message.data.role}`, { data: { message: message.id } }),
+    update: (article) => update(article, message, context),
+  };
+}
+
+/**
+ * Returns all messages as elements, for a file.
+ * @param {Message[]} messages
+ */
+export function conversation(messages) {
+  const place = h("div");
+  const context = contextOf(messages, { isFile: true });
+  keep(place, messages.map((message) => messageItem(message, context)));
+  return [...place.children];
+}
+
+/** @type {WeakMap<Element, {message: Message, sign: string}>} messages with all results, as they were drawn */
+const complete = new WeakMap();
+
+function update(article, message, context) {
   const { role, content } = message.data;
-  const from = message.source?.type === "extension" && mark("plain", `extension ${message.source.extensionName}`);
-  const fork = does.fork && button("Fork here", () => does.fork(message), { class: "quiet", title: "Create a new conversation that ends with this message" });
-  const isInput = role === "user" && message.source?.type === "user";
-  const record = does.record && isInput && button("Record this turn", () => does.record(message), { class: "quiet", title: "Record the turn of this input as a test case for gdn test" });
-  const parts = content.map((part) => piece(part, results, called));
-  const incomplete = role === "assistant" && cut(does.cuts?.get(message.source?.stepId));
+  const reason = role === "assistant" ? context.live.reason?.(message) : undefined;
+  const calls = content.filter((part) => part.type === "tool-call");
+  // A long conversation has many messages that stay as they are.
+  const sign = [reason, ...calls.map((part) => context.live.call?.(message, part).fact?.status)].join("/");
+  const drawn = complete.get(article);
+  if (drawn?.message === message && drawn.sign === sign) return;
+  if (calls.every((part) => context.results.has(part))) complete.set(article, { message, sign });
+  const pieces = content.map((part, number) => piece(`${number}`, part, message, context));
+  keep(article, [{ key: "header", sign: reason ?? "", make: () => header(message, reason, context.does) }, ...pieces]);
+}
+
+function header(message, reason, does) {
+  const { source } = message;
+  const isInput = message.data.role === "user" && source?.type === "user";
+  const action = (words, act, title) => act && button(words, () => act(message), { class: "quiet", title });
   return h(
-    `article.message.${role}`,
-    { data: { message: message.id } },
-    h("header", {}, h("span.speaker", {}, SPEAKERS[role] ?? role), from, incomplete, h("time.muted", { datetime: message.createdAt }, when(message.createdAt)), record, fork),
-    parts,
+    "header",
+    {},
+    h("span.speaker", {}, SPEAKERS[message.data.role] ?? message.data.role),
+    source?.type === "extension" && mark("plain", `extension ${source.extensionName}`),
+    cut(reason),
+    h("time.muted", { datetime: message.createdAt }, when(message.createdAt)),
+    isInput && action("Edit", does.edit, "Change this input and send it in a new conversation"),
+    isInput && action("Record this turn", does.record, "Record the turn of this input as a test case for gdn test"),
+    action("Fork here", does.fork, "Create a new conversation that ends with this message"),
   );
 }
 
-function piece(part, results, called) {
+/** Returns the list item of a piece of a message; `null` if there is nothing to show. */
+function piece(key, part, message, context) {
   switch (part.type) {
-    case "text":
-      return part.text ? h("div.words", { dir: "auto" }, part.text) : null;
+    case "text": {
+      const isMarkdown = message.data.role === "assistant" && !context.isFile;
+      return part.text ? { key, sign: part.text, make: () => (isMarkdown ? markdown(part.text) : h("div.words", { dir: "auto" }, part.text)) } : null;
+    }
     case "reasoning":
-      return part.text ? reasoning(part.text) : null;
+      return part.text ? { key, make: () => reasoning(part.text) } : null;
     case "opaque":
       return null;
     case "tool-call":
-      return call(part.toolName, part.input, results.get(part.toolCallId));
+      return callItem(key, { name: part.toolName, input: part.input, result: context.results.get(part), ...context.live.call?.(message, part) });
     case "tool-result":
-      return called.has(part.toolCallId) ? null : call(part.toolName, undefined, part);
+      return context.answered.has(part) ? null : callItem(key, { name: part.toolName, input: undefined, result: part });
     case "file":
-      return h("p.file", {}, mark("plain", "file"), `${part.name ?? "unnamed"} · ${part.mediaType} · ${counted(Math.floor((part.data?.length ?? 0) * 0.75), "byte")}`);
+      return { key, make: () => file(part, context.isFile) };
     default:
-      return data(part);
+      return { key, make: () => data(part) };
   }
 }
+
+/** Shows an attachment: an image, or the name of another file. */
+function file(part, isFile) {
+  const size = counted(Math.floor((part.data?.length ?? 0) * 0.75), "byte");
+  const words = h("p.file", {}, mark("plain", "file"), ` ${part.name ?? "unnamed"} · ${part.mediaType} · ${size}`);
+  if (!IMAGES.has(part.mediaType) || !part.data) return words;
+  const image = h("img", { alt: part.name ?? "Attached image" });
+  if (isFile) {
+    image.setAttribute("src", `data:${part.mediaType};base64,${part.data}`);
+  } else {
+    const source = URL.createObjectURL(new Blob([Uint8Array.from(atob(part.data), (character) => character.charCodeAt(0))], { type: part.mediaType }));
+    for (const event of ["load", "error"]) image.addEventListener(event, () => URL.revokeObjectURL(source));
+    image.setAttribute("src", source);
+  }
+  return h("figure.image", {}, image, h("figcaption.muted", {}, `${part.name ?? "image"} · ${part.mediaType} · ${size}`));
+}
+
+const reasoningWords = (text) => `Reasoning (${counted(text.trim().split("\n").length, "line")})`;
 
 /**
  * Reasoning of a model: closed, a line; open, all of it.
@@ -71,26 +145,5 @@ function piece(part, results, called) {
  * @param {boolean} [open]
  */
 export function reasoning(text, open = false) {
-  return h("details.reasoning", { open }, h("summary.muted", {}, `Reasoning (${counted(text.trim().split("\n").length, "line")})`), h("div.words.muted", { dir: "auto" }, text));
-}
-
-/**
- * A tool call: shut, a line; open, all of it.
- * @param {string} name
- * @param {any} input
- * @param {any} [result]
- * @param {"running"|"asked"} [now] what it does, where it is not over
- */
-export function call(name, input, result, now) {
-  const failed = result && result.status !== "ok";
-  const state = result ? mark(failed ? "bad" : "ok", failed ? "failed" : "ok") : mark("busy", now === "asked" ? "waits for approval" : now === "running" ? "running" : "no result");
-  const words = input === undefined ? "" : excerpt(typeof input === "string" ? input : JSON.stringify(input), 80);
-  return h(
-    "details.call",
-    {},
-    h("summary", {}, h("code", {}, name), h("span.muted.arguments", {}, words), state),
-    input !== undefined && [h("h4", {}, "Arguments"), data(input, "Arguments")],
-    result?.output !== undefined && [h("h4", {}, "Result", result.untrusted && mark("ask", "untrusted")), data(result.output, "Result")],
-    result?.error && [h("h4", {}, "Error"), data(result.error, "Error")],
-  );
+  return h("details.reasoning", { open }, h("summary.muted", {}, reasoningWords(text)), h("div.words.muted", { dir: "auto" }, text));
 }

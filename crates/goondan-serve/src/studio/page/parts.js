@@ -1,6 +1,7 @@
 // Pieces that several views are made of.
 
 import { Problem } from "./api.js";
+import { diff, isDiff } from "./diff.js";
 import { fill, h } from "./dom.js";
 import { json } from "./format.js";
 
@@ -22,8 +23,12 @@ export function mark(kind, words) {
   return h(`span.mark.${kind}`, {}, words);
 }
 
-/** The reasons why an answer is incomplete, in words. */
-const CUTS = { length: "the output token limit was reached", contextWindow: "the context window is full", pause: "the provider paused the answer" };
+/** The reasons why an answer is incomplete: on a badge, and in a sentence. */
+const CUTS = {
+  length: ["cut off at the token limit", "it reached the limit of output tokens. Raise `modelConfig.params.maxTokens` of the agent, or lower `options.reasoningEffort` of the Model."],
+  contextWindow: ["cut off at the context window", "it reached the context window of the model. Shorten the conversation, for example with the extension `message-window`, or use a model with a larger context window."],
+  pause: ["paused by the provider", "the provider paused the answer. Send another input, such as “Continue”."],
+};
 
 /**
  * A badge for an incomplete answer; nothing for a complete one.
@@ -31,16 +36,26 @@ const CUTS = { length: "the output token limit was reached", contextWindow: "the
  */
 export function cut(reason) {
   const words = CUTS[reason];
-  return words && h("span.mark.ask", { title: `The answer is incomplete: ${words}.` }, `incomplete: ${reason}`);
+  return words && h("span.mark.ask", { title: `The answer is incomplete: ${words[1]}` }, words[0]);
 }
 
 /**
- * Data as it is.
+ * Shows data. A diff has colors, and each text of several lines is shown as such.
  * @param {any} value
- * @param {string} [label] what a screen reader calls it
+ * @param {string} [label] name for screen readers
  */
 export function data(value, label = "Data") {
-  return h("pre.data", { tabindex: 0, role: "region", "aria-label": label }, json(value));
+  if (isDiff(value)) return diff(value, label);
+  const isObject = value !== null && typeof value === "object" && !Array.isArray(value);
+  const long = isObject ? Object.entries(value).filter(([, text]) => typeof text === "string" && text.includes("\n")) : [];
+  if (!long.length) return h("pre.data", { tabindex: 0, role: "region", "aria-label": label }, json(value));
+  const short = Object.entries(value).filter(([name]) => !long.some(([known]) => known === name));
+  return h(
+    "div.fields",
+    { role: "group", "aria-label": label },
+    short.length > 0 && data(Object.fromEntries(short), label),
+    long.map(([name, text]) => [h("p.field-name", {}, name), data(text, name)]),
+  );
 }
 
 /**

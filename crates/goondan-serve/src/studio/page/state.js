@@ -1,4 +1,6 @@
-// What the page knows of the swarm, and who wants to hear when that changes.
+// The state of the swarm as far as the page has it, and the listeners for its changes.
+
+import { forget, note } from "./facts.js";
 
 /**
  * A runtime event, as docs/events.md describes it.
@@ -9,6 +11,8 @@
 
 /** So many events are kept; the oldest go first. */
 export const KEPT = 50_000;
+/** So many more are kept before the oldest go, so that this is seldom. */
+const SPARE = 500;
 
 export const state = {
   /** @type {any} */
@@ -25,7 +29,7 @@ export const state = {
   reloads: [],
   /** @type {any[]} */
   letters: [],
-  /** @type {Map<string, {turnId: string, traceId: string, startedAt: string, text: string, reasoning: string}>} running turns, by instance */
+  /** @type {Map<string, {turnId: string, traceId: string, stepId: string, startedAt: string, text: string, reasoning: string}>} running turns, by instance */
   running: new Map(),
   /** @type {"connecting"|"live"|"lost"} */
   connection: "connecting",
@@ -35,9 +39,10 @@ export const state = {
 const listeners = new Map();
 
 /**
- * Hears of a topic; what is returned ends that.
+ * Calls a listener with the news of a topic.
  * @param {Topic} topic
  * @param {(news: any) => void} listener
+ * @returns {() => void} ends that
  */
 export function on(topic, listener) {
   const heard = listeners.get(topic) ?? new Set();
@@ -46,7 +51,32 @@ export function on(topic, listener) {
 }
 
 /**
- * Tells who listens.
+ * Draws at most once per animation frame after news of some topics, however many events there are. A page in the background
+ * has no frames, so it draws nothing until it is shown again.
+ * @param {Topic[]} topics
+ * @param {() => void} draw
+ * @param {(topic: Topic, news: any) => boolean} [concerns] returns false for news that change nothing
+ * @returns {() => void} ends that
+ */
+export function onFrame(topics, draw, concerns = () => true) {
+  let planned = 0;
+  const run = () => {
+    planned = 0;
+    draw();
+  };
+  const stops = topics.map((topic) =>
+    on(topic, (news) => {
+      if (concerns(topic, news)) planned ||= requestAnimationFrame(run);
+    }),
+  );
+  return () => {
+    cancelAnimationFrame(planned);
+    stops.forEach((stop) => stop());
+  };
+}
+
+/**
+ * Calls the listeners of a topic.
  * @param {Topic} topic
  * @param {any} [news]
  */
@@ -60,16 +90,14 @@ export function nameOf(whose) {
 }
 
 /**
- * Takes events in, in their order.
- * @param {RuntimeEvent[]} events
+ * Adds an event to the state. The caller then reports all events of its batch at once, with `tell`.
+ * @param {RuntimeEvent} event
  */
-export function take(events) {
-  for (const event of events) {
-    state.events.push(event);
-    follow(event);
-  }
-  if (state.events.length > KEPT) state.events.splice(0, state.events.length - KEPT);
-  tell("events", events);
+export function take(event) {
+  state.events.push(event);
+  if (state.events.length > KEPT + SPARE) state.events.splice(0, SPARE).forEach(forget);
+  note(event);
+  follow(event);
 }
 
 /** @param {RuntimeEvent} event */
@@ -77,12 +105,15 @@ function follow(event) {
   const name = nameOf(event);
   if (event.type === "turn.started") {
     const { turnId, traceId, timestamp } = event;
-    state.running.set(name, { turnId, traceId, startedAt: timestamp, text: "", reasoning: "" });
+    state.running.set(name, { turnId, traceId, stepId: "", startedAt: timestamp, text: "", reasoning: "" });
   } else if (event.type === "turn.completed" || event.type === "turn.failed") {
     state.running.delete(name);
-  } else if (event.type === "step.started" || event.type === "step.completed") {
+  } else if (event.type === "step.started") {
+    // The text of the step before stays until then: the view has to load the message first.
     const turn = state.running.get(name);
-    if (turn) clear(turn);
+    if (!turn) return;
+    turn.stepId = event.stepId;
+    clear(turn);
   }
 }
 

@@ -1,6 +1,7 @@
 // Events: everything that happens, by number. Only the rows that can be seen are there, however many events there are.
 
 import { fill, h } from "../dom.js";
+import { agentNames, eventTypes } from "../facts.js";
 import { counted, excerpt, time } from "../format.js";
 import { data, head, nothing } from "../parts.js";
 import { nameOf, on, state } from "../state.js";
@@ -27,6 +28,7 @@ export function events(place) {
   let wanted = [];
   let chosen = 0;
   let planned = 0;
+  let isStale = false;
 
   const fits = (event) => (!agent.value || event.agentName === agent.value) && (!type.value || event.type === type.value || event.type.startsWith(`${type.value}.`));
   function filter() {
@@ -35,6 +37,9 @@ export function events(place) {
   }
   function draw() {
     planned = 0;
+    if (isStale) wanted = state.events.filter(fits);
+    isStale = false;
+    choices();
     rows.style.height = `${wanted.length * ROW}px`;
     if (follows.checked) list.scrollTop = list.scrollHeight;
     const first = Math.max(0, Math.floor(list.scrollTop / ROW) - MORE);
@@ -56,22 +61,20 @@ export function events(place) {
   follows.addEventListener("change", draw);
   for (const select of [agent, type]) select.addEventListener("change", filter);
   const choices = () => {
-    const known = (values) => [...new Set(values)].sort();
-    const types = known(state.events.map((event) => event.type));
-    offer(agent, "all agents", known(state.events.map((event) => event.agentName)));
-    offer(type, "all types", known([...types.map((one) => one.split(".")[0]), ...types]));
+    const types = [...eventTypes];
+    offer(agent, "all agents", agentNames);
+    offer(type, "all types", new Set([...types.map((one) => one.split(".")[0]), ...types]));
   };
   const resized = new ResizeObserver(soon);
   resized.observe(list);
   const stop = on("events", (news) => {
-    choices();
     const fresh = news.filter(fits);
-    if (state.events.length < wanted.length + fresh.length) return filter();
-    wanted.push(...fresh);
+    // The oldest events are gone. They are left out with the next frame.
+    if (state.events.length < wanted.length + fresh.length) isStale = true;
+    for (const event of fresh) wanted.push(event);
     soon();
   });
   fill(detail, nothing("No event selected", "Select an event to see its details."));
-  choices();
   filter();
   return () => {
     resized.disconnect();
@@ -80,11 +83,16 @@ export function events(place) {
   };
 }
 
-/** Puts the choices there that are new. */
+/**
+ * Adds new choices. Nothing changes as long as there are none.
+ * @param {HTMLSelectElement} select
+ * @param {string} all
+ * @param {Set<string>} values
+ */
 function offer(select, all, values) {
   const had = select.value;
-  if (select.options.length === values.length + 1) return;
-  fill(select, h("option", { value: "" }, all), values.map((value) => h("option", { value, selected: value === had }, value)));
+  if (select.options.length === values.size + 1) return;
+  fill(select, h("option", { value: "" }, all), [...values].sort().map((value) => h("option", { value, selected: value === had }, value)));
 }
 
 function row(event, nth, isChosen, choose) {

@@ -2,14 +2,12 @@
 
 import { place as placeOf, post, remove, segment } from "../api.js";
 import { button, fill, h } from "../dom.js";
+import { failures } from "../facts.js";
 import { letters } from "../feed.js";
 import { when } from "../format.js";
 import { address, attempt, conversationLink, data, head, mark, nothing, notice } from "../parts.js";
-import { nameOf, on, state } from "../state.js";
+import { nameOf, onFrame, state } from "../state.js";
 import { uncertainCalls } from "../uncertain.js";
-
-/** So many are listed of a kind. */
-const LISTED = 100;
 
 /** How many wait for somebody to do something about them. */
 export function problemCount() {
@@ -29,15 +27,17 @@ export function problems(place) {
   );
   const drawLetters = () => fill(waiting, state.letters.length ? [...state.letters].reverse().map(letter) : nothing("No failed inputs"));
   function drawEvents() {
-    const wrong = [];
-    for (const event of state.events) {
-      const isUncertain = event.error?.code === "E_TOOL_INTERRUPTED";
-      const isWrong = event.type.endsWith(".failed") || (event.type === "tool.completed" && event.status !== "ok" && !isUncertain);
-      if (isWrong && event.type !== "step.failed" && !event.type.startsWith("reload")) wrong.push(event);
-    }
-    fill(failed, wrong.length ? wrong.slice(-LISTED).reverse().map(failure) : nothing("No failures"));
+    fill(failed, failures.length ? [...failures].reverse().map(failure) : nothing("No failures"));
   }
-  const stops = [on("letters", drawLetters), on("events", drawEvents), uncertainCalls(uncertain)];
+  // Other events must not redraw an opened failure.
+  const last = () => failures.at(-1)?.sequence;
+  let drawn = last();
+  const isNew = () => last() !== drawn;
+  const stops = [
+    onFrame(["letters"], drawLetters),
+    onFrame(["events"], () => ((drawn = last()), drawEvents()), isNew),
+    uncertainCalls(uncertain),
+  ];
   drawLetters();
   drawEvents();
   letters().catch(() => null);

@@ -1,9 +1,10 @@
 // The swarm: its agents, the models they ask and the tools they are offered, and what each does now.
 
 import { fill, h, svg } from "../dom.js";
+import { totals } from "../facts.js";
 import { counted, duration } from "../format.js";
 import { address, diagnostic, head, mark, nothing } from "../parts.js";
-import { on, state } from "../state.js";
+import { onFrame, state } from "../state.js";
 
 /** @type {import("../app.js").View} */
 export function swarm(place) {
@@ -39,7 +40,7 @@ export function swarm(place) {
   const redraw = () => wires(graph, lines, state.topology, focused);
   const sized = new ResizeObserver(redraw);
   sized.observe(graph);
-  const stops = [on("topology", draw), on("events", () => counts(graph)), on("reloads", draw)];
+  const stops = [onFrame(["topology", "reloads"], draw), onFrame(["events"], () => counts(graph))];
   draw();
   return () => {
     sized.disconnect();
@@ -86,10 +87,30 @@ function agentCard(agent) {
     h("h3", {}, h("a", { href: address("conversations", agent.name) }, agent.name), isEntry && mark("plain", "entry")),
     agent.description && h("p", {}, agent.description),
     h("p.muted", {}, `${agent.models.join(" → ")} · ${counted(agent.exports.length, "function")}`),
-    agent.permissions && h("p.muted", {}, `Calls without a matching rule: ${{ allow: "allowed", ask: "need approval", deny: "denied" }[agent.permissions]}`),
+    permissions(agent),
     agent.extensions.length > 0 && h("p.muted", {}, `Extensions: ${agent.extensions.join(", ")}`),
     h("p.counts", { data: { agent: agent.name } }, tally(agent.name)),
   );
+}
+
+const ACTIONS = { allow: "allowed", ask: "need approval", deny: "denied" };
+
+/** The permissions of an agent as they apply: the default, then its own rules. */
+function permissions({ permissions: stated, permissionRules }) {
+  const own = permissionRules.filter((rule) => !rule.implied);
+  const words = stated
+    ? `Calls without a matching rule: ${ACTIONS[stated]}.`
+    : "Reading and writing: allowed. Programs and network: need approval.";
+  return [
+    h("p.muted.permissions", {}, words),
+    own.length > 0 && h("details", {}, h("summary", {}, counted(own.length, "permission rule")), h("p.muted", {}, "The last matching rule decides."), h("ol.rules", {}, own.map((rule) => h("li", {}, ruleWords(rule))))),
+  ];
+}
+
+function ruleWords({ tool, permission, args, action }) {
+  const patterns = Object.entries(args ?? {}).map(([name, pattern]) => h("code", {}, `${name}: ${pattern}`));
+  const mine = [permission && `calls that ${{ read: "read", write: "write", execute: "run programs", network: "use the network" }[permission]}`, tool && h("code", {}, tool), ...patterns].filter(Boolean);
+  return [mine.map((part, number) => [number > 0 && " with ", part]), `: ${ACTIONS[action]}`];
 }
 
 function toolCard(tool) {
@@ -102,19 +123,9 @@ function toolCard(tool) {
   );
 }
 
-/** What an agent does now, and has done as far as the page knows. */
+/** The running turns of an agent, and its totals among the loaded events. */
 function tally(name) {
-  let turns = 0;
-  let failed = 0;
-  let took = 0;
-  for (const event of state.events) {
-    if (event.agentName !== name) continue;
-    if (event.type === "turn.completed" || event.type === "turn.failed") {
-      turns += 1;
-      took += event.duration;
-      failed += event.type === "turn.failed" ? 1 : 0;
-    }
-  }
+  const { turns, failed, duration: took } = totals.get(name) ?? { turns: 0, failed: 0, duration: 0 };
   const running = [...state.running.keys()].filter((instance) => instance.startsWith(`${name}:`)).length;
   return [
     running > 0 ? mark("busy", `${running} running`) : mark("plain", "idle"),

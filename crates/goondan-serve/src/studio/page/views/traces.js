@@ -4,7 +4,7 @@ import { fill, h } from "../dom.js";
 import { counted, duration, when } from "../format.js";
 import { address, cut, data, head, mark, nothing } from "../parts.js";
 import { chains, flat, spans } from "../spans.js";
-import { on } from "../state.js";
+import { onFrame } from "../state.js";
 
 /** So many chains are listed. */
 const LISTED = 300;
@@ -29,7 +29,8 @@ export function traces(place, [chosen]) {
     if (!found.length) return fill(detail, nothing("No traces yet", "Send an input to see its trace."));
     fill(detail, waterfall(current, found.find((chain) => chain.id === current), open, draw));
   }
-  const stop = on("events", () => (timer ||= setTimeout(draw, 250)));
+  // All events are read for a drawing, so there are at most four in a second, and none in a hidden page.
+  const stop = onFrame(["events"], () => (timer ||= setTimeout(draw, 250)));
   draw();
   return () => {
     clearTimeout(timer);

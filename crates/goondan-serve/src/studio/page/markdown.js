@@ -1,0 +1,345 @@
+// Markdown of answers as elements. HTML in it stays text, images are links, and links lead only to the web or to a mail address.
+
+import { append, fill, h } from "./dom.js";
+import { diff, isDiff } from "./diff.js";
+import { keep } from "./keyed.js";
+import { shown } from "./shown.js";
+
+/** Longer texts are shown as they are. */
+const MAX_LENGTH = 200_000;
+/** Deepest nesting of lists, quotes and emphasis. Deeper marks are text. */
+const MAX_DEPTH = 8;
+/** Longest address of a link. */
+const MAX_LINK = 2_000;
+/** Longest text of a link. */
+const MAX_LINK_WORDS = 400;
+
+const SCHEMES = new Set(["http:", "https:", "mailto:"]);
+
+const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/;
+const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
+const QUOTE = /^ {0,3}>/;
+const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])(?:\s+(.*)|)$/;
+const TABLE_LINE = /^\s*\|?(?:\s*:?-+:?\s*\|)+\s*(?::?-+:?)?\s*\|?\s*$/;
+
+/**
+ * A block of a text.
+ * @typedef {{type: "code"|"heading"|"rule"|"quote"|"list"|"table"|"words", source: string, lines: string[]} & Record<string, any>} Block
+ */
+
+/**
+ * Shows Markdown in an element. Blocks that did not change keep their elements, so a growing text stays quick and selectable.
+ * @param {Element} element
+ * @param {string} text
+ */
+export function showMarkdown(element, text) {
+  if (text.length > MAX_LENGTH) return fill(element, h("p", {}, text));
+  keep(
+    element,
+    blocks(text.split(/\r?\n/)).map((block, number) => ({ key: String(number), sign: block.source, make: () => blockElement(block, 0) })),
+  );
+}
+
+/**
+ * Creates an element with Markdown.
+ * @param {string} text
+ */
+export function markdown(text) {
+  const element = h("div.words.markdown", { dir: "auto" });
+  showMarkdown(element, text);
+  return element;
+}
+
+/**
+ * Splits lines into blocks.
+ * @param {string[]} lines
+ * @returns {Block[]}
+ */
+export function blocks(lines) {
+  const found = [];
+  for (let at = 0; at < lines.length; ) {
+    if (!lines[at].trim()) {
+      at += 1;
+      continue;
+    }
+    const [block, next] = blockAt(lines, at);
+    found.push({ ...block, source: lines.slice(at, next).join("\n") });
+    at = next;
+  }
+  return found;
+}
+
+/** Reads the block that begins at a line. Returns it with the number of the line after it. */
+function blockAt(lines, at) {
+  const line = lines[at];
+  const fence = FENCE.exec(line);
+  if (fence) return codeAt(lines, at, fence);
+  const heading = HEADING.exec(line);
+  if (heading) return [{ type: "heading", level: heading[1].length, lines: [heading[2]] }, at + 1];
+  if (RULE.test(line)) return [{ type: "rule", lines: [] }, at + 1];
+  if (QUOTE.test(line)) {
+    const end = endOf(lines, at, (one) => QUOTE.test(one));
+    return [{ type: "quote", lines: lines.slice(at, end).map((one) => one.replace(/^ {0,3}> ?/, "")) }, end];
+  }
+  if (ITEM.test(line)) return listAt(lines, at);
+  if (line.includes("|") && at + 1 < lines.length && TABLE_LINE.test(lines[at + 1])) {
+    const end = endOf(lines, at + 2, (one) => one.includes("|"));
+    return [{ type: "table", lines: lines.slice(at, end) }, end];
+  }
+  const end = endOf(lines, at + 1, (one, number) => one.trim() !== "" && !beginsBlock(lines, number));
+  return [{ type: "words", lines: lines.slice(at, end) }, end];
+}
+
+/** Returns the first line that does not belong to a block. */
+function endOf(lines, at, belongs) {
+  let end = at;
+  while (end < lines.length && belongs(lines[end], end)) end += 1;
+  return end;
+}
+
+/** Returns true for a line that ends the text before it. */
+function beginsBlock(lines, at) {
+  const line = lines[at];
+  return FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line) || (ITEM.test(line) && line.trim().length > 1 && !/^\s*(?:[02-9]|1\d)\d*[.)]/.test(line)) || (line.includes("|") && at + 1 < lines.length && TABLE_LINE.test(lines[at + 1]));
+}
+
+function codeAt(lines, at, [, marks, info]) {
+  const end = endOf(lines, at + 1, (one) => !(one.trim().startsWith(marks) && one.trim().replaceAll(marks[0], "") === ""));
+  return [{ type: "code", language: info.trim().split(/\s/)[0], lines: lines.slice(at + 1, end) }, Math.min(end + 1, lines.length)];
+}
+
+/** Reads a list: lines that are indented deeper than its marks belong to the item before them. */
+function listAt(lines, at) {
+  const [, indent, mark] = ITEM.exec(lines[at]);
+  const isOrdered = /\d/.test(mark);
+  const items = [];
+  let next = at;
+  while (next < lines.length) {
+    const line = lines[next];
+    const item = ITEM.exec(line);
+    const depth = line.length - line.trimStart().length;
+    if (item && depth <= indent.length + 1 && !RULE.test(line)) {
+      if (/\d/.test(item[2]) !== isOrdered) break;
+      items.push([item[3] ?? ""]);
+    } else if (!line.trim()) {
+      // A blank line stays in the list only if more of it follows.
+      const after = lines.slice(next + 1, next + 3).find((one) => one.trim());
+      const following = after && ITEM.exec(after);
+      const isMore = after && (after.length - after.trimStart().length > indent.length + 1 || (following && /\d/.test(following[2]) === isOrdered && following[1].length <= indent.length + 1));
+      if (!isMore) break;
+      items.at(-1).push("");
+    } else if (depth > indent.length || !beginsBlock(lines, next)) {
+      items.at(-1).push(line.slice(Math.min(depth, indent.length + mark.length + 1)));
+    } else {
+      break;
+    }
+    next += 1;
+  }
+  return [{ type: "list", isOrdered, start: isOrdered ? Number.parseInt(mark, 10) : 1, items, lines: [] }, next];
+}
+
+/**
+ * Creates the element of a block.
+ * @param {Block} block
+ * @param {number} depth
+ */
+function blockElement(block, depth) {
+  const inside = (lines) => (depth < MAX_DEPTH ? blocks(lines).map((one) => blockElement(one, depth + 1)) : h("p", {}, lines.join("\n")));
+  switch (block.type) {
+    case "code":
+      return codeElement(block.lines.join("\n"), block.language);
+    case "heading":
+      // The page has the headings 1 and 2; those of an answer are below them.
+      return h(`h${Math.min(6, block.level + 2)}`, {}, inline(block.lines[0]));
+    case "rule":
+      return h("hr");
+    case "quote":
+      return h("blockquote", {}, inside(block.lines));
+    case "list":
+      return h(block.isOrdered ? "ol" : "ul", block.start !== 1 ? { start: block.start } : {}, block.items.map((lines) => itemElement(lines, inside)));
+    case "table":
+      return tableElement(block.lines);
+    default:
+      return h("p", {}, inline(block.lines.join("\n")));
+  }
+}
+
+/** Creates a list item. A box at its beginning is shown as a sign, because a click would change nothing. */
+function itemElement(lines, inside) {
+  const box = /^\[([ xX])\]\s+(.*)$/.exec(lines[0]);
+  const rest = box ? [box[2], ...lines.slice(1)] : lines;
+  const isPlain = rest.length === 1 && !beginsBlock(rest, 0) && !ITEM.test(rest[0]);
+  const sign = box && (box[1] === " " ? ["☐ ", "open: "] : ["☑ ", "done: "]);
+  return h("li", {}, sign && [h("span", { "aria-hidden": "true" }, sign[0]), h("span.visually-hidden", {}, sign[1])], isPlain ? inline(rest[0]) : inside(rest));
+}
+
+/**
+ * Creates a code block. Its button copies what is shown: hidden characters are copied as escapes.
+ * @param {string} code
+ * @param {string} language
+ */
+function codeElement(code, language) {
+  const told = h("span.muted", { role: "status" });
+  const copy = h("button.quiet", { type: "button" }, "Copy");
+  copy.addEventListener("click", () =>
+    navigator.clipboard.writeText(shown(code)).then(
+      () => fill(told, "Copied."),
+      () => fill(told, "The browser denied access to the clipboard."),
+    ),
+  );
+  const label = language ? `Code in ${language}` : "Code";
+  const body = isDiff(code) || language === "diff" ? diff(code, label) : h("pre.data", { tabindex: 0, role: "region", "aria-label": label }, h("code", {}, code));
+  return h("div.code", {}, h("div.code-head", {}, h("span.muted", {}, language), told, copy), body);
+}
+
+function tableElement(lines) {
+  const rows = lines.map(cells);
+  const sides = rows[1].map((mark) => (/^:-+:$/.test(mark) ? "center" : /-:$/.test(mark) ? "end" : ""));
+  const row = (tag, values) => h("tr", {}, rows[0].map((_, number) => h(`${tag}${sides[number] ? `.${sides[number]}` : ""}`, {}, inline(values[number] ?? ""))));
+  return h("div.table", { tabindex: 0, role: "region", "aria-label": "Table" }, h("table", {}, h("thead", {}, row("th", rows[0])), h("tbody", {}, rows.slice(2).map((values) => row("td", values)))));
+}
+
+/** Splits the line of a table. A bar after a backslash or inside code is part of a cell. */
+function cells(line) {
+  const parts = line.trim().replace(/^\|/, "").match(/(?:\\.|`[^`]*`|[^|\\`]|`|\\)+|\|/g) ?? [];
+  const found = [""];
+  for (const part of parts) {
+    if (part === "|") found.push("");
+    else found[found.length - 1] = part.trim().replaceAll("\\|", "|");
+  }
+  if (found.length > 1 && found.at(-1) === "") found.pop();
+  return found;
+}
+
+/** Marks of emphasis, the longest first. */
+const EMPHASIS = [["***", "both"], ["**", "strong"], ["__", "strong"], ["~~", "del"], ["*", "em"], ["_", "em"]];
+const SPECIAL = /[\\`*_~[!<]|https?:\/\//g;
+const BARE = /^https?:\/\/[^\s<>"']*[^\s<>"'.,:;!?)\]}*_~]/;
+
+/**
+ * Returns the nodes of a text with marks.
+ * @param {string} text
+ * @param {number} [depth]
+ * @returns {import("./dom.js").Child[]}
+ */
+export function inline(text, depth = 0) {
+  if (depth > MAX_DEPTH) return [text];
+  const found = [];
+  /** Marks that no later mark closes. Without them, hostile text would be searched again and again. */
+  const unclosed = new Set();
+  let plain = 0;
+  let at = 0;
+  const put = (child, end) => {
+    if (at > plain) found.push(text.slice(plain, at));
+    found.push(child);
+    plain = at = end;
+  };
+  for (;;) {
+    SPECIAL.lastIndex = at;
+    const special = SPECIAL.exec(text);
+    if (!special) break;
+    at = special.index;
+    const read = piece(text, at, depth, unclosed);
+    if (read) put(read[0], read[1]);
+    else at += special[0].length;
+  }
+  if (plain < text.length) found.push(text.slice(plain));
+  return found;
+}
+
+/** Reads the marked piece at a place. Returns its node and its end; `null` if the mark is text. */
+function piece(text, at, depth, unclosed) {
+  const character = text[at];
+  if (character === "\\") return /[!-/:-@[-`{-~]/.test(text[at + 1] ?? "") ? [text[at + 1], at + 2] : null;
+  if (character === "`") return codePiece(text, at, unclosed);
+  if (character === "[" || text.startsWith("![", at)) return linkPiece(text, at, depth, unclosed);
+  if (character === "<") {
+    const end = text.indexOf(">", at);
+    const inside = end > 0 && end - at < MAX_LINK ? text.slice(at + 1, end) : "";
+    const made = /^[a-z]+:[^\s<>]+$/i.test(inside) && link(inside, [inside]);
+    return made ? [made, end + 1] : null;
+  }
+  if (character === "h") {
+    if (/[\p{L}\p{N}]/u.test(text[at - 1] ?? "")) return null;
+    const bare = BARE.exec(text.slice(at, at + MAX_LINK));
+    const made = bare && link(bare[0], [bare[0]]);
+    return made ? [made, at + bare[0].length] : null;
+  }
+  return emphasisPiece(text, at, depth, unclosed);
+}
+
+function codePiece(text, at, unclosed) {
+  const marks = /^`+/.exec(text.slice(at, at + 100))[0];
+  if (unclosed.has(marks)) return null;
+  for (let end = text.indexOf(marks, at + marks.length); end > 0; end = text.indexOf(marks, end)) {
+    let after = end + marks.length;
+    if (text[after] !== "`") return [h("code", {}, text.slice(at + marks.length, end).replace(/^ (.*\S.*) $/, "$1")), after];
+    while (text[after] === "`") after += 1;
+    end = after;
+  }
+  unclosed.add(marks);
+  return null;
+}
+
+function emphasisPiece(text, at, depth, unclosed) {
+  for (const [marks, tag] of EMPHASIS) {
+    if (!text.startsWith(marks, at) || unclosed.has(marks)) continue;
+    const begin = at + marks.length;
+    const isWord = (character) => character !== undefined && /[\p{L}\p{N}]/u.test(character);
+    if (begin >= text.length || /\s/.test(text[begin])) continue;
+    if (marks[0] === "_" && isWord(text[at - 1])) continue;
+    let end = text.indexOf(marks, begin + 1);
+    while (end > 0) {
+      const after = text[end + marks.length];
+      const isLonger = marks.length === 1 && (after === marks || text[end - 1] === marks);
+      if (!/\s/.test(text[end - 1]) && text[end - 1] !== "\\" && !isLonger && !(marks[0] === "_" && isWord(after))) break;
+      end = text.indexOf(marks, end + (isLonger ? 2 : 1));
+    }
+    if (end > 0) {
+      const words = inline(text.slice(begin, end), depth + 1);
+      return [tag === "both" ? h("strong", {}, h("em", {}, words)) : h(tag, {}, words), end + marks.length];
+    }
+    unclosed.add(marks);
+  }
+  return null;
+}
+
+/** Reads `[words](address "title")`. An image becomes a link, because the page loads nothing from other hosts. */
+function linkPiece(text, at, depth, unclosed) {
+  const begin = text.indexOf("[", at) + 1;
+  if (unclosed.has("](")) return null;
+  if (text.indexOf("](", begin) < 0) {
+    unclosed.add("](");
+    return null;
+  }
+  let open = 1;
+  let end = begin;
+  for (; end < text.length && end - begin < MAX_LINK_WORDS; end += 1) {
+    if (text[end] === "\\") end += 1;
+    else if (text[end] === "[") open += 1;
+    else if (text[end] === "]") open -= 1;
+    if (open === 0) break;
+  }
+  if (open !== 0 || text[end + 1] !== "(") return null;
+  const target = /^\(\s*<?((?:[^\s()<>]|\([^\s()<>]*\))+)>?(?:\s+(?:"[^"]*"|'[^']*'))?\s*\)/.exec(text.slice(end + 1, end + 1 + MAX_LINK));
+  if (!target) return null;
+  const words = text.slice(begin, end);
+  const made = link(target[1], words ? inline(words, depth + 1) : [target[1]]);
+  return made ? [made, end + 1 + target[0].length] : null;
+}
+
+/**
+ * Creates a link that opens outside of the studio and learns nothing of it; `null` for other schemes.
+ * @param {string} address
+ * @param {import("./dom.js").Child[]} words
+ */
+function link(address, words) {
+  if (!URL.canParse(address) || !SCHEMES.has(new URL(address).protocol)) return null;
+  const { href } = new URL(address);
+  const made = h("a", { href, target: "_blank", rel: "noopener noreferrer", title: href });
+  // Links inside links are text.
+  const outside = words.flat().map((word) => (word instanceof Element ? word.textContent : word));
+  append(made, words.some((word) => word instanceof Element && (word.localName === "a" || word.querySelector("a"))) ? outside : words);
+  return made;
+}

@@ -1,0 +1,124 @@
+// Turns of a conversation: what each took, and why it failed. An error is shown under the input that caused it.
+
+import { place as placeOf, post } from "./api.js";
+import { button, h } from "./dom.js";
+import { finishReasons, turns } from "./facts.js";
+import { letters } from "./feed.js";
+import { counted, duration, money } from "./format.js";
+import { contextOf, messageItem } from "./message.js";
+import { address, attempt, cut, mark, notice } from "./parts.js";
+import { nameOf, state } from "./state.js";
+
+/** @typedef {import("./message.js").Message} Message */
+
+/**
+ * Returns the id of the turn of a message; `null` for a message that no turn has written.
+ * @param {Message} message
+ */
+export function turnIdOf(message) {
+  return /^(.+)-m\d+$/.exec(message.id)?.[1] ?? null;
+}
+
+/**
+ * Returns the list items of a conversation: messages, and after each turn its end.
+ * @param {{agentName: string, instanceKey: string}} whose
+ * @param {Message[]} messages
+ * @param {{does: any, replace?: (message: Message) => import("./keyed.js").Item|null}} options `replace` returns another item for a message
+ * @returns {(import("./keyed.js").Item|null)[]}
+ */
+export function conversationItems(whose, messages, { does, replace }) {
+  const context = contextOf(messages, { does, live: { call: (message, part) => liveCall(whose, message, part), reason: (message) => finishReasons.get(message.source?.stepId) } });
+  const failed = lettersOf(whose, messages);
+  const items = [];
+  messages.forEach((message, number) => {
+    items.push(replace?.(message) ?? messageItem(message, context));
+    const turnId = turnIdOf(message);
+    const next = messages[number + 1];
+    if (turnId && (!next || (turnIdOf(next) ?? turnId) !== turnId)) items.push(...endItems(turnId, failed.get(turnId), whose));
+  });
+  // Inputs that failed before they were part of the conversation.
+  for (const letter of failed.get(null) ?? []) items.push({ key: `input/${letter.event.id}`, make: () => lostInput(letter) }, ...endItems(`input/${letter.event.id}`, letter, whose));
+  return items;
+}
+
+/** Returns the live state of a call. */
+function liveCall(whose, message, part) {
+  const name = nameOf(whose);
+  const turnId = turnIdOf(message);
+  const isRunning = state.running.get(name)?.turnId === turnId;
+  const fact = turns.get(turnId)?.calls.get(`${message.source?.stepId}/${part.toolCallId}`);
+  return { isRunning, fact, question: isRunning ? questionOf(whose, part.toolCallId) : undefined };
+}
+
+/**
+ * Returns the open approval request of a call.
+ * @param {{agentName: string, instanceKey: string}} whose
+ * @param {string} toolCallId
+ */
+export function questionOf(whose, toolCallId) {
+  for (const question of state.questions.values()) {
+    if (question.toolCallId === toolCallId && nameOf(question) === nameOf(whose)) return question;
+  }
+  return undefined;
+}
+
+/** Returns the failed inputs of a conversation by turn, and below `null` those without a message. */
+function lettersOf(whose, messages) {
+  const found = new Map();
+  const known = new Set(messages.map(turnIdOf));
+  for (const letter of state.letters) {
+    const { event } = letter;
+    const target = { agentName: event.target.agentName ?? event.target.agent, instanceKey: event.target.instanceKey };
+    if (nameOf(target) !== nameOf(whose)) continue;
+    // A turn is named after the event that started it.
+    const turnId = `turn-${event.id.replace(/^evt-/, "")}`;
+    if (known.has(turnId)) found.set(turnId, letter);
+    else found.set(null, [...(found.get(null) ?? []), letter]);
+  }
+  return found;
+}
+
+function lostInput({ event }) {
+  return h("article.message.user", {}, h("header", {}, h("span.speaker", {}, "Input")), h("div.words", { dir: "auto" }, event.input));
+}
+
+/** Returns the items after the last message of a turn. */
+function endItems(turnId, letter, whose) {
+  const turn = turns.get(turnId);
+  const end = turn?.end;
+  const failure = end?.type === "turn.failed" ? { code: end.errorCode, message: end.errorMessage, ...letter?.error } : letter?.error;
+  const isCancelled = failure?.code === "E_TURN_CANCELLED";
+  const sign = `${end?.sequence ?? ""}/${letter ? letter.event.id : ""}`;
+  return [
+    failure && !isCancelled && { key: `${turnId}/error`, sign, make: () => errorCard(failure, letter, whose) },
+    end && { key: `${turnId}/end`, sign, make: () => endLine(end, isCancelled) },
+  ];
+}
+
+/** The end of a turn in words; nothing for a complete answer. */
+const ENDS = { max_steps: "stopped at the step limit", cancelled: "cancelled" };
+
+function endLine(end, isCancelled) {
+  const { tokenUsage: usage, cost } = end;
+  const words = isCancelled ? ENDS.cancelled : ENDS[end.finishReason];
+  const tokens = usage?.totalTokens && `${counted(usage.totalTokens, "token")} (${usage.promptTokens.toLocaleString("en")} in, ${usage.completionTokens.toLocaleString("en")} out)`;
+  const told = [duration(end.duration), end.stepCount > 1 && counted(end.stepCount, "step"), tokens, cost && money(cost.amount, cost.currency)];
+  return h("p.turn-end.muted", {}, words && mark("plain", words), cut(end.modelFinishReason), h("span", {}, told.filter(Boolean).join(" · ")), end.traceId && h("a", { href: address("traces", end.traceId) }, "Trace"));
+}
+
+function errorCard(error, letter, whose) {
+  const again = () =>
+    attempt(async () => {
+      await post(`${placeOf(whose)}/retry`, { eventId: letter.event.id });
+      await letters();
+      notice("ok", "The input is sent again.");
+    });
+  return h(
+    "section.panel.bad.turn-error",
+    { "aria-label": "The turn failed" },
+    h("div.row", {}, mark("bad", error.code ?? "failed"), h("strong", {}, "The turn failed")),
+    h("p", {}, error.message),
+    error.suggestion && h("p.muted", {}, error.suggestion),
+    letter && h("div.actions", {}, button("Try again", again, { class: "primary" })),
+  );
+}
