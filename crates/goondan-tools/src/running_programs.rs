@@ -55,10 +55,11 @@ const FILE_READ_PERIOD: Duration = Duration::from_secs(2);
 
 static RUNNING_PROGRAMS: LazyLock<RunningPrograms> = LazyLock::new(RunningPrograms::default);
 
-/// Directories that a sandboxed program may write to.
+/// Places that a program may write to and that approved files must be protected from.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WriteAccess {
-    /// Directories that all sandboxes of the program permit; empty without a sandbox.
+    /// Directories that all sandboxes of the program permit, and files that are open for it; empty
+    /// for another program without a sandbox.
     writable: Vec<PathBuf>,
     is_sandboxed: bool,
     /// The program belongs to the project, for example an MCP server. It runs until the end of the
@@ -75,6 +76,19 @@ impl WriteAccess {
             writable: writable.unwrap_or_default(),
             is_of_project: false,
         }
+    }
+
+    /// Creates the access of a program without a sandbox that has a file open for writing.
+    pub(crate) fn of_file(path: PathBuf) -> WriteAccess {
+        WriteAccess {
+            writable: vec![path],
+            ..WriteAccess::default()
+        }
+    }
+
+    /// Adds the places of a file that is open for the program.
+    pub(crate) fn extend(&mut self, other: &WriteAccess) {
+        self.writable.extend_from_slice(&other.writable);
     }
 
     pub(crate) fn is_sandboxed(&self) -> bool {
@@ -232,7 +246,7 @@ impl ProgramTable {
 
 fn describe(pid: Option<u32>) -> String {
     pid.map_or_else(
-        || "a program that is starting".to_owned(),
+        || "a program or redirection that is starting".to_owned(),
         |pid| format!("process {pid}"),
     )
 }

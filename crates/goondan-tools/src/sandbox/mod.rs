@@ -299,7 +299,7 @@ impl ProgramLauncher {
         if !layers.is_empty() && layers.iter().all(|layer| layer.network) {
             local_clients::note_network_program();
         }
-        let mut write_access = WriteAccess::of(layers.iter().map(|layer| layer.write.clone()));
+        let mut write_access = write_access(&layers).unwrap_or_default();
         write_access.is_of_project = places.is_of_project;
         let approved_files = match layers.is_empty() {
             true => places.approved_files.cloned().unwrap_or_default(),
@@ -362,6 +362,12 @@ impl ProgramLauncher {
             _ => Ok(finished),
         }
     }
+}
+
+/// Returns the access of a program in these sandboxes; `None` without a sandbox.
+pub(crate) fn write_access(layers: &[SandboxLayer]) -> Option<WriteAccess> {
+    let access = WriteAccess::of(layers.iter().map(|layer| layer.write.clone()));
+    access.is_sandboxed().then_some(access)
 }
 
 pub(crate) fn sandbox_error(reason: &str) -> ToolError {
