@@ -7,6 +7,8 @@ use std::path::Path;
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::{Code, reason};
 
+use crate::running_programs::ApprovedFileError;
+
 /// Returns the error of a cancelled call.
 pub(crate) fn cancelled() -> ToolError {
     ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
@@ -17,14 +19,12 @@ pub(crate) fn invalid(message: impl Into<String>) -> ToolError {
     ToolError::new(message).code(Code::TOOL_INVALID_ARGS)
 }
 
-/// Creates the error for a call whose approved files changed or could change.
-pub(crate) fn approved_file(error: &io::Error) -> ToolError {
+/// Creates the error for a call that did not start because of approved files: its own ones, or those of
+/// another call.
+pub(crate) fn approved_file(error: &ApprovedFileError) -> ToolError {
     ToolError::new(format!("the call was not run: {error}"))
         .code(Code::TOOL_DENIED)
-        .suggest(
-            "End the other program, for example with `runtime__process`, or wait for its end. Then \
-            call the tool again.",
-        )
+        .suggest(error.suggestion())
 }
 
 /// Returns a path as text, with replacement characters if it is not UTF-8. A path itself in `json!`

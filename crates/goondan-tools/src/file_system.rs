@@ -139,7 +139,7 @@ impl ToolOperation for WriteTextFile {
         let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
         blocking(move || {
             let resolved = root.resolve(&self.path)?;
-            let _lock = FileChangeLock::acquire([&resolved]);
+            let _lock = FileChangeLock::acquire_to_write([&resolved])?;
             root.create_parents(&resolved)?;
             let guard = if self.append {
                 guard.for_append()

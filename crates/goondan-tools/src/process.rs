@@ -340,14 +340,13 @@ impl ProgramFailure {
             {
                 sandbox::sandbox_error(&error.to_string())
             }
-            ProgramFailure::Io(error)
-                if error
-                    .get_ref()
-                    .is_some_and(|inner| inner.is::<ApprovedFileError>()) =>
+            ProgramFailure::Io(error) => match error
+                .get_ref()
+                .and_then(|inner| inner.downcast_ref::<ApprovedFileError>())
             {
-                errors::approved_file(&error)
-            }
-            ProgramFailure::Io(error) => errors::io(format_args!("start {what}"), &error),
+                Some(cause) => errors::approved_file(cause),
+                None => errors::io(format_args!("start {what}"), &error),
+            },
         }
     }
 }

@@ -4,8 +4,13 @@
 //! background process of the same agent, may write to their directory. So a call with approved files
 //! starts only when no such program is running, and no such program starts until the call has read
 //! its files. Programs of the project, such as MCP servers, run all the time. They are stopped during
-//! that time.
+//! that time. The same applies to the programs of other `gdn` processes of the user
+//! (`other_processes`).
 
+#[cfg(not(target_os = "linux"))]
+mod no_other_processes;
+#[cfg(target_os = "linux")]
+mod other_processes;
 mod stopped_programs;
 
 use std::collections::BTreeMap;
@@ -14,7 +19,7 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use goondan_core::content_hash::content_hash;
 use goondan_core::ports::tool::ApprovedFile;
@@ -27,13 +32,21 @@ use crate::mutex_lock::lock;
 use crate::sandbox::SignalDomain;
 #[cfg(target_os = "linux")]
 use crate::sandbox::orphans;
-use stopped_programs::StoppedPrograms;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use no_other_processes::{ByteLocks, LockFile, protect_lock_directory};
+#[cfg(target_os = "linux")]
+pub(crate) use other_processes::{ByteLocks, LockFile, protect_lock_directory};
+use stopped_programs::{StoppedPrograms, give_way};
 
 /// Time to wait for the end of programs that may write approved files.
 const WRITER_WAIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Interval at which a waiting program checks the others again. The end of an orphan sends no
-/// notification.
+/// Time to wait for other processes of the user: for their programs that may write approved files, or
+/// for the start of their approved calls.
+const OTHER_PROCESS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Interval at which a waiting program checks the others again. The end of an orphan and of a program
+/// of another process sends no notification.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time in which a started call reads its approved files. No program that may write them starts
@@ -42,12 +55,13 @@ const FILE_READ_PERIOD: Duration = Duration::from_secs(2);
 
 static RUNNING_PROGRAMS: LazyLock<RunningPrograms> = LazyLock::new(RunningPrograms::default);
 
-/// Directories that a sandboxed program may write to. It may write to a path that all its sandboxes
-/// permit.
+/// Places that a program may write to and that approved files must be protected from.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WriteAccess {
-    /// Writable directories of each sandbox; empty without a sandbox.
-    sandboxes: Vec<Vec<PathBuf>>,
+    /// Directories that all sandboxes of the program permit, and files that are open for it; empty
+    /// for another program without a sandbox.
+    writable: Vec<PathBuf>,
+    is_sandboxed: bool,
     /// The program belongs to the project, for example an MCP server. It runs until the end of the
     /// swarm.
     pub(crate) is_of_project: bool,
@@ -56,26 +70,48 @@ pub(crate) struct WriteAccess {
 impl WriteAccess {
     /// Creates the access of a program in sandboxes with these writable paths, which contain no links.
     pub(crate) fn of(sandboxes: impl Iterator<Item = Vec<PathBuf>>) -> WriteAccess {
+        let writable = sandboxes.reduce(|first, second| permitted_by_both(&first, &second));
         WriteAccess {
-            sandboxes: sandboxes.collect(),
+            is_sandboxed: writable.is_some(),
+            writable: writable.unwrap_or_default(),
             is_of_project: false,
         }
     }
 
-    pub(crate) fn is_sandboxed(&self) -> bool {
-        !self.sandboxes.is_empty()
+    /// Creates the access of a program without a sandbox that has a file open for writing.
+    pub(crate) fn of_file(path: PathBuf) -> WriteAccess {
+        WriteAccess {
+            writable: vec![path],
+            ..WriteAccess::default()
+        }
     }
 
-    /// Returns true if the program is sandboxed and may change one of the paths. All its sandboxes
-    /// must permit the change.
-    fn reaches(&self, paths: &[PathBuf]) -> bool {
-        let may_write = |path: &PathBuf| {
-            self.sandboxes
-                .iter()
-                .all(|writable| writable.iter().any(|folder| path.starts_with(folder)))
-        };
-        self.is_sandboxed() && paths.iter().any(may_write)
+    /// Adds the places of a file that is open for the program.
+    pub(crate) fn extend(&mut self, other: &WriteAccess) {
+        self.writable.extend_from_slice(&other.writable);
     }
+
+    pub(crate) fn is_sandboxed(&self) -> bool {
+        self.is_sandboxed
+    }
+
+    /// Returns true if the program may change one of the paths.
+    fn reaches(&self, paths: &[PathBuf]) -> bool {
+        let may_write = |path: &PathBuf| self.writable.iter().any(|place| path.starts_with(place));
+        paths.iter().any(may_write)
+    }
+}
+
+/// Returns the places that both lists contain, as themselves or in a directory.
+fn permitted_by_both(first: &[PathBuf], second: &[PathBuf]) -> Vec<PathBuf> {
+    let pairs = first
+        .iter()
+        .flat_map(|one| second.iter().map(move |other| (one, other)));
+    let inner = |(one, other): (&PathBuf, &PathBuf)| match one.starts_with(other) {
+        true => Some(one.clone()),
+        false => other.starts_with(one).then(|| other.clone()),
+    };
+    pairs.filter_map(inner).collect()
 }
 
 /// The reason why approved files are not run.
@@ -85,17 +121,61 @@ pub(crate) enum ApprovedFileError {
     Changed { path: String },
     #[error("{program}, which is running in a sandbox, could change `{path}` after the approval")]
     Writer { program: String, path: String },
+    #[error("a sandboxed program of another gdn process could change `{path}` after the approval")]
+    OtherProcess { path: String },
+    #[error(
+        "another gdn process has been starting an approved call that uses `{place}` for {} s",
+        OTHER_PROCESS_TIMEOUT.as_secs()
+    )]
+    OtherStart { place: String },
+    #[error("the directory `{directory}`, which gdn processes share, cannot be used: {cause}")]
+    LockFile {
+        directory: String,
+        #[source]
+        cause: io::Error,
+    },
 }
 
 impl ApprovedFileError {
     /// Creates the error about a program that may write one of the files.
     fn of_writer(program: String, files: &[PathBuf]) -> ApprovedFileError {
-        let path = files.first().map(|path| path.display().to_string());
         ApprovedFileError::Writer {
             program,
-            path: path.unwrap_or_default(),
+            path: first_of(files),
         }
     }
+
+    /// Creates the error about the start of a call with files in the first of `places`.
+    fn of_start(places: &[PathBuf]) -> ApprovedFileError {
+        ApprovedFileError::OtherStart {
+            place: first_of(places),
+        }
+    }
+
+    /// Returns the remedy.
+    pub(crate) fn suggestion(&self) -> &'static str {
+        match self {
+            ApprovedFileError::Changed { .. } | ApprovedFileError::Writer { .. } => {
+                "End the other program, for example with `runtime__process`, or wait for its end. \
+                Then call the tool again."
+            }
+            ApprovedFileError::OtherProcess { .. } => {
+                "Wait for the end of the other program, or end it in the other process. Then call \
+                the tool again."
+            }
+            ApprovedFileError::OtherStart { .. } => {
+                "If the other process is suspended, continue or end it. Then call the tool again."
+            }
+            ApprovedFileError::LockFile { .. } => {
+                "The operator can remove the directory, or make it writable for this user only."
+            }
+        }
+    }
+}
+
+fn first_of(files: &[PathBuf]) -> String {
+    let path = files.first().map(|path| path.display().to_string());
+    path.unwrap_or_default()
 }
 
 #[derive(Default)]
@@ -121,6 +201,9 @@ struct RunningProgram {
     access: WriteAccess,
     /// Number of starting calls for which the program is stopped.
     stops: usize,
+    /// Locks that keep other processes from starting calls whose files the program may write. `None`
+    /// while the program is stopped for such a call.
+    locks: Option<ByteLocks>,
 }
 
 impl ProgramTable {
@@ -163,7 +246,7 @@ impl ProgramTable {
 
 fn describe(pid: Option<u32>) -> String {
     pid.map_or_else(
-        || "a program that is starting".to_owned(),
+        || "a program or redirection that is starting".to_owned(),
         |pid| format!("process {pid}"),
     )
 }
@@ -174,6 +257,8 @@ pub(crate) struct RegisteredProgram {
     key: u64,
     /// Protects the approved files; ends after [`FILE_READ_PERIOD`].
     _protection: Option<AbortOnDropHandle<()>>,
+    /// Stops the program for starting calls of other processes.
+    _giving_way: Option<AbortOnDropHandle<()>>,
 }
 
 impl RegisteredProgram {
@@ -182,8 +267,8 @@ impl RegisteredProgram {
     ///
     /// # Errors
     ///
-    /// Fails with an [`ApprovedFileError`] if approved files changed, or if such a program does not
-    /// end within [`WRITER_WAIT_TIMEOUT`].
+    /// Fails with an [`ApprovedFileError`] if approved files changed, or if the wait takes longer than
+    /// [`WRITER_WAIT_TIMEOUT`] or, for other processes, [`OTHER_PROCESS_TIMEOUT`].
     pub(crate) async fn begin(
         access: WriteAccess,
         approved: &Arc<[ApprovedFile]>,
@@ -192,9 +277,19 @@ impl RegisteredProgram {
             true => None,
             false => Some(FileProtection::begin(Arc::clone(approved)).await?),
         };
-        let key = once_possible(|| register(&access)).await;
+        let file = match access.writable.is_empty() {
+            true => None,
+            false => LockFile::of_user().map_err(io::Error::other)?,
+        };
+        let registered = register(&access, file.as_ref()).await;
+        let key = registered.map_err(io::Error::other)?;
+        let giving_way = file.filter(|_| access.is_of_project);
         Ok(RegisteredProgram {
             key,
+            _giving_way: giving_way.map(|file| {
+                let places = access.writable.clone();
+                AbortOnDropHandle::new(tokio::spawn(give_way(key, file, places)))
+            }),
             _protection: protection.map(|protection| {
                 AbortOnDropHandle::new(tokio::spawn(async move {
                     tokio::time::sleep(FILE_READ_PERIOD).await;
@@ -226,21 +321,73 @@ impl RegisteredProgram {
     }
 }
 
+/// Registers a program with `access`. Waits while a starting call needs its files unchanged.
+async fn register(
+    access: &WriteAccess,
+    file: Option<&Arc<LockFile>>,
+) -> Result<u64, ApprovedFileError> {
+    loop {
+        let attempts = once_possible(|| try_register(access, file).transpose());
+        if let Ok(registered) = timeout(OTHER_PROCESS_TIMEOUT, attempts).await {
+            return registered;
+        }
+        // A call of this process ends by itself.
+        if let Some(file) = file
+            && let started @ [_, ..] = file.started_in(&access.writable)?.as_slice()
+        {
+            return Err(ApprovedFileError::of_start(started));
+        }
+    }
+}
+
 /// Registers a program with `access`; `None` while a starting call needs its files unchanged.
-fn register(access: &WriteAccess) -> Option<u64> {
+fn try_register(
+    access: &WriteAccess,
+    file: Option<&Arc<LockFile>>,
+) -> Result<Option<u64>, ApprovedFileError> {
     let mut table = lock(&RUNNING_PROGRAMS.table);
     if table.approved.values().any(|files| access.reaches(files)) {
-        return None;
+        return Ok(None);
     }
+    let locks = match file {
+        None => None,
+        Some(file) => match file.lock_program(&access.writable)? {
+            None => return Ok(None),
+            locks => locks,
+        },
+    };
     let key = table.next_key();
     let program = RunningProgram {
         pid: None,
         domain: None,
         access: access.clone(),
         stops: 0,
+        locks,
     };
     table.programs.insert(key, program);
-    Some(key)
+    Ok(Some(key))
+}
+
+/// Keeps other processes from starting calls whose approved files are among `files`. Waits while one
+/// is starting; blocks the thread. Without a usable lock file, no process starts such calls.
+///
+/// # Errors
+///
+/// Fails if the start takes longer than [`OTHER_PROCESS_TIMEOUT`].
+pub(crate) fn lock_written_files(
+    files: &[PathBuf],
+) -> Result<Option<ByteLocks>, ApprovedFileError> {
+    let Ok(Some(file)) = LockFile::of_user() else {
+        return Ok(None);
+    };
+    let deadline = Instant::now() + OTHER_PROCESS_TIMEOUT;
+    loop {
+        match file.lock_program(files)? {
+            None if Instant::now() > deadline => return Err(ApprovedFileError::of_start(files)),
+            None => std::thread::sleep(RECHECK_INTERVAL),
+            locks => return Ok(locks),
+        }
+    }
 }
 
 /// Repeats `attempt` until it succeeds.
@@ -299,6 +446,7 @@ fn remove(key: u64) {
 /// Keeps approved files unchanged while a call starts.
 struct FileProtection {
     _stopped: StoppedPrograms,
+    _other_processes: Option<ByteLocks>,
     _writers: WriterExclusion,
     _locks: FileChangeLock,
 }
@@ -313,6 +461,9 @@ impl FileProtection {
         };
         let paths: Vec<PathBuf> = approved.iter().map(real).collect();
         let writers = WriterExclusion::begin(&paths).await?;
+        let other_processes = exclude_other_processes(&paths)
+            .await
+            .map_err(io::Error::other)?;
         // No further program starts from now on.
         let stopped = StoppedPrograms::begin(&paths)
             .await
@@ -324,9 +475,32 @@ impl FileProtection {
         let locks = checking.await.map_err(io::Error::other)?;
         Ok(FileProtection {
             _stopped: stopped,
+            _other_processes: other_processes,
             _writers: writers,
             _locks: locks.map_err(io::Error::other)?,
         })
+    }
+}
+
+/// Waits until no program of another process may write the files. No such program starts until the
+/// result is dropped.
+async fn exclude_other_processes(
+    files: &[PathBuf],
+) -> Result<Option<ByteLocks>, ApprovedFileError> {
+    let Some(file) = LockFile::of_user()? else {
+        return Ok(None);
+    };
+    let locks = file.lock_start(files)?;
+    let attempt = || match file.has_writer(files) {
+        Ok(true) => None,
+        Ok(false) => Some(Ok(())),
+        Err(error) => Some(Err(error)),
+    };
+    match timeout(OTHER_PROCESS_TIMEOUT, once_possible(attempt)).await {
+        Ok(done) => done.map(|()| Some(locks)),
+        Err(_) => Err(ApprovedFileError::OtherProcess {
+            path: first_of(files),
+        }),
     }
 }
 
@@ -492,6 +666,100 @@ mod tests {
         drop(call);
         answers(&mut later.await).await;
         answers(&mut writer).await;
+    }
+
+    /// Opens the lock file again, like another process.
+    #[cfg(target_os = "linux")]
+    fn other_process() -> Option<Arc<LockFile>> {
+        let file = LockFile::of_user().unwrap()?;
+        Some(Arc::new(file.open_again().unwrap()))
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test(start_paused = true)]
+    async fn an_approved_call_waits_for_programs_of_another_process() {
+        let Some(other) = other_process() else { return };
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap();
+        let files = approved(&folder.join("run.sh"), "echo good");
+        let program = other.lock_program(&[folder]).unwrap().unwrap();
+        let begin = || RegisteredProgram::begin(WriteAccess::default(), &files);
+        let error = begin().await.unwrap_err().to_string();
+        assert!(
+            error.contains("another gdn process could change"),
+            "{error}"
+        );
+        let mut waiting = Box::pin(begin());
+        assert!(futures::poll!(&mut waiting).is_pending());
+        drop(program);
+        waiting.await.unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test(start_paused = true)]
+    async fn a_program_waits_for_an_approved_call_of_another_process() {
+        let Some(other) = other_process() else { return };
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().canonicalize().unwrap().join("bin/run.sh");
+        let start = other.lock_start(&[script]).unwrap();
+        let none = Arc::default();
+        let begin = || RegisteredProgram::begin(writer_of(dir.path()), &none);
+        let error = begin().await.unwrap_err().to_string();
+        assert!(
+            error.contains("has been starting an approved call"),
+            "{error}"
+        );
+        let mut waiting = Box::pin(begin());
+        assert!(futures::poll!(&mut waiting).is_pending());
+        drop(start);
+        waiting.await.unwrap();
+        let file = [dir.path().canonicalize().unwrap().join("bin/run.sh")];
+        let _written = lock_written_files(&file).unwrap();
+        assert!(other.has_writer(&file).unwrap());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_server_is_stopped_for_an_approved_call_of_another_process() {
+        let (true, Some(other)) = (crate::sandbox::sandboxed_start::is_there(), other_process())
+        else {
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().canonicalize().unwrap();
+        let script = [folder.join("run.sh")];
+        let mut servers = [server(&folder).await, server(&folder).await];
+        for _ in 0..2 {
+            for server in &mut servers {
+                answers(server).await;
+            }
+            assert!(other.has_writer(&script).unwrap());
+            let start = other.lock_start(&script).unwrap();
+            while other.has_writer(&script).unwrap() {
+                tokio::time::sleep(RECHECK_INTERVAL).await;
+            }
+            assert!(servers.iter().all(has_stopped));
+            drop(start);
+        }
+        for server in &mut servers {
+            answers(server).await;
+        }
+        drop(servers);
+        while other.has_writer(&script).unwrap() {
+            tokio::time::sleep(RECHECK_INTERVAL).await;
+        }
+    }
+
+    #[test]
+    fn a_program_may_write_where_all_its_sandboxes_permit() {
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let sandboxes = [paths(&["/p", "/tmp"]), paths(&["/p/work", "/data"])];
+        let access = WriteAccess::of(sandboxes.into_iter());
+        assert!(access.reaches(&paths(&["/p/work/run.sh"])));
+        assert!(!access.reaches(&paths(&["/p/run.sh", "/data/run.sh", "/tmp/run.sh"])));
+        let nowhere = WriteAccess::of([paths(&["/a"]), Vec::new()].into_iter());
+        assert!(nowhere.is_sandboxed() && !nowhere.reaches(&paths(&["/a"])));
+        assert!(!WriteAccess::of(std::iter::empty()).is_sandboxed());
     }
 
     #[tokio::test]

@@ -1,10 +1,33 @@
 //! End of the access that a chain of calls has to a conversation. An agent that starts a
 //! conversation with another user's key has access to it until that user takes it over. Work that
-//! the agent has planted there, such as scheduled jobs and open requests, must not outlive the
-//! access: it would show the agent what the user writes later.
+//! the agent has planted there, such as scheduled jobs, open requests and background programs, must
+//! not outlive the access: it would show the agent what the user writes later.
+
+use std::iter::successors;
 
 use chrono::{DateTime, Utc};
 use goondan_core::ids::InstanceId;
+
+/// Maximum number of ancestors of a conversation that are searched: the one that started it, the one
+/// that started that one, and so on.
+const MAX_OWNERS: usize = 64;
+
+/// Returns the conversation that started this one, the one that started that one, and so on.
+pub(crate) fn owners(
+    id: &InstanceId,
+    owner_of: impl Fn(&InstanceId) -> Option<InstanceId>,
+) -> impl Iterator<Item = InstanceId> {
+    successors(owner_of(id), owner_of).take(MAX_OWNERS)
+}
+
+/// Returns `true` if `starter` started the conversation, or started one that did.
+pub(crate) fn has_started(
+    starter: &InstanceId,
+    id: &InstanceId,
+    owner_of: impl Fn(&InstanceId) -> Option<InstanceId>,
+) -> bool {
+    owners(id, owner_of).any(|owner| owner == *starter)
+}
 
 /// Returns `true` if a user has taken over a conversation of the chain since the chain began: the
 /// target or a caller, with another key than the first caller.

@@ -18,10 +18,6 @@ use crate::delivery::access_end;
 const KEY_ARGUMENT: &str = "instanceKey";
 const ID_ARGUMENT: &str = "session_id";
 
-/// Maximum number of ancestors of a conversation that are searched: the one that started it, the one
-/// that started that one, and so on.
-const MAX_OWNERS: usize = 64;
-
 impl AgentCalls {
     /// Returns the conversations of `ids` that the call may name. Conversations that do not exist
     /// are free.
@@ -63,10 +59,7 @@ impl AgentCalls {
             .map(|meta| (meta.id(), meta.owner))
             .collect();
         let has_started = |starter: &InstanceId, id: &InstanceId| {
-            let owner = |id: &InstanceId| owners.get(id)?.clone();
-            std::iter::successors(owner(id), owner)
-                .take(MAX_OWNERS)
-                .any(|owner| owner == *starter)
+            access_end::has_started(starter, id, |id| owners.get(id)?.clone())
         };
         let is_reached = |id: &InstanceId| {
             is_near(id)

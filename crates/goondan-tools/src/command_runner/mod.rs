@@ -192,10 +192,10 @@ impl<'a> CommandLineRun<'a> {
     /// Runs a group. Changes of the directory and the streams apply only inside the group.
     async fn group(self, group: &CommandGroup, scope: &CommandState) -> io::Result<ExitStatus> {
         let mut group_scope = scope.clone();
-        if let Err(reason) =
-            group_scope
-                .streams
-                .redirect(self.line, &scope.folder, &group.redirects)?
+        if let Err(reason) = group_scope
+            .streams
+            .redirect(self.line, &scope.folder, &group.redirects)
+            .await?
         {
             return group_scope
                 .streams
@@ -233,7 +233,10 @@ impl<'a> CommandLineRun<'a> {
             words.extend(self.expand(word, scope).await?);
         }
         let mut streams = scope.streams.clone();
-        if let Err(reason) = streams.redirect(self.line, &scope.folder, &command.redirects)? {
+        if let Err(reason) = streams
+            .redirect(self.line, &scope.folder, &command.redirects)
+            .await?
+        {
             return streams.report_error(reason, FAILURE_EXIT_CODE).await;
         }
         let name = command.name();
@@ -278,7 +281,7 @@ impl<'a> CommandLineRun<'a> {
         let mut contained = launcher
             .confine_command(started, ctx, &program, &beside, contained)
             .map_err(io::Error::other)?;
-        streams.assign_to(&mut contained.command)?;
+        streams.assign_to(&mut contained)?;
         let group = Processes::spawn_patiently(contained).await;
         match group {
             Ok(group) => {

@@ -10,12 +10,12 @@ use goondan_core::ports::tool::ToolError;
 use goondan_core::shell;
 use goondan_spec::Code;
 use goondan_spec::command_line::{RedirectTarget, StreamRedirect, is_path_inside};
-use tokio::process::Command;
 
 use super::CommandLineRunner;
 use crate::paths::FileRoot;
 use crate::process::failed_with;
-use crate::sandbox::sandboxed_start;
+use crate::running_programs::{RegisteredProgram, WriteAccess};
+use crate::sandbox::{self, SandboxedCommand, sandboxed_start};
 use goondan_core::nofollow_fs::{FileOpenMode, open_without_links};
 use goondan_spec::reason;
 
@@ -25,7 +25,31 @@ pub(super) enum StreamTarget {
     Null,
     Reader(Arc<PipeReader>),
     Writer(Arc<PipeWriter>),
-    File(Arc<File>),
+    File(Arc<RedirectedFile>),
+}
+
+/// The file of a redirection.
+pub(super) struct RedirectedFile {
+    file: File,
+    /// The exclusion of approved calls, if the file is open for writing.
+    written: Option<FileWrite>,
+}
+
+/// A registered write of a file, which lasts as long as the file is open.
+struct FileWrite {
+    access: WriteAccess,
+    _registered: RegisteredProgram,
+}
+
+impl FileWrite {
+    /// Registers the write before the file is opened. Opening it may already truncate an approved
+    /// script, so this waits until no call with approved files is starting there.
+    async fn begin(access: WriteAccess) -> io::Result<FileWrite> {
+        Ok(FileWrite {
+            _registered: RegisteredProgram::begin(access.clone(), &Arc::default()).await?,
+            access,
+        })
+    }
 }
 
 impl StreamTarget {
@@ -35,7 +59,7 @@ impl StreamTarget {
             StreamTarget::Null => Stdio::null(),
             StreamTarget::Reader(end) => end.try_clone()?.into(),
             StreamTarget::Writer(end) => end.try_clone()?.into(),
-            StreamTarget::File(file) => file.try_clone()?.into(),
+            StreamTarget::File(opened) => opened.file.try_clone()?.into(),
         })
     }
 
@@ -44,7 +68,7 @@ impl StreamTarget {
         // A closed reader is not an error of the command.
         let _ = match self {
             StreamTarget::Writer(end) => (&**end).write_all(text.as_bytes()),
-            StreamTarget::File(file) => (&**file).write_all(text.as_bytes()),
+            StreamTarget::File(opened) => (&opened.file).write_all(text.as_bytes()),
             StreamTarget::Null | StreamTarget::Reader(_) => Ok(()),
         };
     }
@@ -70,19 +94,29 @@ impl StandardStreams {
         }
     }
 
-    /// Assigns the streams to a command.
-    pub(super) fn assign_to(&self, command: &mut Command) -> io::Result<()> {
+    /// Assigns the streams to a command. The command may write to their files, even if its sandbox does
+    /// not permit to open them.
+    pub(super) fn assign_to(&self, program: &mut SandboxedCommand) -> io::Result<()> {
         let [input, output, errors] = &self.0;
-        command
+        program
+            .command
             .stdin(input.stdio()?)
             .stdout(output.stdio()?)
             .stderr(errors.stdio()?);
+        for stream in &self.0 {
+            if let StreamTarget::File(opened) = stream
+                && let Some(written) = &opened.written
+            {
+                program.write_access.extend(&written.access);
+            }
+        }
         Ok(())
     }
 
     /// Opens the files of `redirects` in order. Returns the reason if one fails; earlier ones stay
-    /// in effect. An outer error comes from the sandbox, and then nothing is opened.
-    pub(super) fn redirect(
+    /// in effect. An outer error comes from the sandbox or from the exclusion of approved calls, and then
+    /// nothing is opened.
+    pub(super) async fn redirect(
         &mut self,
         line: &CommandLineRunner,
         folder: &Path,
@@ -113,10 +147,22 @@ impl StandardStreams {
                 .launcher
                 .layers(&line.ctx, contained.map_or(&[], Vec::as_slice))
                 .map_err(io::Error::other)?;
+            let written = match what {
+                RedirectionMode::Reading => None,
+                RedirectionMode::Writing | RedirectionMode::Appending => {
+                    let access = sandbox::write_access(&layers).unwrap_or_else(|| {
+                        WriteAccess::of_file(super::by_text(&folder.join(path)))
+                    });
+                    Some(FileWrite::begin(access).await?)
+                }
+            };
             match sandboxed_start::run_in_sandbox(&layers, || {
                 Ok(opened(line, folder, path, what, !layers.is_empty()))
             })? {
-                Ok(opened) => self.set(*stream, opened),
+                Ok(file) => {
+                    let opened = RedirectedFile { file, written };
+                    self.set(*stream, StreamTarget::File(Arc::new(opened)));
+                }
                 Err(reason) => return Ok(Err(reason)),
             }
         }
@@ -147,7 +193,7 @@ fn opened(
     path: &str,
     what: RedirectionMode,
     in_sandbox: bool,
-) -> Result<StreamTarget, String> {
+) -> Result<File, String> {
     let absolute = folder.join(path);
     let failed = |error: &io::Error| match error.kind() {
         io::ErrorKind::PermissionDenied if in_sandbox => {
@@ -155,11 +201,10 @@ fn opened(
         }
         _ => format!("{path}: {}", reason(error)),
     };
-    let file = match line.stays && is_path_inside(path) {
+    match line.stays && is_path_inside(path) {
         true => open_in_workdir(line, &absolute, what).map_err(|error| error.to_string()),
         false => open_anywhere(&absolute, what).map_err(|error| failed(&error)),
-    };
-    Ok(StreamTarget::File(Arc::new(file?)))
+    }
 }
 
 /// Opens a file inside the working directory. Fails if `path` leads to a protected file and its

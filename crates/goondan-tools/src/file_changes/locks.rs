@@ -7,7 +7,11 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
 
+use goondan_core::ports::tool::ToolError;
+
+use crate::errors;
 use crate::mutex_lock::lock;
+use crate::running_programs::{self, ByteLocks};
 
 static LOCKED_FILES: LazyLock<LockedFiles> = LazyLock::new(LockedFiles::default);
 
@@ -51,9 +55,29 @@ impl FileKey {
 /// Exclusive right to change files. Dropping it releases the files.
 pub(crate) struct FileChangeLock {
     keys: Vec<FileKey>,
+    /// Locks that keep other processes from starting approved calls with these files.
+    written: Option<ByteLocks>,
 }
 
 impl FileChangeLock {
+    /// Waits until no other call changes one of the files, and no other process starts an approved call
+    /// with one of them. Blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the start in the other process takes too long.
+    pub(crate) fn acquire_to_write<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P> + Clone,
+    ) -> Result<FileChangeLock, ToolError> {
+        let files = paths.clone().into_iter();
+        let files: Vec<PathBuf> = files.map(|path| path.as_ref().to_owned()).collect();
+        let written = running_programs::lock_written_files(&files);
+        let written = written.map_err(|error| errors::approved_file(&error))?;
+        let mut lock = FileChangeLock::acquire(paths);
+        lock.written = written;
+        Ok(lock)
+    }
+
     /// Waits until no other call changes one of the files. Blocks the thread.
     pub(crate) fn acquire(paths: impl IntoIterator<Item: AsRef<Path>>) -> FileChangeLock {
         let keys: HashSet<FileKey> = paths
@@ -71,6 +95,7 @@ impl FileChangeLock {
         locked.extend(keys.iter().cloned());
         FileChangeLock {
             keys: keys.into_iter().collect(),
+            written: None,
         }
     }
 }
@@ -83,5 +108,6 @@ impl Drop for FileChangeLock {
         }
         drop(locked);
         LOCKED_FILES.released.notify_all();
+        drop(self.written.take());
     }
 }

@@ -72,7 +72,7 @@ impl ToolOperation for EditFile {
         let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
         blocking(move || {
             let resolved = root.resolve(&self.path)?;
-            let _lock = FileChangeLock::acquire([&resolved]);
+            let _lock = FileChangeLock::acquire_to_write([&resolved])?;
             let change = change_text(&root, &guard, &resolved, |before| {
                 edited(&resolved.given, before, &self.old_text, &self.new_text)
             })?;

@@ -53,7 +53,7 @@ impl ToolOperation for WriteWholeFile {
         let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
         blocking(move || {
             let resolved = root.resolve(&self.path)?;
-            let _lock = FileChangeLock::acquire([&resolved]);
+            let _lock = FileChangeLock::acquire_to_write([&resolved])?;
             root.create_parents(&resolved)?;
             let created = !resolved.path.exists();
             // If the previous contents are not text or too large, lines are not counted.

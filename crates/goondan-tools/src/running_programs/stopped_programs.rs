@@ -1,5 +1,6 @@
 //! Programs of the project that are stopped while a call with approved files starts.
 
+use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +8,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::{
-    ApprovedFileError, ProgramTable, RUNNING_PROGRAMS, RunningProgram, WRITER_WAIT_TIMEOUT,
-    describe, once_possible,
+    ApprovedFileError, ByteLocks, LockFile, ProgramTable, RECHECK_INTERVAL, RUNNING_PROGRAMS,
+    RunningProgram, WRITER_WAIT_TIMEOUT, describe, once_possible,
 };
 use crate::mutex_lock::lock;
 #[cfg(unix)]
@@ -39,31 +40,38 @@ impl StoppedPrograms {
     ///
     /// Fails if a program has not stopped within [`WRITER_WAIT_TIMEOUT`].
     pub(super) async fn begin(files: &[PathBuf]) -> Result<StoppedPrograms, ApprovedFileError> {
-        match timeout(WRITER_WAIT_TIMEOUT, stop_all(files)).await {
+        let selects = |_: u64, program: &RunningProgram| program.is_project_writer(files);
+        match timeout(WRITER_WAIT_TIMEOUT, stop_all(&selects)).await {
             Ok(stopped) => Ok(stopped),
             Err(_) => {
                 let table = lock(&RUNNING_PROGRAMS.table);
-                let pid = table
-                    .project_writers(files)
-                    .next()
-                    .and_then(|(_, one)| one.pid);
+                let mut programs = table.programs.values();
+                let writer = programs.find(|program| program.is_project_writer(files));
+                let pid = writer.and_then(|program| program.pid);
                 Err(ApprovedFileError::of_writer(describe(pid), files))
             }
         }
     }
 
-    /// Stops the programs; `None` while one of them is starting.
-    fn try_begin(files: &[PathBuf]) -> Option<StoppedPrograms> {
+    /// Stops the selected programs; `None` while one of them is starting.
+    fn try_begin(selects: &impl ProgramSelection) -> Option<StoppedPrograms> {
         let mut table = lock(&RUNNING_PROGRAMS.table);
-        if table
-            .project_writers(files)
-            .any(|(_, one)| one.pid.is_none())
+        let ProgramTable { programs, .. } = &mut *table;
+        let selected = |(key, program): &(&u64, &RunningProgram)| selects(**key, program);
+        if programs
+            .iter()
+            .filter(selected)
+            .any(|(_, program)| program.pid.is_none())
         {
             return None;
         }
-        let keys: Vec<u64> = table.project_writers(files).map(|(key, _)| *key).collect();
+        let keys: Vec<u64> = programs
+            .iter()
+            .filter(selected)
+            .map(|(key, _)| *key)
+            .collect();
         for key in &keys {
-            if let Some(program) = table.programs.get_mut(key) {
+            if let Some(program) = programs.get_mut(key) {
                 program.stops += 1;
                 program.stop();
             }
@@ -84,11 +92,11 @@ impl StoppedPrograms {
     }
 }
 
-/// Stops the programs of the project that may write one of `files`, and waits until all have
-/// stopped. If some do not stop in time, lets all continue for a moment and tries again.
-async fn stop_all(files: &[PathBuf]) -> StoppedPrograms {
+/// Stops the selected programs, and waits until all have stopped. If some do not stop in time, lets
+/// all continue for a moment and tries again.
+async fn stop_all(selects: &impl ProgramSelection) -> StoppedPrograms {
     loop {
-        let stopped = once_possible(|| StoppedPrograms::try_begin(files)).await;
+        let stopped = once_possible(|| StoppedPrograms::try_begin(selects)).await;
         for _ in 0..CHECKS_PER_STOP {
             if stopped.keys.is_empty() || stopped.have_stopped().await {
                 return stopped;
@@ -114,16 +122,54 @@ impl Drop for StoppedPrograms {
     }
 }
 
-impl ProgramTable {
-    /// Returns the programs of the project that may change one of the files.
-    fn project_writers(&self, files: &[PathBuf]) -> impl Iterator<Item = (&u64, &RunningProgram)> {
-        self.programs
-            .iter()
-            .filter(|(_, one)| one.access.is_of_project && one.access.reaches(files))
+/// Stops the program `key` of the project while another process starts a call with approved files in
+/// `places`, which the program may write to. If the program does not stop, it keeps its locks, and the
+/// other process denies the call.
+pub(super) async fn give_way(key: u64, file: Arc<LockFile>, places: Vec<PathBuf>) {
+    let is_program = |other: u64, _: &RunningProgram| other == key;
+    loop {
+        tokio::time::sleep(RECHECK_INTERVAL).await;
+        if !file
+            .started_in(&places)
+            .is_ok_and(|started| !started.is_empty())
+        {
+            continue;
+        }
+        let Ok(stopped) = timeout(WRITER_WAIT_TIMEOUT, stop_all(&is_program)).await else {
+            continue;
+        };
+        // If this task is aborted, the program is ending. It must not run without its locks.
+        let stopped = ManuallyDrop::new(stopped);
+        set_locks(key, None);
+        let locks = loop {
+            tokio::time::sleep(RECHECK_INTERVAL).await;
+            if let Ok(Some(locks)) = file.lock_stopped_program(&places) {
+                break locks;
+            }
+        };
+        set_locks(key, Some(locks));
+        drop(ManuallyDrop::into_inner(stopped));
     }
 }
 
+/// Replaces the locks of a program.
+fn set_locks(key: u64, locks: Option<ByteLocks>) {
+    if let Some(program) = lock(&RUNNING_PROGRAMS.table).programs.get_mut(&key) {
+        program.locks = locks;
+    }
+}
+
+/// A choice of programs by their keys and properties.
+trait ProgramSelection: Fn(u64, &RunningProgram) -> bool {}
+
+impl<F: Fn(u64, &RunningProgram) -> bool> ProgramSelection for F {}
+
 impl RunningProgram {
+    /// Returns true for a program of the project that may change one of the files.
+    fn is_project_writer(&self, files: &[PathBuf]) -> bool {
+        self.access.is_of_project && self.access.reaches(files)
+    }
+
     fn stop(&self) {
         match &self.domain {
             Some(domain) => domain.stop(),

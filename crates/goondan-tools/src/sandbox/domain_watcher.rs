@@ -11,11 +11,11 @@ use std::sync::Mutex;
 
 use nix::errno::Errno;
 use nix::sys::prctl::get_no_new_privs;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::kill;
 use nix::unistd::{Pid, getpid, getppid};
 
 use super::HelperCommand;
-use super::signal_domain::{SignalDomain, signal_all};
+use super::signal_domain::{SignalDomain, kill_all};
 use crate::mutex_lock::lock;
 use crate::process::TERMINATION_GRACE_PERIOD;
 
@@ -48,7 +48,7 @@ fn start(helper: &HelperCommand) -> io::Result<Child> {
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(super::watcher_output())
         .stderr(Stdio::null());
     // Signals of the terminal to this program's group must not reach the watcher.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -56,14 +56,14 @@ fn start(helper: &HelperCommand) -> io::Result<Child> {
 }
 
 /// Runs the watcher: waits for the end of the input and for the grace period of terminated programs,
-/// and then kills all other processes of its domain.
+/// and then kills all other processes of its domain. Ends after them, because it holds their locks.
 pub(super) fn watch() -> ExitCode {
     if !is_in_domain() {
         return ExitCode::FAILURE;
     }
     let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
     std::thread::sleep(TERMINATION_GRACE_PERIOD);
-    signal_all(Signal::SIGKILL);
+    kill_all();
     ExitCode::SUCCESS
 }
 

@@ -78,7 +78,7 @@ impl GroupWatcher {
             .current_dir("/");
         command
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(super::watcher_output())
             .stderr(Stdio::null());
         // Signals of the terminal to this program's group must not reach the watcher.
         #[cfg(unix)]

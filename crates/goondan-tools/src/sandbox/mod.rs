@@ -35,6 +35,7 @@ mod system_calls;
 mod world_readable;
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use goondan_core::ports::tool::{ApprovedFile, ToolContext, ToolError};
@@ -45,7 +46,7 @@ use tokio::process::Command;
 
 use crate::paths::still_there;
 use crate::process::{self, FinishedProgram};
-use crate::running_programs::WriteAccess;
+use crate::running_programs::{LockFile, WriteAccess, protect_lock_directory};
 use crate::server_programs::RuntimeFiles;
 use crate::shell::ShellSettings;
 use crate::state_directory;
@@ -152,6 +153,7 @@ impl SandboxLayer {
     ///
     /// Fails if a writable place contains the state.
     fn without_state(mut self) -> Result<SandboxLayer, ToolError> {
+        protect_lock_directory();
         for folder in &self.write {
             if let Some(state) = state_directory::in_folder(folder).first() {
                 return Err(state_in_sandbox_error(folder, state));
@@ -172,6 +174,14 @@ impl SandboxLayer {
             .chain(&self.write)
             .chain(self.execute.iter().flatten())
     }
+}
+
+/// Returns the output of a watcher process: the lock file, so that its locks remain until the watcher
+/// has ended the programs of a killed process.
+fn watcher_output() -> Stdio {
+    let file = LockFile::of_user().ok().flatten();
+    let descriptor = file.and_then(|file| file.descriptor().ok());
+    descriptor.map_or_else(Stdio::null, Stdio::from)
 }
 
 #[derive(Debug)]
@@ -289,7 +299,7 @@ impl ProgramLauncher {
         if !layers.is_empty() && layers.iter().all(|layer| layer.network) {
             local_clients::note_network_program();
         }
-        let mut write_access = WriteAccess::of(layers.iter().map(|layer| layer.write.clone()));
+        let mut write_access = write_access(&layers).unwrap_or_default();
         write_access.is_of_project = places.is_of_project;
         let approved_files = match layers.is_empty() {
             true => places.approved_files.cloned().unwrap_or_default(),
@@ -354,6 +364,12 @@ impl ProgramLauncher {
     }
 }
 
+/// Returns the access of a program in these sandboxes; `None` without a sandbox.
+pub(crate) fn write_access(layers: &[SandboxLayer]) -> Option<WriteAccess> {
+    let access = WriteAccess::of(layers.iter().map(|layer| layer.write.clone()));
+    access.is_sandboxed().then_some(access)
+}
+
 pub(crate) fn sandbox_error(reason: &str) -> ToolError {
     ToolError::new(format!(
         "the program was not run, because its sandbox or limits cannot be applied: {reason}"
@@ -370,7 +386,10 @@ fn state_in_sandbox_error(folder: &Path, state: &Path) -> ToolError {
     sandbox_error(&format!(
         "programs in it may write to `{folder}`, which contains gdn's own state in `{state}`"
     ))
-    .suggest("The operator can start gdn with `--state-root DIR` outside of this directory.")
+    .suggest(
+        "The operator can remove the directory from the sandbox, or start gdn with `--state-root DIR` \
+        outside of it.",
+    )
 }
 
 /// Returns the command that starts the helper, which becomes `command`.

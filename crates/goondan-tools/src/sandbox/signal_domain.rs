@@ -240,8 +240,20 @@ fn signal_rules() -> Result<landlock::RulesetCreated, RulesetError> {
 }
 
 /// Sends a signal to all other processes of the domain. Only for a thread or process in a domain.
-pub(super) fn signal_all(signal: Signal) {
+fn signal_all(signal: Signal) {
     let _ = kill(ALL_PROCESSES, signal);
+}
+
+/// Kills all other processes of the domain, and waits until they have ended. Only for a process in a
+/// domain.
+pub(super) fn kill_all() {
+    loop {
+        signal_all(Signal::SIGKILL);
+        if members().all(has_ended) {
+            return;
+        }
+        std::thread::sleep(MIN_END_CHECK_INTERVAL);
+    }
 }
 
 /// Returns true if the current thread may signal the parent process, which is outside all domains.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::bench::{Bench, exists, keys, until, with_unknown};
+use crate::bench::{Bench, exists, keys, object, until, with_unknown};
 
 /// Waits until a file exists.
 async fn appears(path: &Path) {
@@ -361,4 +361,60 @@ async fn arguments_that_make_no_sense_are_refused() {
     }
     let (_, message) = bench.err("bash__exec", json!({"command": "echo \0"})).await;
     assert!(message.contains("cannot start the command"), "{message}");
+}
+
+/// Starts, waits for a line, and prints itself.
+const WAITING_SCRIPT: &str = "echo > started; read line < go; cat run.sh\n";
+
+/// Opening the file already truncates it, so it could replace a script after its check.
+#[tokio::test]
+async fn a_redirection_waits_for_the_start_of_an_approved_call() {
+    use std::sync::Arc;
+
+    use goondan_core::content_hash::content_hash;
+    use goondan_core::ports::tool::{ApprovedFile, CommandContainment};
+
+    let containment = CommandContainment {
+        sandbox: Default::default(),
+        writes: true,
+    };
+    for (is_contained, redirection) in [(false, ">"), (true, ">"), (true, ">>")] {
+        let bench = Bench::new();
+        bench.write("run.sh", WAITING_SCRIPT);
+        let path = bench.work().join("run.sh");
+        let (mut approved, mut permitted) = (bench.context(), bench.context());
+        approved.approved_files = Arc::from([ApprovedFile {
+            sha256: content_hash(&path),
+            path,
+        }]);
+        permitted.run_mode.make_direct();
+        if is_contained {
+            permitted.run_mode.contain(0, containment.clone());
+            permitted
+                .run_mode
+                .contain_file("> run.sh", containment.clone());
+        }
+        let go = bench.work().join("go");
+        nix::unistd::mkfifo(&go, nix::sys::stat::Mode::S_IRWXU).unwrap();
+
+        let (_, exec) = bench.open("bash__exec").await;
+        let script = object(json!({"command": "sh run.sh"}));
+        let mut script = Box::pin(exec.call(&approved, script));
+        let started = bench.work().join("started");
+        tokio::select! {
+            ended = &mut script => panic!("{ended:?}"),
+            () = appears(&started) => {}
+        }
+        let line = object(json!({"command": format!("echo evil {redirection} run.sh")}));
+        let mut line = Box::pin(exec.call(&permitted, line));
+        for _ in 0..100 {
+            assert!(futures::poll!(&mut line).is_pending());
+            assert_eq!(bench.read("run.sh"), WAITING_SCRIPT);
+            tokio::task::yield_now().await;
+        }
+        std::fs::write(&go, "\n").unwrap();
+        assert_eq!(script.await.unwrap().output["stdout"], WAITING_SCRIPT);
+        assert_eq!(line.await.unwrap().output["exitCode"], 0);
+        assert!(bench.read("run.sh").ends_with("evil\n"));
+    }
 }

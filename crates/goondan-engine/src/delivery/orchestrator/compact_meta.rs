@@ -49,13 +49,18 @@ impl CompactInstanceMeta {
 
     /// Returns `true` if another instance started this one and may access it.
     pub(super) fn has_owner(&self) -> bool {
-        self.more.as_ref().is_some_and(|more| more.owner.is_some())
+        self.owner().is_some()
+    }
+
+    /// Returns the instance that started this one and may access it.
+    pub(super) fn owner(&self) -> Option<&InstanceId> {
+        self.more.as_ref()?.owner.as_ref()
     }
 
     /// Returns `true` if the event ends the ownership: an input from outside, or a call whose whole
     /// chain has the key of its target while the owner has another key.
     pub(super) fn is_released_by(&self, event: &AgentEvent) -> bool {
-        let Some(owner) = self.more.as_ref().and_then(|more| more.owner.as_ref()) else {
+        let Some(owner) = self.owner() else {
             return false;
         };
         let key = &event.target.instance_key;

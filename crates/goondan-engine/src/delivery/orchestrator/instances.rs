@@ -8,6 +8,7 @@ use lru::LruCache;
 
 use super::RunningTurn;
 use super::compact_meta::CompactInstanceMeta;
+use crate::delivery::access_end;
 use crate::turn::{ConversationCache, ConversationLog};
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::ids::InstanceId;
@@ -25,6 +26,9 @@ pub(super) struct InstanceEntry {
     /// The store has not yet answered whether it contains this instance. Until then `known` is
     /// derived from the waiting event.
     pub(super) is_unknown: bool,
+    /// Another user has taken the instance over. The programs of the former user end before the next
+    /// turn.
+    pub(super) has_former_programs: bool,
 }
 
 /// Instances in memory: all of them, or only the busy and recently used ones if the store can look
@@ -142,7 +146,7 @@ impl InstanceTable {
                     .iter()
                     .any(|event| instance.known.is_released_by(event))
             {
-                instance.release_from_owner(now);
+                self.release_from_owner(id, now);
             }
         }
     }
@@ -224,11 +228,32 @@ impl InstanceTable {
             self.make(event, now);
         }
         self.revive_for_event(id, now);
-        let instance = self.get_mut(id).expect("it is there, or was just added");
-        if instance.known.is_released_by(event) {
-            instance.release_from_owner(now);
+        if self
+            .get(id)
+            .is_some_and(|instance| instance.known.is_released_by(event))
+        {
+            self.release_from_owner(id, now);
         }
-        instance
+        self.get_mut(id).expect("it is there, or was just added")
+    }
+
+    /// Detaches an instance from the one that started it. If that one works for another user, its
+    /// programs end.
+    fn release_from_owner(&mut self, id: &InstanceId, now: DateTime<Utc>) {
+        let has_former_programs = self.is_of_other_user(id);
+        if let Some(instance) = self.get_mut(id) {
+            instance.release_from_owner(now);
+            instance.has_former_programs |= has_former_programs;
+        }
+    }
+
+    /// Returns `true` if an instance with another key started this one, directly or through others.
+    /// Returns `true` also for an unknown one: it is not in memory.
+    fn is_of_other_user(&self, id: &InstanceId) -> bool {
+        let owner_of =
+            |id: &InstanceId| self.get(id).map(|instance| instance.known.owner().cloned());
+        let mut owners = access_end::owners(id, |id| owner_of(id).flatten());
+        owners.any(|owner| owner.instance_key != id.instance_key || owner_of(&owner).is_none())
     }
 
     /// Adds a new instance for the target of an event.
@@ -251,6 +276,16 @@ impl InstanceTable {
                 .into_iter()
                 .for_each(|instance| instance.is_new |= forgets);
         }
+    }
+
+    /// Returns the instances in memory that `id` started, directly or through others.
+    pub(super) fn started_by(&self, id: &InstanceId) -> Vec<InstanceId> {
+        let owner_of = |id: &InstanceId| self.get(id)?.known.owner().cloned();
+        let owned = self.iter().filter(|(.., one)| one.known.has_owner());
+        owned
+            .map(|(agent, key, _)| InstanceId::new(agent, key))
+            .filter(|one| access_end::has_started(id, one, owner_of))
+            .collect()
     }
 
     /// Returns the idle instances in memory, each with its agent and key.
@@ -352,6 +387,7 @@ impl InstanceEntry {
     /// Creates an idle entry for an instance whose record is in the store.
     fn new(known: CompactInstanceMeta) -> Self {
         let (queue, is_new, is_tended, is_unknown) = (VecDeque::new(), false, false, false);
+        let has_former_programs = false;
         InstanceEntry {
             known,
             queue,
@@ -359,6 +395,7 @@ impl InstanceEntry {
             is_new,
             is_tended,
             is_unknown,
+            has_former_programs,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Start and end of turns (rules A3, A8).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,15 +10,17 @@ use tokio_util::sync::CancellationToken;
 use super::instances::InstanceEntry;
 use super::{EndedTurnTask, Orchestrator, RunningTurn, SubmitError};
 use crate::cluster::{self, TurnPlacement};
+use crate::delivery::access_end;
 use crate::delivery::failed_events;
 use crate::delivery::responses;
+use crate::engine::Engine;
 use crate::plan::AgentPlan;
 use crate::turn::LateResponses;
 use crate::turn::instance::{self, TurnEnd, TurnStart, failed_result};
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::{SwarmEvent, TurnError, TurnResult};
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::store::{FinishedTurn, LogRecord};
+use goondan_core::ports::store::{FinishedTurn, InstanceMeta, LogRecord};
 use goondan_core::result_cache::EncodedResult;
 
 impl Orchestrator {
@@ -30,12 +32,12 @@ impl Orchestrator {
 
     /// Queues an instance for its next turn, an urgent instance before the others.
     pub(super) fn make_ready_by(&mut self, id: InstanceId, urgent: bool) {
-        if let Some(turn) = self
-            .instances
-            .get_mut(&id)
-            .and_then(|instance| instance.turn.as_mut())
-        {
-            turn.is_wanted = true;
+        if let Some(instance) = self.instances.get_mut(&id) {
+            match &mut instance.turn {
+                Some(turn) => turn.is_wanted = true,
+                None if instance.has_former_programs => self.end_former_programs(&id),
+                None => {}
+            }
         }
         let is_new = self.is_ready.insert(id.clone());
         if urgent {
@@ -43,6 +45,33 @@ impl Orchestrator {
             self.ready.push_front(id);
         } else if is_new {
             self.ready.push_back(id);
+        }
+    }
+
+    /// Ends the programs of a conversation that a user has taken over, and of the conversations that
+    /// it started. The calls of a running turn still belong to the former owner: its programs end
+    /// after the turn.
+    fn end_former_programs(&mut self, taken: &InstanceId) {
+        let mut ids = self.instances.started_by(taken);
+        ids.push(taken.clone());
+        for id in &ids {
+            let Some(instance) = self.instances.get_mut(id) else {
+                continue;
+            };
+            instance.has_former_programs = instance.turn.is_some();
+            if instance.turn.is_none() {
+                self.engine.release_instance(id);
+            }
+        }
+        if self.instances.evicts_idle() {
+            let (engine, taken) = (Arc::clone(&self.engine), taken.clone());
+            tokio::spawn(async move {
+                match engine.store.instances().await {
+                    Ok(metas) => end_stored_programs(&engine, &taken, &ids, metas),
+                    Err(error) => tracing::error!(%error, instance = %taken, "failed to read the \
+                        stored instances; background programs of a former user may continue"),
+                }
+            });
         }
     }
 
@@ -414,6 +443,24 @@ impl Orchestrator {
             is_for_agent: event.reply_to.is_some(),
             result: Box::new(result.clone()),
         });
+    }
+}
+
+/// Ends the programs of stored instances that `taken` started, except those of `ended`.
+fn end_stored_programs(
+    engine: &Engine,
+    taken: &InstanceId,
+    ended: &[InstanceId],
+    metas: Vec<InstanceMeta>,
+) {
+    let owners: HashMap<InstanceId, Option<InstanceId>> = metas
+        .into_iter()
+        .map(|meta| (meta.id(), meta.owner))
+        .collect();
+    for id in owners.keys().filter(|id| !ended.contains(id)) {
+        if access_end::has_started(taken, id, |id| owners.get(id)?.clone()) {
+            engine.release_instance(id);
+        }
     }
 }
 

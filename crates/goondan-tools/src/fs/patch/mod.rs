@@ -65,7 +65,7 @@ impl ToolOperation for ApplyPatch {
         blocking(move || {
             let sections = self.sections()?;
             let paths = changed_paths(&root, &sections)?;
-            let _lock = FileChangeLock::acquire(&paths);
+            let _lock = FileChangeLock::acquire_to_write(&paths)?;
             let mut warnings = Vec::new();
             let changes = retry_while_stale(&paths, || {
                 let changes = plan_all(&root, &sections)?;
