@@ -240,13 +240,6 @@ fn similar_command(error: &clap::Error, command: &str) -> Option<String> {
     let ContextValue::String(typed) = error.get(ContextKind::InvalidSubcommand)? else {
         return None;
     };
-    if command == "gdn"
-        && let Some((_, ours)) = COMMANDS_OF_OTHERS
-            .iter()
-            .find(|(words, _)| words.contains(&typed.as_str()))
-    {
-        return Some(format!("Did you mean `{ours}`?"));
-    }
     let mut parent = CommandLine::command();
     for word in command.split(' ').skip(1) {
         parent = parent.find_subcommand(word)?.clone();
@@ -269,6 +262,16 @@ fn similar_command(error: &clap::Error, command: &str) -> Option<String> {
     meant
         .or_else(|| goondan::internal::closest(typed, &names))
         .map(|name| format!("Did you mean `{name}`?"))
+}
+
+/// Returns the command of `gdn` for the task of a command that other programs have.
+fn other_command(error: &clap::Error, command: &str) -> Option<String> {
+    let ContextValue::String(typed) = error.get(ContextKind::InvalidSubcommand)? else {
+        return None;
+    };
+    let is_typed = |(words, _): &&(&[&str], &str)| words.contains(&typed.as_str());
+    let (_, ours) = COMMANDS_OF_OTHERS.iter().find(is_typed)?;
+    (command == "gdn").then(|| format!("Did you mean `{ours}`?"))
 }
 
 /// Commands of other programs, each group with the command of `gdn` for the same task.
@@ -321,7 +324,10 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
         });
         message.splice(..message.len().min(1), [replacement]);
     }
-    if kind == ErrorKind::InvalidSubcommand && !hints.iter().any(|hint| hint.contains("similar")) {
+    if let Some(hint) = other_command(error, command) {
+        hints.retain(|hint| !hint.contains("similar"));
+        hints.insert(0, hint);
+    } else if kind == ErrorKind::InvalidSubcommand && !hints.iter().any(|hint| hint.contains("similar")) {
         hints.splice(..0, similar_command(error, command));
     }
     hints.push(format!("See `{command} --help`."));

@@ -50,7 +50,7 @@ pub(crate) fn help() -> StyledStr {
     }
     command
         .help_template(format!(
-            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{{all-args}}{{after-help}}"
+            "{{about-with-newline}}\n{{usage-heading}} gdn [OPTIONS] <COMMAND>\n\n{groups}{{all-args}}{{after-help}}"
         ))
         .render_help()
 }

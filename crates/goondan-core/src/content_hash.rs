@@ -33,6 +33,30 @@ pub fn content_hash(path: &Path) -> Option<String> {
     }
 }
 
+/// Returns the content hash of a file. If the file has none, returns its size and the time of its
+/// last change, which a program cannot set.
+pub fn content_identity(path: &Path) -> String {
+    content_hash(path).unwrap_or_else(|| {
+        path.metadata().map_or_else(
+            |_| "no such file".to_owned(),
+            |metadata| format!("{} bytes, {}", metadata.len(), last_change(&metadata)),
+        )
+    })
+}
+
+#[cfg(unix)]
+fn last_change(metadata: &std::fs::Metadata) -> String {
+    use std::os::unix::fs::MetadataExt as _;
+    let (device, inode) = (metadata.dev(), metadata.ino());
+    let (seconds, nanoseconds) = (metadata.ctime(), metadata.ctime_nsec());
+    format!("file {device}:{inode}, changed {seconds}.{nanoseconds:09}")
+}
+
+#[cfg(not(unix))]
+fn last_change(metadata: &std::fs::Metadata) -> String {
+    format!("changed {:?}", metadata.modified().ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,5 +83,11 @@ mod tests {
             .set_len(MAX_HASHED_FILE_BYTES + 1)
             .unwrap();
         assert_eq!(content_hash(&path), None);
+        let first = content_identity(&path);
+        assert!(first.contains("changed"), "{first}");
+        let mut file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_len(MAX_HASHED_FILE_BYTES + 2).unwrap();
+        std::io::Write::write_all(&mut file, b"x").unwrap();
+        assert_ne!(first, content_identity(&path));
     }
 }

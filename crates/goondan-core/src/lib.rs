@@ -37,6 +37,7 @@ pub mod result_cache;
 pub mod run_mode;
 pub mod schema;
 pub mod shell;
+pub mod started_files;
 pub mod tool_allowlist;
 pub mod utf8_cut;
 

@@ -41,7 +41,7 @@ impl ScriptModules {
             self.folder().to_owned(),
             Arc::clone(self.programs()),
         );
-        let process = host.connect(&[], &project).await?;
+        let process = host.connect(&[], &project, &Arc::default()).await?;
         let receivers = process.calls().begin()?;
         let (path, package) = (
             absolute(&bundle_root.join(&module.path)),

@@ -63,7 +63,10 @@ impl MessageExtensionCode for ModuleExtension {
         &self,
         seat: &ExtensionContext,
     ) -> Result<Arc<dyn ExtensionRunner>, ToolError> {
-        let process = self.host.connect(&seat.sandboxes, &seat.workdir).await?;
+        let process = self
+            .host
+            .connect(&seat.sandboxes, &seat.workdir, &Arc::default())
+            .await?;
         Ok(Arc::new(ModuleRunner {
             process,
             host: Arc::clone(&self.host),

@@ -21,6 +21,8 @@ pub(crate) struct ModuleHandler {
     /// `timeoutMs`. The engine enforces it; the handler only receives the value.
     pub(crate) timeout: Duration,
     pub(crate) files: Arc<[PathBuf]>,
+    /// Hash of the files' contents when the tool was opened.
+    pub(crate) code: Arc<str>,
 }
 
 #[async_trait]
@@ -28,7 +30,7 @@ impl ToolHandler for ModuleHandler {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         let process = tokio::select! {
             biased;
-            process = self.host.connect(&ctx.sandboxes, &ctx.workdir) => process?,
+            process = self.host.connect(&ctx.sandboxes, &ctx.workdir, &ctx.approved_files) => process?,
             () = ctx.cancellation.cancelled() => return Err(crate::errors::cancelled()),
         };
         let receivers = process.calls().begin()?;
@@ -48,6 +50,12 @@ impl ToolHandler for ModuleHandler {
             .run()
             .await
             .outcome
+    }
+
+    /// Identifies the content that a running process may have loaded, even if a file has other
+    /// content now.
+    fn code(&self) -> Option<&str> {
+        Some(&self.code)
     }
 
     async fn programs(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {

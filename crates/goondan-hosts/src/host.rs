@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::{ApprovedFile, ToolError};
+use goondan_spec::Code;
 use goondan_spec::kinds::{SandboxSettings, ScriptRuntime};
 use tokio::time::Instant;
 
@@ -120,6 +121,7 @@ impl ScriptHost {
         &self,
         sandboxes: &[SandboxSettings],
         workdir: &Path,
+        approved_files: &Arc<[ApprovedFile]>,
     ) -> Result<Arc<RuntimeProcess>, ToolError> {
         let scope = match sandboxes.is_empty() {
             true => ProcessScope::default(),
@@ -144,8 +146,10 @@ impl ScriptHost {
         {
             return Err(errors::down(&self.name, life.deaths, pause.as_secs() + 1));
         }
-        match self.start(&scope, workdir).await {
+        match self.start(&scope, workdir, approved_files).await {
             Ok(process) => Ok(Arc::clone(life.process.insert(Arc::new(process)))),
+            // The process did not fail: the next approval may start it at once.
+            Err(error) if error.code.as_deref() == Some(Code::TOOL_DENIED.as_str()) => Err(error),
             Err(error) => {
                 life.record_failure(false);
                 Err(error)
@@ -172,6 +176,7 @@ impl ScriptHost {
         &self,
         scope: &ProcessScope,
         workdir: &Path,
+        approved_files: &Arc<[ApprovedFile]>,
     ) -> Result<RuntimeProcess, ToolError> {
         let (runtime, folder) = (self.definition.runtime, self.folder.clone());
         let placed = tokio::task::spawn_blocking(move || shim::place(runtime, &folder)).await;
@@ -182,10 +187,11 @@ impl ScriptHost {
                 format_args!("cannot write its program: {error}"),
             )
         })?;
-        let streams = self
-            .programs
-            .start(&self.program(scope, workdir, &shim))
-            .await?;
+        let program = HostProgram {
+            approved_files: Arc::clone(approved_files),
+            ..self.program(scope, workdir, &shim)
+        };
+        let streams = self.programs.start(&program).await?;
         RuntimeProcess::wait_until_ready(&self.name, streams).await
     }
 
@@ -228,6 +234,7 @@ impl ScriptHost {
             },
             reads: vec![self.folder.clone()],
             starts: vec![SHELL_PATH.into(), program.clone()],
+            approved_files: Arc::default(),
         }
     }
 

@@ -1,10 +1,11 @@
 //! The interface through which runtime processes are started, sandboxed and ended.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::{ApprovedFile, ToolError};
 use goondan_spec::kinds::SandboxSettings;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -38,6 +39,8 @@ pub struct HostProgram {
     pub reads: Vec<PathBuf>,
     /// Programs that the process may start even in a sandbox.
     pub starts: Vec<PathBuf>,
+    /// Files that an approval of the call covers. The process starts only with their content.
+    pub approved_files: Arc<[ApprovedFile]>,
 }
 
 /// The connections to a runtime process.

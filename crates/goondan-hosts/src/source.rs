@@ -34,6 +34,13 @@ pub struct ScriptModules {
     pool: HostPool,
 }
 
+/// The source files of a module.
+struct SourceFiles {
+    paths: Arc<[PathBuf]>,
+    /// Hash of their contents.
+    code: Arc<str>,
+}
+
 impl ScriptModules {
     /// Creates a source whose hosts `programs` starts. Shims are stored below `state_root`.
     pub fn new(state_root: &Path, programs: Arc<dyn HostPrograms>) -> Self {
@@ -66,14 +73,15 @@ impl ScriptModules {
             .for_each(|host| host.forget(instance));
     }
 
-    /// Returns the host of `module`, the config for its code, and its source files.
+    /// Returns the host of `module`, the config for its code, and its source files with the hash of
+    /// their contents.
     async fn host(
         &self,
         id: &ResourceId,
         module: &ScriptModule,
         config: JsonObject,
         bundle_root: &Path,
-    ) -> Result<(Arc<ScriptHost>, JsonObject, Arc<[PathBuf]>), EntryOpenError> {
+    ) -> Result<(Arc<ScriptHost>, JsonObject, SourceFiles), EntryOpenError> {
         let (definition, config) = define(module, config, bundle_root)
             .map_err(|(problem, remedy)| EntryOpenError::new(id, problem).suggest(remedy))?;
         let files: Arc<[PathBuf]> = module
@@ -92,6 +100,9 @@ impl ScriptModules {
         let host = self
             .pool
             .host(&name, &definition, &contents, &self.folder, &self.programs);
+        let hashes: Vec<&str> = contents.values().map(String::as_str).collect();
+        let code = shim::hex(hashes.join(" ").as_bytes()).into();
+        let files = SourceFiles { paths: files, code };
         Ok((host, config, files))
     }
 }
@@ -145,7 +156,8 @@ impl ToolSource for ScriptModules {
                 export: export.name.clone(),
                 config: Arc::clone(&config),
                 timeout: tool.spec.timeout_of(&export.name).0,
-                files: Arc::clone(&files),
+                files: Arc::clone(&files.paths),
+                code: Arc::clone(&files.code),
             };
             (export.clone(), Arc::new(handler) as Arc<dyn ToolHandler>)
         };
@@ -179,7 +191,7 @@ impl ExtensionSource for ScriptModules {
             module: absolute(&bundle_root.join(&module.path)),
             config,
             limit: extension.spec.timeout,
-            files,
+            files: files.paths,
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! A connection to a server: opened, used, and closed.
 
 use goondan_spec::Code;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ use crate::spawn_port::{
 use crate::stdio_transport::{
     ConnectionFault, OVERSIZED_ANSWER, StdioLineTransport, StreamObservations, UNREADABLE_ANSWER,
 };
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::{ApprovedFile, ToolError};
 use goondan_spec::kinds::McpProtocol;
 
 /// An open connection. Dropping it closes the connection and ends the program.
@@ -45,6 +45,8 @@ pub(crate) struct McpConnection {
     pub(crate) since: Instant,
     /// Time until which the server must have started and listed its tools.
     deadline: Instant,
+    /// Content of the program's files at its start, by path.
+    pub(crate) program_contents: BTreeMap<String, String>,
     noticed: Arc<StreamObservations>,
     /// Stores the server's login requirements.
     tokens: Option<TokenFile>,
@@ -62,16 +64,19 @@ impl Drop for McpConnection {
 impl McpConnection {
     /// Connects to a server and negotiates the protocol revision. `legacy`: the server
     /// used an older revision before, so its handshake is tried first. If the server refuses it, the
-    /// other handshake follows.
+    /// other handshake follows. A program starts only if `approved_files` have their content.
     pub(crate) async fn connect(
         definition: &McpServerDefinition,
         ways: &ServerConnectOptions,
         scope: &CallScope,
+        approved_files: &Arc<[ApprovedFile]>,
         legacy: bool,
     ) -> Result<McpConnection, ToolError> {
         let deadline = Instant::now() + definition.connect_timeout;
-        let failure = match McpConnection::attempt(definition, ways, scope, legacy, deadline).await
-        {
+        let attempt = |legacy| {
+            McpConnection::attempt(definition, ways, scope, approved_files, legacy, deadline)
+        };
+        let failure = match attempt(legacy).await {
             Ok(connection) => return Ok(connection),
             Err(failure) => failure,
         };
@@ -80,7 +85,7 @@ impl McpConnection {
         if definition.protocol.is_some() || !is_refused {
             return Err(failure);
         }
-        McpConnection::attempt(definition, ways, scope, !legacy, deadline).await
+        attempt(!legacy).await
     }
 
     /// Makes one attempt to connect, without a retry.
@@ -88,9 +93,12 @@ impl McpConnection {
         definition: &McpServerDefinition,
         ways: &ServerConnectOptions,
         scope: &CallScope,
+        approved_files: &Arc<[ApprovedFile]>,
         legacy: bool,
         deadline: Instant,
     ) -> Result<McpConnection, ToolError> {
+        // A change during the start differs from this content, so it needs an approval.
+        let program_contents = contents_now(definition).await;
         let handler = McpClientHandler::new(definition.elicitation);
         let stand_in = match &ways.stand_ins {
             Some(stand_ins) => stand_ins.stand_in(definition.name()).await,
@@ -98,7 +106,7 @@ impl McpConnection {
         };
         let stream = match stand_in {
             Some(stream) => Some(stream?),
-            None => stream(definition, &*ways.dialer, scope).await?,
+            None => stream(definition, &*ways.dialer, scope, approved_files).await?,
         };
         match stream {
             Some(stream) => {
@@ -121,6 +129,10 @@ impl McpConnection {
                     deadline,
                 )
                 .await
+                .map(|mut connection| {
+                    connection.program_contents = program_contents;
+                    connection
+                })
             }
             None => McpConnection::over_web(definition, handler, ways, legacy, deadline).await,
         }
@@ -245,6 +257,7 @@ impl McpConnection {
             handler,
             since: Instant::now(),
             deadline,
+            program_contents: BTreeMap::new(),
             noticed,
             tokens,
             end: Mutex::new(Some(end)),
@@ -518,11 +531,19 @@ fn lifecycle(pinned: Option<McpProtocol>, legacy: bool) -> ClientLifecycleMode {
     }
 }
 
+/// Returns the current content of the program's files by path.
+pub(crate) async fn contents_now(definition: &McpServerDefinition) -> BTreeMap<String, String> {
+    let definition = definition.clone();
+    let reading = tokio::task::spawn_blocking(move || definition.program_contents());
+    reading.await.unwrap_or_default()
+}
+
 /// Opens the stream of a program or a socket; `None` for a server that is reached by URL.
 async fn stream(
     definition: &McpServerDefinition,
     dialer: &dyn ServerSpawner,
     scope: &CallScope,
+    approved_files: &Arc<[ApprovedFile]>,
 ) -> Result<Option<ProgramStreams>, ToolError> {
     match &definition.way {
         ServerTransport::Program {
@@ -543,6 +564,7 @@ async fn stream(
                     true => folder.clone(),
                     false => scope.workdir.clone(),
                 },
+                approved_files: Arc::clone(approved_files),
             };
             let failed = |cause: ToolError| ToolError {
                 message: format!(
@@ -553,7 +575,7 @@ async fn stream(
                 code: Some(
                     cause
                         .code
-                        .filter(|code| *code == Code::TOOL_SANDBOX)
+                        .filter(|code| *code == Code::TOOL_SANDBOX || *code == Code::TOOL_DENIED)
                         .unwrap_or_else(|| Code::MCP_START.to_string()),
                 ),
                 suggestion: cause.suggestion.or_else(|| Some(missing(command))),

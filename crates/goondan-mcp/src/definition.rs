@@ -11,6 +11,7 @@ use crate::codes;
 use goondan_core::JsonObject;
 use goondan_core::ids::hex;
 use goondan_core::ports::tool::ToolError;
+use goondan_core::started_files::StartedProgram;
 use goondan_spec::kinds::{
     ElicitationMode, McpOauth, McpProtocol, McpServer, McpTransport, McpValue, Tool, ToolEntry,
 };
@@ -141,6 +142,28 @@ impl McpServerDefinition {
                     .is_some_and(|stem| stem == **runner)
             })
             .copied()
+    }
+
+    /// Returns the content of the program's files by path; empty for a server that gdn does not
+    /// start. Accesses the file system.
+    pub(crate) fn program_contents(&self) -> BTreeMap<String, String> {
+        let ServerTransport::Program {
+            command,
+            args,
+            env,
+            folder,
+        } = &self.way
+        else {
+            return BTreeMap::new();
+        };
+        let program = StartedProgram {
+            command,
+            args,
+            search_path: env.get("PATH").map(String::as_str),
+            folder,
+            project: &self.project,
+        };
+        program.contents()
     }
 
     /// Returns the tool's name, for messages.

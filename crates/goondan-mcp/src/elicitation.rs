@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::call_scope::CallScope;
 use goondan_core::JsonObject;
 use goondan_core::caller::CallerTrace;
-use goondan_core::ports::tool::{ProgressSink, ToolContext};
+use goondan_core::ports::tool::{ApprovedFile, ProgressSink, ToolContext};
 
 pub(crate) struct ElicitationContext {
     pub(crate) place: CallScope,
@@ -17,6 +17,8 @@ pub(crate) struct ElicitationContext {
     pub(crate) progress: Arc<dyn ProgressSink>,
     /// Fires when the call is cancelled.
     pub(crate) cancellation: CancellationToken,
+    /// Files that an approval of the call covers.
+    pub(crate) approved_files: Arc<[ApprovedFile]>,
 }
 
 /// Receiver of progress that no caller reads.
@@ -34,6 +36,7 @@ impl ElicitationContext {
             caller: None,
             progress: Arc::new(DiscardedProgress),
             cancellation: CancellationToken::new(),
+            approved_files: Arc::default(),
         }
     }
 
@@ -44,6 +47,7 @@ impl ElicitationContext {
             caller: ctx.caller.clone(),
             progress: Arc::clone(&ctx.progress),
             cancellation: ctx.cancellation.clone(),
+            approved_files: Arc::clone(&ctx.approved_files),
         }
     }
 

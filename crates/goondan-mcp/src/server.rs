@@ -1,6 +1,7 @@
 //! One server: connected on demand, reconnected after failures, and queried for its tools.
 
 use goondan_spec::Code;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use crate::cache::{CatalogCache, CatalogCacheEntry};
 use crate::call_scope::CallScope;
 use crate::catalog::{CatalogToolKind, McpCatalog};
 use crate::codes::{self, error};
-use crate::connection::McpConnection;
+use crate::connection::{McpConnection, contents_now};
 use crate::definition::McpServerDefinition;
 use crate::elicitation::ElicitationContext;
 use crate::list_changes::ListChanges;
@@ -25,7 +26,7 @@ use crate::prompts::{self, PromptInput};
 use crate::spawn_port::ServerConnectOptions;
 use crate::{resources, result};
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ToolError, ToolOutput};
+use goondan_core::ports::tool::{ApprovedFile, ToolError, ToolOutput};
 
 /// Lifetime after which a connection does not count as failed.
 const HEALTHY_LIFETIME: Duration = Duration::from_secs(60);
@@ -192,7 +193,7 @@ impl McpServerHandle {
     /// Connects, and fetches the catalog.
     pub(crate) async fn reach(self: &Arc<Self>) -> Result<Arc<McpCatalog>, ToolError> {
         let home = self.home();
-        let link = self.link(&home).await?;
+        let link = self.link(&home, &Arc::default()).await?;
         self.refresh(&link).await
     }
 
@@ -257,7 +258,7 @@ impl McpServerHandle {
         input: JsonObject,
     ) -> Result<ToolOutput, ToolError> {
         let link = tokio::select! {
-            link = self.link(&asker.place) => link?,
+            link = self.link(&asker.place, &asker.approved_files) => link?,
             () = asker.cancellation.cancelled() => return Err(codes::cancelled()),
         };
         let name = self.definition.name();
@@ -296,7 +297,7 @@ impl McpServerHandle {
         };
         let arguments = prompts::arguments(server, prompt, words)?;
         let home = self.home();
-        let link = self.link(&home).await?;
+        let link = self.link(&home, &Arc::default()).await?;
         let asker = ElicitationContext::without_caller(home);
         let answer = prompts::get(server, &link, &asker, name, arguments).await;
         self.conclude(&link, &asker, answer).await
@@ -427,7 +428,11 @@ impl McpServerHandle {
 
     /// Returns the open connection for callers with the access `scope`, or opens a connection.
     /// Fails during the pause after a failure.
-    async fn link(self: &Arc<Self>, scope: &CallScope) -> Result<Arc<McpConnection>, ToolError> {
+    async fn link(
+        self: &Arc<Self>,
+        scope: &CallScope,
+        approved_files: &Arc<[ApprovedFile]>,
+    ) -> Result<Arc<McpConnection>, ToolError> {
         let seat = self.shared_connection(scope);
         let mut state = seat.state.lock().await;
         if let Some(link) = &state.link
@@ -451,7 +456,8 @@ impl McpServerHandle {
             return Err(self.down(&state, left));
         }
         let legacy = state.failures == 0 && self.is_known_as_legacy();
-        match McpConnection::connect(&self.definition, &self.ways, scope, legacy).await {
+        let (definition, ways) = (&self.definition, &self.ways);
+        match McpConnection::connect(definition, ways, scope, approved_files, legacy).await {
             Ok(link) => {
                 let link = Arc::new(link);
                 state.link = Some(Arc::clone(&link));
@@ -459,6 +465,8 @@ impl McpServerHandle {
                 tokio::spawn(follow(Arc::downgrade(self), Arc::downgrade(&link)));
                 Ok(link)
             }
+            // The server did not fail: the next approval may start it at once.
+            Err(error) if error.code.as_deref() == Some(Code::TOOL_DENIED.as_str()) => Err(error),
             Err(error) => {
                 state.failures += 1;
                 state.not_before = Some(Instant::now() + pause_after(state.failures));
@@ -466,6 +474,18 @@ impl McpServerHandle {
                 Err(error)
             }
         }
+    }
+
+    /// Returns the content of the program's files at the start of the process that serves callers
+    /// with the access `scope`, by path. Without such a process, returns their current content.
+    pub(crate) async fn program_contents(&self, scope: &CallScope) -> BTreeMap<String, String> {
+        let seat = self.shared_connection(scope);
+        let state = seat.state.lock().await;
+        if let Some(link) = state.link.as_ref().filter(|link| !link.is_dead()) {
+            return link.program_contents.clone();
+        }
+        drop(state);
+        contents_now(&self.definition).await
     }
 
     /// Returns true if the server used an older revision when its catalog was fetched.

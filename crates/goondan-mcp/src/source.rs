@@ -1,6 +1,6 @@
 //! The tool source for MCP servers.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -653,6 +653,10 @@ impl ToolHandler for RemoteTool {
     /// Identifies the tool's definition, so that an approval does not cover a changed tool.
     fn code(&self) -> Option<&str> {
         Some(&self.code)
+    }
+
+    async fn started_files(&self, ctx: &ToolContext) -> BTreeMap<String, String> {
+        self.server.program_contents(&CallScope::of(ctx)).await
     }
 }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::{ApprovedFile, ToolError};
 use goondan_spec::kinds::SandboxSettings;
 
 #[async_trait]
@@ -55,6 +55,8 @@ pub struct McpServerProgram {
     pub sandboxes: Vec<SandboxSettings>,
     /// Directory that sandboxed programs may write to.
     pub workdir: PathBuf,
+    /// Files that an approval of the call covers. The program starts only with their content.
+    pub approved_files: Arc<[ApprovedFile]>,
 }
 
 /// Both directions of a line-based connection.

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-use goondan_core::content_hash::content_hash;
+use goondan_core::content_hash::content_identity;
 use goondan_core::ports::tool::ApprovedFile;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -507,8 +507,8 @@ async fn exclude_other_processes(
 /// Compares files with their approved content.
 fn check_contents(approved: &[ApprovedFile]) -> Result<(), ApprovedFileError> {
     let is_changed = |file: &&ApprovedFile| {
-        let approved_hash = file.sha256.as_deref();
-        approved_hash.is_some() && content_hash(&file.path).as_deref() != approved_hash
+        let approved = file.sha256.as_ref();
+        approved.is_some_and(|approved| content_identity(&file.path) != *approved)
     };
     match approved.iter().find(is_changed) {
         None => Ok(()),
@@ -617,6 +617,7 @@ mod tests {
             project: folder,
             workdir: folder,
             runtime: None,
+            approved_files: &Arc::default(),
         };
         ServerPrograms::new(None).start(&command).await.unwrap()
     }

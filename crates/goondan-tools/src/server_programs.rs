@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::{ApprovedFile, ToolError};
 use goondan_spec::kinds::SandboxSettings;
 use serde_json::Value;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -47,6 +47,8 @@ pub struct ServerCommand<'a> {
     pub workdir: &'a Path,
     /// Files of a runtime that was found on this machine.
     pub runtime: Option<RuntimeFiles<'a>>,
+    /// Files that an approval of the call covers. The program starts only with their content.
+    pub approved_files: &'a Arc<[ApprovedFile]>,
 }
 
 /// Files that a runtime may use even in a sandbox.
@@ -96,7 +98,7 @@ impl ServerPrograms {
             workdir,
             sandboxes,
             runtime: wanted.runtime,
-            approved_files: None,
+            approved_files: Some(wanted.approved_files),
             is_of_project: true,
         };
         let program = PathBuf::from(wanted.program);

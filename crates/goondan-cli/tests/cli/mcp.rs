@@ -408,6 +408,118 @@ fn a_server_of_an_agent_in_a_sandbox_is_in_it() {
     );
 }
 
+/// Runs `inputs` as turns of a stream, and answers approval requests with `answer`. Calls
+/// `between` after each turn. Returns the approval requests.
+fn stream(
+    sandbox: &Sandbox,
+    inputs: &[&str],
+    answer: &Value,
+    mut between: impl FnMut(),
+) -> Vec<Value> {
+    let mut command = command(sandbox, &["run", "p", "--input-format", "stream-json"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let mut stdin = child.stdin.take();
+    let (mut requests, mut inputs) = (Vec::new(), inputs.iter());
+    let send = |stdin: &mut Option<std::process::ChildStdin>, line: Value| {
+        writeln!(stdin.as_mut().unwrap(), "{line}").unwrap();
+    };
+    send(&mut stdin, serde_json::json!({"input": inputs.next()}));
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        match line["type"].as_str() {
+            Some("approval.request") => {
+                let mut reply = answer.clone();
+                reply["approval"] = line["approval"].clone();
+                send(&mut stdin, reply);
+                requests.push(line);
+            }
+            Some("result") => {
+                between();
+                match inputs.next() {
+                    Some(input) => send(&mut stdin, serde_json::json!({"input": input})),
+                    None => stdin = None,
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(child.wait().unwrap().success());
+    requests
+}
+
+/// Replaces the server with one that notes its start in `new`.
+fn replace_server(sandbox: &Sandbox) {
+    let new = SERVER.replacen('\n', "\ntouch \"$NOTES/new\"\n", 1);
+    sandbox.write("p/server.sh", &new);
+}
+
+/// A sandboxed program may change the script of a server that runs without a sandbox.
+#[test]
+fn an_approval_of_a_tool_covers_the_program_of_its_server() {
+    let sandbox = project(CALLS, "permissions: {default: ask}");
+    let always = serde_json::json!({"answer": "always", "covers": "tool"});
+    assert_eq!(stream(&sandbox, &["go"], &always, || {}).len(), 1);
+    assert_eq!(stream(&sandbox, &["go"], &always, || {}).len(), 0);
+    replace_server(&sandbox);
+    let deny = serde_json::json!({"answer": "deny"});
+    let requests = stream(&sandbox, &["go"], &deny, || {});
+    let reason = requests[0]["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("server.sh` changed since an earlier approval"),
+        "{reason}"
+    );
+    assert!(
+        !sandbox.dir().join("new").exists(),
+        "it ran before the answer"
+    );
+    assert_eq!(stream(&sandbox, &["go"], &always, || {}).len(), 1);
+    assert!(sandbox.dir().join("new").exists());
+}
+
+/// The server ends after each call, so the next call starts it again.
+#[test]
+fn a_server_that_changed_is_not_restarted_with_an_earlier_approval() {
+    let sandbox = project(CALLS, "permissions: {default: ask}");
+    let ending = SERVER.replace(r#"$$\"}]}}" ;;"#, r#"$$\"}]}}"; exit ;;"#);
+    assert_ne!(ending, SERVER);
+    sandbox.write("p/server.sh", &ending);
+    let once = serde_json::json!({"answer": "conversation", "covers": "tool"});
+    assert_eq!(stream(&sandbox, &["go", "again"], &once, || {}).len(), 1);
+    let mut turns = 0;
+    let change = || {
+        turns += 1;
+        if turns == 1 {
+            replace_server(&sandbox);
+        }
+    };
+    // The first turn has the approval of the earlier process.
+    let deny = serde_json::json!({"answer": "deny"});
+    stream(&sandbox, &["go", "again"], &deny, change);
+    assert_eq!(turns, 2);
+    assert!(!sandbox.dir().join("new").exists(), "the new script ran");
+}
+
+/// File tools ask before they change the program of a server.
+#[test]
+fn the_program_of_a_server_is_a_protected_place() {
+    let sandbox = project(CALLS, "workdir: project\n  permissions: {default: allow}");
+    let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
+    let tools = "{ref: Tool/shell}, {ref: Tool/fs}";
+    sandbox.write("p/goondan.yaml", &text.replace("{ref: Tool/shell}", tools));
+    let explain = |path: &str| {
+        let arguments = serde_json::json!({"path": path, "content": "x"}).to_string();
+        let explain = ["policy", "explain", "--project", "p", "--agent", "a"];
+        let call = ["--tool", "fs__write", "--args", &arguments];
+        let outcome = sandbox.gdn(&[&explain[..], &call[..]].concat());
+        outcome.ok().to_owned()
+    };
+    let script = explain("server.sh");
+    assert!(script.starts_with("fs__write: ask\n"), "{script}");
+    assert!(script.contains("it is a program of a tool"), "{script}");
+    assert!(explain("other.sh").starts_with("fs__write: allow\n"));
+}
+
 /// What a server says to a message; nothing to a notification.
 fn answer(message: &Value) -> Option<Value> {
     let id = message.get("id")?;

@@ -175,6 +175,36 @@ fn an_answer_may_hold_for_good() {
     insta::assert_snapshot!("approvals", kept.replace(&project, "[PROJECT]"));
 }
 
+/// A new conversation with the key of a deleted one has another user, or another directory content.
+#[test]
+fn a_deleted_conversation_leaves_no_approvals() {
+    let sandbox = project(PERMISSIONS);
+    assert_eq!(asked(&sandbox, "touch x", Some("always")).1, "ok");
+    assert_eq!(asked(&sandbox, "touch y", Some("conversation")).1, "ok");
+    assert_eq!(
+        asked(&sandbox, "wc --version", Some("always program")).1,
+        "ok"
+    );
+    sandbox
+        .gdn(&[
+            "instance",
+            "delete",
+            "a:main",
+            "--force",
+            "--project",
+            "./p",
+        ])
+        .ok();
+    for command in ["touch x", "touch y"] {
+        assert_eq!(asked(&sandbox, command, None).1, "error", "{command}");
+    }
+    // This approval is for all conversations.
+    assert_eq!(
+        asked(&sandbox, "wc --version", None),
+        (None, "ok".to_owned())
+    );
+}
+
 #[test]
 fn what_is_remembered_is_listed_and_taken_back() {
     let sandbox = project(PERMISSIONS);

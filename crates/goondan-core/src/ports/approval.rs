@@ -12,6 +12,9 @@ use crate::JsonObject;
 use crate::ids::InstanceId;
 use crate::ports::store::StoreError;
 
+/// Key of the tool's own code among the programs of a grant.
+pub const CODE_KEY: &str = "library";
+
 /// A tool call that waits for approval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
@@ -227,7 +230,9 @@ impl fmt::Display for ApprovalGrant {
         if !self.link_targets.is_empty() {
             f.write_str(", while its links have the same targets")?;
         }
-        match self.programs.len() + self.files.len() {
+        let has_other_programs = self.programs.len() > 1;
+        let is_code = has_other_programs && self.programs.contains_key(CODE_KEY);
+        match self.programs.len() - usize::from(is_code) + self.files.len() {
             0 => Ok(()),
             _ if !self.files.is_empty() => {
                 f.write_str(", while the files that it names are unchanged")
@@ -247,6 +252,20 @@ pub trait ApprovalStore: Send + Sync {
     /// # Errors
     /// The approvals are not stored; the current call runs anyway.
     fn remember(&self, grants: Vec<ApprovalGrant>) -> Result<(), StoreError>;
+    /// Removes the approvals that are limited to the conversation `id`. A new conversation with the
+    /// same key must not get them.
+    ///
+    /// # Errors
+    /// The approvals could not be removed.
+    fn forget_conversation(&self, id: &InstanceId) -> Result<(), StoreError>;
+}
+
+impl ApprovalGrant {
+    /// Returns whether the approval is limited to the conversation `id`.
+    pub fn is_of_conversation(&self, id: &InstanceId) -> bool {
+        let conversation = self.conversation.as_ref();
+        conversation.is_some_and(|conversation| *conversation == id.to_string())
+    }
 }
 
 /// In-memory storage of approvals, lost when the process ends.
@@ -266,6 +285,14 @@ impl ApprovalStore for InMemoryApprovals {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .extend(grants);
+        Ok(())
+    }
+
+    fn forget_conversation(&self, id: &InstanceId) -> Result<(), StoreError> {
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .retain(|grant| !grant.is_of_conversation(id));
         Ok(())
     }
 }

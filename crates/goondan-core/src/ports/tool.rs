@@ -46,6 +46,13 @@ pub trait ToolHandler: Send + Sync {
     async fn programs(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
         Vec::new()
     }
+
+    /// Returns the content of the files with which the process of this tool was started, by path.
+    /// If no process is running, returns their current content. An approval applies only to this
+    /// content.
+    async fn started_files(&self, _ctx: &ToolContext) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
 }
 
 /// Creates handlers for one kind of entry (built-in, library, executable).

@@ -14,6 +14,7 @@ use super::protocol::{CallNumber, LeaderRequest, RateLimitRequest, ToLeader, enc
 use crate::activity::RemoteActivity;
 use crate::engine::UsageIncrement;
 use goondan_core::event::{SwarmEvent, TurnError, TurnResult, UsageCost};
+use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{
     ApprovalAnswer, ApprovalGrant, ApprovalRequest, ApprovalStore, Approver,
 };
@@ -289,6 +290,15 @@ impl ApprovalStore for GrantCache {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .extend(grants);
+        Ok(())
+    }
+
+    /// Only the leader deletes conversations, and sends its grants with each turn.
+    fn forget_conversation(&self, id: &InstanceId) -> Result<(), StoreError> {
+        self.grants
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|grant| !grant.is_of_conversation(id));
         Ok(())
     }
 }

@@ -4,6 +4,8 @@
 //! form `git push *`, so approvals of that form do not apply to it. If a policy requires an
 //! approval because a command is unknown, the approval only covers that line.
 
+use std::collections::BTreeSet;
+
 use goondan_core::ports::approval::{ApprovalCoverage, ApprovalGrant, ApprovalOffer};
 use goondan_core::run_mode::RunMode;
 use goondan_core::shell::{self, CommandForm, CommandPart, CommandPartKind};
@@ -195,6 +197,48 @@ impl GrantScope {
             return Some(ApprovalCoverage::Tool);
         }
         all(ApprovalCoverage::Program).then_some(ApprovalCoverage::Program)
+    }
+
+    /// Returns the files that differ from an approval that would otherwise cover the call.
+    pub(crate) fn changed_files(
+        &self,
+        held: &[ApprovalGrant],
+        call: &ApprovalGrant,
+        has_sandbox: bool,
+    ) -> BTreeSet<String> {
+        let scopes = [
+            ApprovalCoverage::Call,
+            ApprovalCoverage::Program,
+            ApprovalCoverage::Tool,
+        ];
+        let needed = scopes
+            .into_iter()
+            .filter_map(|covers| self.grants(covers, call, has_sandbox))
+            .flatten();
+        let without_files = |grant: &ApprovalGrant| ApprovalGrant {
+            programs: Default::default(),
+            files: Default::default(),
+            ..grant.clone()
+        };
+        let mut changed = BTreeSet::new();
+        for needed in needed {
+            let similar = held
+                .iter()
+                .filter(|held| without_files(held) == without_files(&needed));
+            for held in similar {
+                let contents = [
+                    (&needed.programs, &held.programs),
+                    (&needed.files, &held.files),
+                ];
+                for (now, before) in contents {
+                    let differing = now
+                        .iter()
+                        .filter(|(path, content)| before.get(*path) != Some(*content));
+                    changed.extend(differing.map(|(path, _)| path.clone()));
+                }
+            }
+        }
+        changed
     }
 
     /// Returns the run mode of a command line allowed with that scope.

@@ -3,7 +3,7 @@
 //! A grant records the data of the approved call: agent, tool, arguments, working directory, and
 //! content hashes of the files that it runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,14 +18,12 @@ use crate::tooling::reporter::ToolCallReporter;
 use goondan_core::JsonObject;
 use goondan_core::content_hash::content_hash;
 use goondan_core::event::RuntimeEventKind;
-use goondan_core::ports::approval::{ApprovalCoverage, ApprovalDuration, ApprovalGrant};
+use goondan_core::ports::approval::{ApprovalCoverage, ApprovalDuration, ApprovalGrant, CODE_KEY};
 use goondan_core::ports::store::{blocking, update};
 use goondan_core::ports::tool::ApprovedFile;
 use goondan_core::real_path::real_path;
 use goondan_core::reserved_names::APPROVALS_RECORD;
-
-/// Key of the tool's own code among the programs of a grant.
-const CODE_KEY: &str = "library";
+use goondan_core::started_files::pieces;
 
 /// Data that all grants of a call share.
 #[derive(Debug, Clone, PartialEq)]
@@ -167,6 +165,7 @@ async fn programs(
     let reporter = Arc::new(ToolCallReporter::of(context, tool));
     let tool_context = tool_context(context, tool, context.cancel.child_token(), reporter);
     let tool_programs = tool.handler.programs(&tool_context, arguments).await;
+    let started_files = tool.handler.started_files(&tool_context).await;
     // Programs of the tool always count. A path argument counts as a program only if the tool runs
     // programs.
     let runs = tool.spec.permissions.contains(&Permission::Execute);
@@ -194,7 +193,9 @@ async fn programs(
                 .chain(tool_programs),
         )
     });
-    hashing.await.ok().flatten()
+    let mut programs = hashing.await.ok().flatten()?;
+    programs.extend(started_files);
+    Some(programs)
 }
 
 /// Returns the words in the values of variables, such as the file of `BASH_ENV`.
@@ -214,10 +215,7 @@ fn words_of_program(marked: &MarkedArguments, arguments: &JsonObject) -> Vec<Str
 
 /// Returns the words of the texts that may name a file.
 fn words<'v>(texts: impl Iterator<Item = &'v Value>) -> Vec<String> {
-    texts
-        .filter_map(Value::as_str)
-        .flat_map(referenced_files::pieces)
-        .collect()
+    texts.filter_map(Value::as_str).flat_map(pieces).collect()
 }
 
 /// Hashes the files that the command lines of a call name, and resolves the links among their
@@ -269,6 +267,25 @@ fn content_hashes(paths: impl Iterator<Item = PathBuf>) -> Option<BTreeMap<Strin
     paths
         .map(|path| Some((path.display().to_string(), content_hash(&path)?)))
         .collect()
+}
+
+/// Limit of files that the reason of an approval request names.
+const MAX_NAMED_FILES: usize = 3;
+
+/// Describes which files changed since an earlier approval; `None` if none did.
+pub(crate) fn change_description(changed: &BTreeSet<String>) -> Option<String> {
+    let named = changed.iter().take(MAX_NAMED_FILES).map(|path| {
+        if path == CODE_KEY {
+            "the code or the description of the tool".to_owned()
+        } else {
+            format!("`{path}`")
+        }
+    });
+    let mut names = named.collect::<Vec<_>>().join(", ");
+    if changed.len() > MAX_NAMED_FILES {
+        names.push_str(" and other files");
+    }
+    (!changed.is_empty()).then(|| format!("{names} changed since an earlier approval"))
 }
 
 /// Returns the permanent approvals and the approvals of this conversation.

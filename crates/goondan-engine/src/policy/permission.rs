@@ -137,9 +137,17 @@ async fn permit_needed(
         Vec::new()
     };
     let preview = approval_request::preview(context, tool, arguments).await;
+    let changed: BTreeSet<String> = wanted
+        .iter()
+        .flat_map(|(verdict, call)| verdict.reach.changed_files(&held, call, has_sandbox))
+        .collect();
+    let why = match grants::change_description(&changed) {
+        Some(change) => format!("{}; {change}", first.why),
+        None => first.why.clone(),
+    };
     let asked = ApprovalPrompt {
         agent: &first.agent,
-        why: &first.why,
+        why: &why,
         offers: &offers,
         preview: preview.as_deref(),
     };
@@ -185,8 +193,8 @@ async fn permit_needed(
         )),
         ApprovalAnswer::NobodyThere => {
             let why = format!(
-                "it needs an approval and no user can answer (Agent/{}: {})",
-                first.agent, first.why
+                "it needs an approval and no user can answer (Agent/{}: {why})",
+                first.agent
             );
             Err(denied(
                 context,

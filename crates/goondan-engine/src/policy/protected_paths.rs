@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use goondan_spec::Bundle;
 use goondan_spec::discover::is_resource_file;
 use goondan_spec::kinds::{
-    ConnectorEntry, ExtensionEntry, MarkedArguments, Permission, PermissionAction, Permissions,
-    ToolEntry,
+    ConnectorEntry, ExtensionEntry, MarkedArguments, McpServer, McpTransport, McpValue, Permission,
+    PermissionAction, Permissions, ToolEntry,
 };
 use serde_json::{Value, json};
 
@@ -20,6 +20,7 @@ use goondan_core::JsonObject;
 use goondan_core::protected_names::ProtectionReason;
 use goondan_core::real_path::real_path;
 use goondan_core::shell::{self, CommandPart, OpenedFile};
+use goondan_core::started_files::StartedProgram;
 
 /// Protected path in a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -269,7 +270,7 @@ fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, ProtectionReason)> {
             ToolEntry::Builtin(_) | ToolEntry::A2a(_) => Vec::new(),
             ToolEntry::Library(path) | ToolEntry::Executable(path) => vec![path.clone()],
             ToolEntry::Module(module) => module.files.clone(),
-            ToolEntry::Mcp(server) => server.bundled_program().into_iter().collect(),
+            ToolEntry::Mcp(server) => server_files(server, root),
         });
     let modules = bundle
         .extensions()
@@ -329,6 +330,43 @@ fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, ProtectionReason)> {
         .chain(models)
         .chain(builds)
         .map(|(path, why)| (real(&root.join(path)), why))
+        .collect()
+}
+
+/// Returns the files of a server program that its command line names.
+fn server_files(server: &McpServer, root: &Path) -> Vec<String> {
+    let McpTransport::Program {
+        command,
+        args,
+        env,
+        cwd,
+    } = &server.transport
+    else {
+        return Vec::new();
+    };
+    let search_path = env.iter().find_map(|(name, value)| match value {
+        McpValue::Plain(path) if name == "PATH" => Some(path.as_str()),
+        _ => None,
+    });
+    let folder = cwd
+        .as_ref()
+        .map_or_else(|| root.to_owned(), |cwd| root.join(cwd));
+    // The command is relative to the project, the arguments to the working directory.
+    let program = match command.contains('/') {
+        true => root.join(command).to_string_lossy().into_owned(),
+        false => command.clone(),
+    };
+    let started = StartedProgram {
+        command: &program,
+        args,
+        search_path,
+        folder: &folder,
+        project: root,
+    };
+    let files = started.files().into_iter();
+    files
+        .map(|file| file.to_string_lossy().into_owned())
+        .chain(server.bundled_program())
         .collect()
 }
 

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use goondan_core::real_path::real_path;
 use goondan_core::shell::{self, CommandPart, CommandPartKind};
+use goondan_core::started_files::pieces;
 use goondan_spec::command_line::{self, CommandScript, CommandWord, WordPiece};
 use goondan_spec::pattern::PatternAtom;
 
@@ -208,37 +209,6 @@ impl ReferencedWords {
             at += piece.len();
         }
     }
-}
-
-/// Returns a word, and the parts of the word that can be a path: after separators and option
-/// prefixes.
-pub(super) fn pieces(word: &str) -> Vec<String> {
-    const SEPARATORS: [&[char]; 7] = [
-        &['='],
-        &[','],
-        &[':'],
-        &['=', ','],
-        &['=', ':'],
-        &[',', ':'],
-        &['=', ',', ':'],
-    ];
-    let texts = [Some(word), word.split_once('=').map(|(_, rest)| rest)];
-    let cut = |text: &'_ str| -> Vec<String> {
-        let cut = SEPARATORS.iter().flat_map(|ends| text.split(*ends));
-        std::iter::once(text)
-            .chain(cut)
-            .map(str::to_owned)
-            .collect()
-    };
-    let mut all = Vec::new();
-    for piece in texts.into_iter().flatten().flat_map(cut) {
-        let behind_letter = piece.strip_prefix('-').and_then(|rest| rest.get(1..));
-        let behind_signs = piece.trim_start_matches(['-', '=', '+', '?', '@']);
-        let ways = [Some(piece.as_str()), behind_letter, Some(behind_signs)];
-        let named = ways.into_iter().flatten().filter(|way| !way.is_empty());
-        all.extend(named.map(str::to_owned));
-    }
-    all
 }
 
 /// Returns the word with unknown parts replaced by `*`.

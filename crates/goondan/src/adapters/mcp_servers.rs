@@ -29,6 +29,7 @@ impl ServerSpawner for ServerDialer {
             project: &program.project,
             workdir: &program.workdir,
             runtime: None,
+            approved_files: &program.approved_files,
         };
         let mut started = self.0.start(&command).await?;
         // The output of the server is our input, and the reverse.

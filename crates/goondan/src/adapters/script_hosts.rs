@@ -24,6 +24,7 @@ impl HostPrograms for HostStarter {
                 reads: &program.reads,
                 starts: &program.starts,
             }),
+            approved_files: &program.approved_files,
         };
         let mut started = self.0.start(&command).await?;
         // The output of the process is our input, and the reverse.

@@ -148,6 +148,23 @@ impl ApprovalFile {
         self.change(|grants| grants.retain(|grant| !revoked.contains(grant)))
     }
 
+    /// Removes the approvals of a conversation from all projects.
+    fn forget_in_all_projects(
+        &self,
+        id: &InstanceId,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        if !self.path.exists() {
+            return Ok(());
+        }
+        let _lock = FileLock::of_file(&self.path, LOCK_TIMEOUT)?;
+        let mut cached = self.read()?;
+        for grants in cached.content.projects.values_mut() {
+            grants.retain(|grant| !grant.is_of_conversation(id));
+        }
+        self.write(&cached.content)?;
+        Ok(())
+    }
+
     /// Warns once that the approvals file of an older version is ignored.
     fn warn_about_old_file(&self, root: &Path) {
         let old_file = root.join(OLD_APPROVALS_FILE);
@@ -202,6 +219,14 @@ impl ApprovalStore for ApprovalFile {
         }
     }
 
+    fn forget_conversation(&self, id: &InstanceId) -> Result<(), StoreError> {
+        let is_concerned = |grant: &ApprovalGrant| grant.is_of_conversation(id);
+        if !self.grants().iter().any(is_concerned) {
+            return Ok(());
+        }
+        self.change(|grants| grants.retain(|grant| !is_concerned(grant)))
+    }
+
     fn remember(&self, new: Vec<ApprovalGrant>) -> Result<(), StoreError> {
         self.change(|grants| {
             for grant in new {
@@ -211,6 +236,23 @@ impl ApprovalStore for ApprovalFile {
             }
         })
     }
+}
+
+/// Removes the permanent approvals of a deleted conversation, for all projects of the workspace.
+///
+/// # Errors
+/// Fails if the approvals cannot be read or written.
+pub(crate) fn forget_deleted_conversation(
+    workspace: &Path,
+    id: &InstanceId,
+) -> Result<(), StoreError> {
+    let file = ApprovalFile {
+        path: workspace.join(APPROVALS_FILE),
+        project: String::new(),
+        known: Mutex::default(),
+    };
+    file.forget_in_all_projects(id)
+        .map_err(|cause| StoreError::file("write", &file.path, cause))
 }
 
 /// Returns the approvals of a conversation.

@@ -25,6 +25,8 @@ use goondan_store::jsonl::{JournalRecord, JsonlStore, OpenWorkspaceError, layout
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::approvals;
+
 /// Directory of all workspaces: `--state-root` > `GOONDAN_STATE_ROOT` > `~/.goondan` (rule C3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateRoot(pub PathBuf);
@@ -226,13 +228,15 @@ impl Workspace {
         layout::instance_dir(&self.dir, id)
     }
 
-    /// Deletes an instance with all its data. Returns false if it does not exist. No running swarm
+    /// Deletes an instance with all its data and its permanent approvals. Returns false if it does not exist. No running swarm
     /// may hold the workspace.
     pub async fn delete(&self, id: &InstanceId) -> Result<bool, OpenWorkspaceError> {
         if !self.dir.exists() {
             return Ok(false);
         }
-        Ok(JsonlStore::open(&self.dir)?.delete_instance(id).await?)
+        let store = JsonlStore::open(&self.dir)?;
+        approvals::forget_deleted_conversation(&self.dir, id)?;
+        Ok(store.delete_instance(id).await?)
     }
 
     /// Returns the metadata of an instance; `None` if it does not exist.

@@ -278,11 +278,11 @@ async fn find_project(
     Ok(found.folder)
 }
 
-/// Makes the second argument the input. The only argument is also an input if it is no path: in a
-/// project, it contains spaces, and no file has this name.
+/// Makes the second argument the input. The only argument is also an input if it is not a path: it
+/// contains spaces, and no file has this name.
 fn take_positional_input(args: &mut RunArgs) {
     let has_input = args.input.is_some() || args.input_file.is_some() || args.text.is_some();
-    if !has_input && is_in_project() {
+    if !has_input {
         args.text = args.project.take_text();
     }
     if let Some(text) = args.text.take() {

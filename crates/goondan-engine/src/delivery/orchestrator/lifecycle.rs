@@ -13,7 +13,7 @@ use super::{Orchestrator, OrchestratorCommand, SubmitError};
 use crate::delivery::lifecycle::{self, IdleTime, LifecycleStep};
 use crate::plan::Generation;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::store::{InstanceMeta, StoreError};
+use goondan_core::ports::store::{InstanceMeta, StoreError, blocking};
 
 /// Check interval without a lifecycle policy: a reload may add one.
 const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_secs(60);
@@ -165,16 +165,16 @@ impl Orchestrator {
         });
     }
 
-    /// Deletes the stored data of an instance in a separate task.
+    /// Deletes the stored data of an instance, and its permanent approvals, in a separate task.
     fn delete(&mut self, id: &InstanceId) {
-        let (store, instance) = (Arc::clone(&self.engine.store), id.clone());
+        let (engine, instance) = (Arc::clone(&self.engine), id.clone());
         self.spawn_store_work(id, async move {
-            or_failed(
-                store
-                    .delete_instance(&instance)
-                    .await
-                    .map(|_| StoreWorkResult::Deleted),
-            )
+            let (approvals, owner) = (Arc::clone(&engine.approvals), instance.clone());
+            let deleting = async {
+                blocking(move || approvals.forget_conversation(&owner)).await?;
+                engine.store.delete_instance(&instance).await
+            };
+            or_failed(deleting.await.map(|_| StoreWorkResult::Deleted))
         });
     }
 

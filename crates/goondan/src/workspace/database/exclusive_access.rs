@@ -1,6 +1,7 @@
 //! Exclusive access of a command to a workspace, for changes that no running swarm may observe.
 
 use std::io::BufRead;
+use std::path::PathBuf;
 
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{InstanceMeta, InstanceStore as _, StoreError};
@@ -12,12 +13,17 @@ use goondan_store::workspace_directories::WorkspaceDirectories;
 use goondan_store_postgres::{PostgresOpenError, PostgresStore, WorkspaceWait};
 
 use super::{START_WAIT, SharedDatabase, WorkspaceReader};
+use crate::approvals;
 use crate::workspace::identity::AdoptError;
 use crate::workspace::import_export;
 use crate::workspace::{StateRoot, Workspace};
 
 /// Exclusive access to a workspace, released on drop.
-pub struct ExclusiveAccess(PostgresStore);
+pub struct ExclusiveAccess {
+    store: PostgresStore,
+    /// Directory of the workspace on this machine.
+    dir: PathBuf,
+}
 
 impl SharedDatabase {
     /// Acquires exclusive access to a workspace. Fails while a node works in it.
@@ -31,7 +37,10 @@ impl SharedDatabase {
             WorkspaceWait::For(START_WAIT),
         )
         .await
-        .map(ExclusiveAccess)
+        .map(|store| ExclusiveAccess {
+            store,
+            dir: workspace.dir.clone(),
+        })
     }
 
     /// Adopts a workspace like [`StateRoot::adopt`], with both workspaces in the database. Fails
@@ -50,8 +59,8 @@ impl SharedDatabase {
         }
         let (other_access, own_access) = (self.hold(from).await?, self.hold(&own_workspace).await?);
         let adopted = own_access
-            .0
-            .adopt(&other_access.0)
+            .store
+            .adopt(&other_access.store)
             .await?
             .ok_or_else(|| AdoptError::Nothing(from.clone()))?;
         let id = |name: String| {
@@ -63,9 +72,10 @@ impl SharedDatabase {
 }
 
 impl ExclusiveAccess {
-    /// Deletes an instance with all its data. Returns false if it does not exist.
+    /// Deletes an instance with all its data, and its permanent approvals on this machine. Returns false if it does not exist.
     pub async fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {
-        self.0.delete_instance(id).await
+        approvals::forget_deleted_conversation(&self.dir, id)?;
+        self.store.delete_instance(id).await
     }
 
     /// Imports instances; see [`Workspace::import`].
@@ -74,7 +84,9 @@ impl ExclusiveAccess {
         target: Option<InstanceId>,
         input: &mut dyn BufRead,
     ) -> Result<Vec<InstanceMeta>, ImportError> {
-        InstanceExport::read(target, input)?.put_in(&self.0).await
+        InstanceExport::read(target, input)?
+            .put_in(&self.store)
+            .await
     }
 }
 
