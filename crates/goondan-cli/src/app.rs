@@ -327,7 +327,9 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
     if let Some(hint) = other_command(error, command) {
         hints.retain(|hint| !hint.contains("similar"));
         hints.insert(0, hint);
-    } else if kind == ErrorKind::InvalidSubcommand && !hints.iter().any(|hint| hint.contains("similar")) {
+    } else if kind == ErrorKind::InvalidSubcommand
+        && !hints.iter().any(|hint| hint.contains("similar"))
+    {
         hints.splice(..0, similar_command(error, command));
     }
     hints.push(format!("See `{command} --help`."));

@@ -570,7 +570,7 @@ mod tests {
         std::fs::write(path, content).unwrap();
         Arc::from([ApprovedFile {
             path: path.to_owned(),
-            sha256: content_hash(path),
+            sha256: Some(content_identity(path)),
         }])
     }
 
