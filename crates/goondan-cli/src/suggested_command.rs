@@ -80,13 +80,13 @@ mod tests {
 
     #[test]
     fn a_command_is_repeated_with_all_that_was_typed() {
-        let typed = words(&["instance", "delete", "--project", "my hp", "a:main"]);
+        let typed = words(&["conversation", "delete", "--project", "my hp", "a:main"]);
         let expected = "gdn conversation delete --project 'my hp' a:main --force";
         assert_eq!(
             repeated_command(&typed, "--force").as_deref(),
             Some(expected)
         );
-        let typed = words(&["instance", "delete", "--", "-a"]);
+        let typed = words(&["conversation", "delete", "--", "-a"]);
         assert_eq!(
             repeated_command(&typed, "--force").as_deref(),
             Some("gdn conversation delete --force -- -a")
@@ -101,14 +101,20 @@ mod tests {
             "x://box/db?password=s",
         ] {
             assert_eq!(
-                repeated_command(&words(&["instance", "delete", "a", address]), "--force"),
+                repeated_command(&words(&["conversation", "delete", "a", address]), "--force"),
                 None,
                 "{address}"
             );
         }
         assert!(
             repeated_command(
-                &words(&["instance", "delete", "a", "--store", "postgres://me@box/db"]),
+                &words(&[
+                    "conversation",
+                    "delete",
+                    "a",
+                    "--store",
+                    "postgres://me@box/db"
+                ]),
                 "--force"
             )
             .is_some()

@@ -77,11 +77,14 @@ fn conversations_are_listed_and_shown() {
 #[test]
 fn deleting_needs_a_yes_and_forgets_everything() {
     let sandbox = talked();
-    let unsure = sandbox.gdn(&["instance", "delete", "a:main"]);
+    let unsure = sandbox.gdn(&["conversation", "delete", "a:main"]);
     sandbox
         .settings()
         .bind(|| insta::assert_snapshot!("delete without a terminal", unsure.report()));
-    let elsewhere = sandbox.gdn_in(".", &["instance", "delete", "--project", "./p", "a:main"]);
+    let elsewhere = sandbox.gdn_in(
+        ".",
+        &["conversation", "delete", "--project", "./p", "a:main"],
+    );
     assert!(
         elsewhere
             .stderr

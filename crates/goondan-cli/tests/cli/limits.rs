@@ -944,6 +944,11 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "WRITER_WAIT_TIMEOUT",
     ),
     (
+        "time that an approved call waits for sandboxed programs of other `gdn` processes, and the other way around",
+        "goondan-tools/src/running_programs.rs",
+        "OTHER_PROCESS_TIMEOUT",
+    ),
+    (
         "time in which an approved call reads its files, while no such program starts",
         "goondan-tools/src/running_programs.rs",
         "FILE_READ_PERIOD",
