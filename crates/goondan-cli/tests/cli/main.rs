@@ -68,6 +68,7 @@ mod schema;
 #[cfg(unix)]
 mod serve;
 mod signals;
+mod spellings;
 mod store;
 mod stream;
 #[cfg(unix)]
