@@ -128,6 +128,7 @@ pub(crate) enum ApprovedFileError {
         OTHER_PROCESS_TIMEOUT.as_secs()
     )]
     OtherStart { place: String },
+    #[cfg(target_os = "linux")]
     #[error("the directory `{directory}`, which gdn processes share, cannot be used: {cause}")]
     LockFile {
         directory: String,
@@ -166,6 +167,7 @@ impl ApprovedFileError {
             ApprovedFileError::OtherStart { .. } => {
                 "If the other process is suspended, continue or end it. Then call the tool again."
             }
+            #[cfg(target_os = "linux")]
             ApprovedFileError::LockFile { .. } => {
                 "The operator can remove the directory, or make it writable for this user only."
             }

@@ -68,7 +68,8 @@ enum LockPurpose {
 
 impl LockFile {
     /// Returns the lock file of this user. Returns `None` if this process is itself in a sandbox:
-    /// then the process that started the sandbox holds the locks.
+    /// then the process that started the sandbox holds the locks. Also returns `None` if the machine
+    /// has no shared directory, as in some containers.
     ///
     /// # Errors
     ///
@@ -82,6 +83,7 @@ impl LockFile {
         let opened = match LockFile::open(&directory) {
             Ok(file) => Some(Arc::new(file)),
             Err(error) if is_denied_by_sandbox(&directory, &error) => None,
+            Err(_) if !Path::new(SHARED_DIRECTORY).is_dir() => None,
             Err(error) => return Err(lock_file_error(&directory, error)),
         };
         Ok(OPENED.get_or_init(|| opened).clone())
