@@ -183,7 +183,7 @@ pub(crate) fn choose(
     }
 }
 
-/// Returns the error for a name without a match.
+/// Returns the error for a conversation name without a match in `scope`.
 pub(crate) fn unknown(scope: &ConversationScope, name: &str) -> CliError {
     let hint = match scope {
         ConversationScope::Project(..) => {

@@ -62,7 +62,8 @@ impl ProjectPathArg {
         self.project.as_deref()
     }
 
-    /// Takes the argument if it contains spaces and no file has this name: it is a text then.
+    /// Takes the argument if it contains whitespace and no file has this name. Such an argument is an
+    /// input instead of a path.
     pub(crate) fn take_text(&mut self) -> Option<String> {
         let is_text = |path: &mut PathBuf| {
             let text = path.to_str();

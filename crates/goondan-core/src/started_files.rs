@@ -19,7 +19,8 @@ const INTERPRETERS: [&str; 19] = [
 /// Programs that run the local installation of a package, if there is one.
 const PACKAGE_RUNNERS: [&str; 4] = ["bunx", "npx", "pnpx", "yarn"];
 
-/// Files that state the commands of a program, relative to its working directory.
+/// Files that define the commands that a program runs, such as the scripts in `package.json`. The
+/// paths are relative to its working directory.
 const COMMAND_FILES: [(&str, &[&str]); 8] = [
     ("bun", &["package.json"]),
     ("deno", &["deno.json", "deno.jsonc"]),
@@ -65,7 +66,8 @@ pub struct StartedProgram<'a> {
 }
 
 impl StartedProgram<'_> {
-    /// Returns the existing files that the command line names. Accesses the file system.
+    /// Returns the existing files that the command line names, or that its programs load because of
+    /// their names, such as `package.json`. Accesses the file system.
     pub fn files(&self) -> BTreeSet<PathBuf> {
         let mut files: BTreeSet<PathBuf> = self.program_file().into_iter().collect();
         let words: Vec<&str> = std::iter::once(self.command)

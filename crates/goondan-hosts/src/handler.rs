@@ -21,7 +21,7 @@ pub(crate) struct ModuleHandler {
     /// `timeoutMs`. The engine enforces it; the handler only receives the value.
     pub(crate) timeout: Duration,
     pub(crate) files: Arc<[PathBuf]>,
-    /// Hash of the files' contents when the tool was opened.
+    /// Hash of the contents of the tool's source files when the tool was opened.
     pub(crate) code: Arc<str>,
 }
 

@@ -102,7 +102,7 @@ impl WriteAccess {
     }
 }
 
-/// Returns the places that both lists contain, as themselves or in a directory.
+/// Returns the places that both lists permit. A directory also permits everything below it.
 fn permitted_by_both(first: &[PathBuf], second: &[PathBuf]) -> Vec<PathBuf> {
     let pairs = first
         .iter()
@@ -203,8 +203,8 @@ struct RunningProgram {
     access: WriteAccess,
     /// Number of starting calls for which the program is stopped.
     stops: usize,
-    /// Locks that keep other processes from starting calls whose files the program may write. `None`
-    /// while the program is stopped for such a call.
+    /// Locks that keep other processes from starting calls with approved files that the program may
+    /// write. `None` while the program is suspended for the start of such a call.
     locks: Option<ByteLocks>,
 }
 
@@ -259,7 +259,7 @@ pub(crate) struct RegisteredProgram {
     key: u64,
     /// Protects the approved files; ends after [`FILE_READ_PERIOD`].
     _protection: Option<AbortOnDropHandle<()>>,
-    /// Stops the program for starting calls of other processes.
+    /// Task that suspends the program while another process starts a call with approved files.
     _giving_way: Option<AbortOnDropHandle<()>>,
 }
 

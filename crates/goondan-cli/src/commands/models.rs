@@ -52,9 +52,9 @@ struct ModelRow {
 
 /// Result of looking at a Model.
 enum ModelState {
-    /// Has all that a call requires.
+    /// The Model has a key and valid settings, and was not called.
     Ready,
-    /// Answered a call.
+    /// The model answered the test request.
     Answered {
         after: Duration,
         usage: Option<TokenUsage>,
@@ -111,7 +111,7 @@ fn selected(bundle: &Bundle, names: &[String]) -> Result<Vec<Arc<Resource<Model>
     Ok(all.values().filter(is_wanted).cloned().collect())
 }
 
-/// Checks a Model without connecting, or with one call.
+/// Checks whether a Model can be called. With `is_test`, also sends it one request.
 async fn look(
     model: Arc<Resource<Model>>,
     root: &Path,
@@ -208,6 +208,7 @@ impl ModelRow {
     }
 }
 
+/// Returns the error for variables or secrets that can't be read.
 fn unusable_environment(problem: Diagnostic) -> CliError {
     let error = CliError::configuration(problem.message);
     match problem.suggestion {

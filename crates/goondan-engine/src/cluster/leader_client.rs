@@ -293,7 +293,8 @@ impl ApprovalStore for GrantCache {
         Ok(())
     }
 
-    /// Only the leader deletes conversations, and sends its grants with each turn.
+    /// Removes only the local copies of the approvals. The leader deletes the conversation, and sends
+    /// the current approvals with each turn.
     fn forget_conversation(&self, id: &InstanceId) -> Result<(), StoreError> {
         self.grants
             .lock()

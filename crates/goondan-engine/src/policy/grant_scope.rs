@@ -199,7 +199,8 @@ impl GrantScope {
         all(ApprovalCoverage::Program).then_some(ApprovalCoverage::Program)
     }
 
-    /// Returns the files that differ from an approval that would otherwise cover the call.
+    /// Returns the files whose content differs from that in an approval. The approval must cover the
+    /// call in all other respects.
     pub(crate) fn changed_files(
         &self,
         held: &[ApprovalGrant],

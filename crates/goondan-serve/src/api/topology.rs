@@ -54,7 +54,7 @@ pub(super) async fn topology(State(service): State<Service>) -> Json<TopologyBod
     })
 }
 
-/// Describes an agent.
+/// Returns the response body for an agent.
 fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) -> AgentBody {
     let spec = &resource.spec;
     AgentBody {

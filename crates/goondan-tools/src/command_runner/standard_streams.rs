@@ -113,9 +113,9 @@ impl StandardStreams {
         Ok(())
     }
 
-    /// Opens the files of `redirects` in order. Returns the reason if one fails; earlier ones stay
-    /// in effect. An outer error comes from the sandbox or from the exclusion of approved calls, and then
-    /// nothing is opened.
+    /// Opens the files of `redirects` in order. The inner error is the reason why a file cannot be
+    /// opened; earlier redirections stay in effect. The outer error means that the sandbox cannot start,
+    /// or that a call with approved files is starting. Then no file is opened.
     pub(super) async fn redirect(
         &mut self,
         line: &CommandLineRunner,

@@ -55,7 +55,8 @@ impl FileKey {
 /// Exclusive right to change files. Dropping it releases the files.
 pub(crate) struct FileChangeLock {
     keys: Vec<FileKey>,
-    /// Locks that keep other processes from starting approved calls with these files.
+    /// Locks that keep other processes from starting calls that were approved with the files being
+    /// written.
     written: Option<ByteLocks>,
 }
 

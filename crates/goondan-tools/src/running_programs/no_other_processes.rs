@@ -9,7 +9,7 @@ use super::ApprovedFileError;
 #[derive(Debug)]
 pub(crate) enum LockFile {}
 
-/// Locked bytes.
+/// Locked bytes. The type has no values, because this system has no lock file.
 #[derive(Debug)]
 pub(crate) enum ByteLocks {}
 

@@ -33,7 +33,8 @@ const SHARED_DIRECTORY: &str = "/dev/shm";
 
 const LOCK_FILE_NAME: &str = "programs.lock";
 
-/// The lock file of a user.
+/// Lock file of a user. Its byte locks coordinate the sandboxed programs and approved calls of all
+/// `gdn` processes.
 #[derive(Debug)]
 pub(crate) struct LockFile {
     directory: PathBuf,
@@ -129,7 +130,9 @@ impl LockFile {
         self.lock_unless_started(writable, |_, _| true)
     }
 
-    /// Locks directories, unless another process starts a call with files in a checked one.
+    /// Locks `writable` for a program. Returns `None`, without locks, if another process is starting a
+    /// call with files in a directory that `is_checked` selects. The locks come before the check, so at
+    /// least one of two processes sees the other.
     fn lock_unless_started(
         self: &Arc<Self>,
         writable: &[PathBuf],
@@ -240,7 +243,7 @@ impl LockFileState {
                 Some(count) if *count > 1 => *count -= 1,
                 _ => {
                     self.held.remove(byte);
-                    // Otherwise the lock remains until the end of this process.
+                    // If this fails, the lock remains until the end of this process.
                     let _ = set_lock(&self.file, *byte, libc::F_UNLCK);
                 }
             }

@@ -122,9 +122,9 @@ impl Drop for StoppedPrograms {
     }
 }
 
-/// Stops the program `key` of the project while another process starts a call with approved files in
-/// `places`, which the program may write to. If the program does not stop, it keeps its locks, and the
-/// other process denies the call.
+/// Suspends the program `key` each time another process starts a call with approved files in `places`,
+/// which the program may write to. The program has no locks while it is suspended. If it cannot be
+/// suspended, it keeps its locks, and the other process denies the call.
 pub(super) async fn give_way(key: u64, file: Arc<LockFile>, places: Vec<PathBuf>) {
     let is_program = |other: u64, _: &RunningProgram| other == key;
     loop {
@@ -159,7 +159,7 @@ fn set_locks(key: u64, locks: Option<ByteLocks>) {
     }
 }
 
-/// A choice of programs by their keys and properties.
+/// Predicate that selects running programs by their keys and properties.
 trait ProgramSelection: Fn(u64, &RunningProgram) -> bool {}
 
 impl<F: Fn(u64, &RunningProgram) -> bool> ProgramSelection for F {}

@@ -384,11 +384,11 @@ pub(crate) fn sandbox_error(reason: &str) -> ToolError {
 fn state_in_sandbox_error(folder: &Path, state: &Path) -> ToolError {
     let (folder, state) = (folder.display(), state.display());
     sandbox_error(&format!(
-        "programs in it may write to `{folder}`, which contains gdn's own state in `{state}`"
+        "programs in the sandbox may write to `{folder}`, which contains gdn's own state in `{state}`"
     ))
     .suggest(
-        "The operator can remove the directory from the sandbox, or start gdn with `--state-root DIR` \
-        outside of it.",
+        "The operator can remove this directory from the sandbox, or start gdn with a `--state-root` \
+        outside of this directory.",
     )
 }
 

@@ -30,7 +30,8 @@ impl Orchestrator {
         self.make_ready_by(id, urgent);
     }
 
-    /// Queues an instance for its next turn, an urgent instance before the others.
+    /// Queues an instance for its next turn; an urgent instance moves to the front. If another user
+    /// has taken the conversation over, the programs of the earlier one end first.
     pub(super) fn make_ready_by(&mut self, id: InstanceId, urgent: bool) {
         if let Some(instance) = self.instances.get_mut(&id) {
             match &mut instance.turn {
