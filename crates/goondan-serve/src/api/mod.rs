@@ -16,6 +16,7 @@ use std::sync::Arc;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderName, HeaderValue, Method};
 use axum::{Extension, Json, Router, middleware};
+use goondan::internal::real_path;
 use goondan::spec::Code;
 use serde_json::{Value, json};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
@@ -154,7 +155,11 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
         openai::router(Arc::clone(&access), limits).layer(no_larger),
     );
     let all = match site {
-        Some(folder) => all.fallback(move |request: Request| site::file(folder, request)),
+        Some(folder) => {
+            // Resolved once: an agent can replace the directory with a link later.
+            let folder = real_path(&folder).unwrap_or(folder);
+            all.fallback(move |request: Request| site::file(folder, request))
+        }
         None => all.fallback(nothing_there),
     };
     all.method_not_allowed_fallback(wrong_method)

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use goondan::internal::nofollow_fs::open_regular_file;
+use goondan::internal::nofollow_fs::{FileOpenMode, open_without_links};
 use goondan::spec::Code;
 use tower_http::services::ServeFile;
 
@@ -25,11 +25,12 @@ enum SiteEntry {
     Directory,
 }
 
-/// Serves the requested file. Names that begin with a dot stay private: a published directory may
+/// Serves the requested file of the directory `folder`, a real path. Names that begin with a dot stay private: a published directory may
 /// contain `.env` or `.git`.
 ///
 /// Programs that can write to the directory, such as agents, can create symbolic links at any
-/// time. The file is therefore opened once, below the directory, and that descriptor is served.
+/// time, also instead of the directory itself. The file is therefore opened once, without links in its
+/// whole path, and that descriptor is served.
 pub(super) async fn file(folder: PathBuf, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let entry = tokio::task::spawn_blocking(move || find(&folder, &path)).await;
@@ -81,9 +82,9 @@ fn add_slash(request: &Request) -> Response {
     Redirect::temporary(&format!("/{}/{query}", path.join("/"))).into_response()
 }
 
-/// Opens the file for a path. Returns `None` if there is none, or if the requested or the resolved
-/// path leads out of the directory or is private.
-fn find(folder: &Path, path: &str) -> Option<SiteEntry> {
+/// Opens the file for a path below the real path `root`. Returns `None` if there is none, or if the
+/// requested or the resolved path leads out of the directory or is private.
+fn find(root: &Path, path: &str) -> Option<SiteEntry> {
     let is_directory_path = path.is_empty() || path.ends_with('/');
     let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
     let is_hidden = |name: &str| name.starts_with('.');
@@ -91,10 +92,9 @@ fn find(folder: &Path, path: &str) -> Option<SiteEntry> {
     if parts().any(is_hidden) {
         return None;
     }
-    let root = folder.canonicalize().ok()?;
     let resolve = |place: &Path| {
         let real = place.canonicalize().ok()?;
-        let below = real.strip_prefix(&root).ok()?;
+        let below = real.strip_prefix(root).ok()?;
         let is_private = below.iter().any(|name| is_hidden(&name.to_string_lossy()));
         (!is_private).then_some(real)
     };
@@ -106,8 +106,9 @@ fn find(folder: &Path, path: &str) -> Option<SiteEntry> {
         }
         real = index;
     }
-    let file = open_regular_file(&root, &real).ok()?;
-    Some(SiteEntry::Page { file, path: real })
+    let file = open_without_links(&real, FileOpenMode::Read).ok()?;
+    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    is_file.then_some(SiteEntry::Page { file, path: real })
 }
 
 #[cfg(test)]
@@ -120,7 +121,8 @@ mod tests {
         use std::fs;
         use std::os::unix::fs::symlink;
         let dir = tempfile::tempdir().unwrap();
-        let (site, outside) = (dir.path().join("site"), dir.path().join("outside"));
+        let base = dir.path().canonicalize().unwrap();
+        let (site, outside) = (base.join("site"), base.join("outside"));
         for folder in [
             &site.join("sub"),
             &site.join(".private"),
@@ -174,5 +176,8 @@ mod tests {
         ] {
             assert!(find(&site, wrong).is_none(), "{wrong}");
         }
+        fs::rename(&site, base.join("moved")).unwrap();
+        symlink("outside", &site).unwrap();
+        assert!(find(&site, "/secret").is_none());
     }
 }
