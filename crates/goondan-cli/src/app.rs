@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::LazyLock;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::{ColorChoice, CommandFactory, Parser, ValueEnum};
 use goondan::internal::SecretRedactor;
 use goondan::spec::reason;
 use tracing::{Event, Level, Subscriber};
@@ -16,7 +16,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::args::{CliCommand, ColorWhen, CommandLine, GlobalArgs};
+use crate::args::{CliCommand, CommandLine, GlobalArgs};
 use crate::command_groups;
 use crate::commands::{self, sandbox_exec};
 use crate::complete;
@@ -40,9 +40,6 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
             .any(|word| word == OsStr::new(flag))
     };
     let json = given("--json");
-    if given("--no-color") {
-        anstream::ColorChoice::Never.write_global();
-    }
     if let Some(color) = given_color(&arguments) {
         color.write_global();
     }
@@ -68,7 +65,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Returns the valid value of `--color`.
+/// Returns the valid value of `--color` or `--no-color`.
 fn given_color(arguments: &[OsString]) -> Option<anstream::ColorChoice> {
     let words = arguments
         .iter()
@@ -77,14 +74,17 @@ fn given_color(arguments: &[OsString]) -> Option<anstream::ColorChoice> {
     let mut given = None;
     while let Some(word) = words.next() {
         let value = match word {
+            "--no-color" => Some("never"),
             "--color" => words.next(),
             _ => word.strip_prefix("--color="),
         };
         given = value.or(given);
     }
-    ColorWhen::from_str(given?, false)
-        .ok()
-        .map(ColorWhen::choice)
+    Some(match ColorChoice::from_str(given?, false).ok()? {
+        ColorChoice::Auto => anstream::ColorChoice::Auto,
+        ColorChoice::Always => anstream::ColorChoice::Always,
+        ColorChoice::Never => anstream::ColorChoice::Never,
+    })
 }
 
 /// Starts logging, then runs the parsed command in the directory of `-C`.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand};
 
 use crate::commands::{
     acp, attach, backup, build, completions, connection, doctor, explain, init, instance, logs,
@@ -62,7 +62,7 @@ pub(crate) struct GlobalArgs {
     pub(crate) quiet: bool,
     /// Use colors [default: auto, which means on terminals without NO_COLOR=1]
     #[arg(long, global = true, value_enum, value_name = "WHEN")]
-    pub(crate) color: Option<ColorWhen>,
+    pub(crate) color: Option<ColorChoice>,
     /// Disable colors
     #[arg(long, global = true, hide = true, conflicts_with = "color")]
     pub(crate) no_color: bool,
@@ -71,25 +71,6 @@ pub(crate) struct GlobalArgs {
     // flag keeps the table.
     #[arg(short, long, global = true, action = ArgAction::HelpShort)]
     help: Option<bool>,
-}
-
-/// Condition for colored output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ColorWhen {
-    Auto,
-    Always,
-    Never,
-}
-
-impl ColorWhen {
-    /// Returns the setting for all later output.
-    pub(crate) fn choice(self) -> anstream::ColorChoice {
-        match self {
-            ColorWhen::Auto => anstream::ColorChoice::Auto,
-            ColorWhen::Always => anstream::ColorChoice::Always,
-            ColorWhen::Never => anstream::ColorChoice::Never,
-        }
-    }
 }
 
 /// Command of `gdn`.

@@ -419,7 +419,7 @@ fn existing_folder(folder: &Path) -> Result<PathBuf, CliError> {
 }
 
 /// Returns the error of variables that can't be read.
-fn unusable_variables(problem: &Diagnostic) -> CliError {
+pub(crate) fn unusable_variables(problem: &Diagnostic) -> CliError {
     CliError {
         suggestion: problem.suggestion.clone(),
         diagnostics: as_json(std::slice::from_ref(problem)).into(),

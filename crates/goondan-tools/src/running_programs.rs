@@ -371,7 +371,8 @@ fn try_register(
 }
 
 /// Keeps other processes from starting calls whose approved files are among `files`. Waits while one
-/// is starting; blocks the thread. Without a usable lock file, no process starts such calls.
+/// is starting; blocks the thread. A lock file that cannot be used does not fail the write: with it,
+/// this user's processes start no such calls.
 ///
 /// # Errors
 ///

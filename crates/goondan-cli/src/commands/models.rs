@@ -8,8 +8,8 @@ use clap::Args;
 use goondan::internal::untrusted_text;
 use goondan::ports::model::{ModelError, TokenUsage};
 use goondan::spec::kinds::Model;
-use goondan::spec::{Bundle, Diagnostic, Environment, Resource};
-use goondan::{StateRoot, model_environment, model_obstacle, probe_model};
+use goondan::spec::{Bundle, Environment, Resource};
+use goondan::{StateRoot, model_obstacle, probe_model, project_variables};
 use serde_json::{Value, json};
 
 use crate::exit::{CliError, CommandExit};
@@ -76,12 +76,9 @@ pub(crate) async fn run(
     };
     let models = selected(&bundle, &args.names)?;
     let is_trusted = args.test || trust.is_given(&root)?;
-    let environment = match is_trusted {
-        true => model_environment(&bundle, args.env_file.as_deref())
-            .await
-            .map_err(unusable_environment)?,
-        false => Environment::of_process(),
-    };
+    let environment = project_variables(&bundle, args.env_file.as_deref(), is_trusted)
+        .await
+        .map_err(|problem| project::unusable_variables(&problem))?;
     let looks = models
         .into_iter()
         .map(|model| look(model, bundle.root(), &environment, args.test));
@@ -205,14 +202,5 @@ impl ModelRow {
             }
         }
         row
-    }
-}
-
-/// Returns the error for variables or secrets that can't be read.
-fn unusable_environment(problem: Diagnostic) -> CliError {
-    let error = CliError::configuration(problem.message);
-    match problem.suggestion {
-        Some(suggestion) => error.suggest(suggestion),
-        None => error,
     }
 }

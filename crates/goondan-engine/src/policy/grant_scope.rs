@@ -212,34 +212,18 @@ impl GrantScope {
             ApprovalCoverage::Program,
             ApprovalCoverage::Tool,
         ];
-        let needed = scopes
+        let grants = scopes
             .into_iter()
             .filter_map(|covers| self.grants(covers, call, has_sandbox))
             .flatten();
-        let without_files = |grant: &ApprovalGrant| ApprovalGrant {
-            programs: Default::default(),
-            files: Default::default(),
-            ..grant.clone()
-        };
-        let mut changed = BTreeSet::new();
-        for needed in needed {
-            let similar = held
-                .iter()
-                .filter(|held| without_files(held) == without_files(&needed));
-            for held in similar {
-                let contents = [
-                    (&needed.programs, &held.programs),
-                    (&needed.files, &held.files),
-                ];
-                for (now, before) in contents {
-                    let differing = now
-                        .iter()
-                        .filter(|(path, content)| before.get(*path) != Some(*content));
-                    changed.extend(differing.map(|(path, _)| path.clone()));
-                }
-            }
-        }
-        changed
+        grants
+            .flat_map(|now| {
+                let similar = held.iter().filter(|before| differ_in_files(before, &now));
+                similar
+                    .flat_map(|before| changed_contents(before, &now))
+                    .collect::<Vec<String>>()
+            })
+            .collect()
     }
 
     /// Returns the run mode of a command line allowed with that scope.
@@ -351,4 +335,27 @@ fn only_of<'p>(
         }
         DecisionReason::Doubt { .. } => None,
     }
+}
+
+/// Returns `true` if two approvals cover the same calls, except for the content of files.
+fn differ_in_files(before: &ApprovalGrant, now: &ApprovalGrant) -> bool {
+    let without_files = |grant: &ApprovalGrant| ApprovalGrant {
+        programs: Default::default(),
+        files: Default::default(),
+        ..grant.clone()
+    };
+    without_files(before) == without_files(now)
+}
+
+/// Returns the files of `now` that have another content in `before`, or are not part of it.
+fn changed_contents(before: &ApprovalGrant, now: &ApprovalGrant) -> Vec<String> {
+    let contents = [
+        (&before.programs, &now.programs),
+        (&before.files, &now.files),
+    ];
+    let changed = contents.into_iter().flat_map(|(before, now)| {
+        now.iter()
+            .filter(|(path, content)| before.get(*path) != Some(*content))
+    });
+    changed.map(|(path, _)| path.clone()).collect()
 }

@@ -25,8 +25,8 @@ enum SiteEntry {
     Directory,
 }
 
-/// Serves the requested file of the directory `folder`, a real path. Names that begin with a dot stay private: a published directory may
-/// contain `.env` or `.git`.
+/// Serves the requested file of the directory `folder`, a real path. Names that begin with a dot
+/// stay private: a published directory may contain `.env` or `.git`.
 ///
 /// Programs that can write to the directory, such as agents, can create symbolic links at any
 /// time, also instead of the directory itself. The file is therefore opened once, without links in its

@@ -8,24 +8,14 @@ use goondan_core::ports::store::{
     BaseChange, ConversationStore as _, InstanceStore as _, WorkspaceLog as _,
 };
 use goondan_store::jsonl::{JsonlStore, back_up_watched, inspect, layout, repair};
-use goondan_store::suite::samples::{accepted, append, event, finished, instance, messages, meta};
+use goondan_store::suite::samples::{append, instance, messages};
+
+use crate::formats;
 
 /// Runs a turn that appends one message.
 async fn turn(store: &JsonlStore, id: &InstanceId, name: &str) {
-    let event = event(name, id);
-    store.append(accepted(&event)).await.unwrap();
-    let lease = store.claim(id).await.unwrap();
-    let mut conversation = store.open(lease).await.unwrap();
-    conversation.load().await.unwrap();
-    conversation.append(&append(name)).await.unwrap();
     let change = messages(&[name]);
-    let change = BaseChange::Append(&change);
-    assert!(
-        conversation
-            .end_turn(finished(&event), change, meta(id))
-            .await
-            .unwrap()
-    );
+    formats::turn(store, id, name, BaseChange::Append(&change)).await;
 }
 
 async fn ids(store: &JsonlStore, id: &InstanceId) -> Vec<String> {

@@ -139,7 +139,7 @@ async fn files_of_earlier_formats_are_read_and_continued() {
 }
 
 /// Runs a turn that ends with this change of its conversation.
-async fn turn(store: &JsonlStore, id: &InstanceId, name: &str, change: BaseChange<'_>) {
+pub(crate) async fn turn(store: &JsonlStore, id: &InstanceId, name: &str, change: BaseChange<'_>) {
     let event = event(name, id);
     store.append(accepted(&event)).await.unwrap();
     let lease = store.claim(id).await.unwrap();

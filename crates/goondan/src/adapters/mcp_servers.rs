@@ -7,10 +7,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goondan_core::ports::tool::ToolError;
 use goondan_mcp::{McpServerProgram, McpTools, ProgramStreams, RunningProgram, ServerSpawner};
-use goondan_spec::{Bundle, Diagnostic, Environment};
+use goondan_spec::{Bundle, Diagnostic};
 use goondan_tools::{HelperCommand, ServerCommand, ServerProgram, ServerPrograms};
 
-use crate::start::{project::environment, secrets};
+use crate::start::environment::project_variables;
 use crate::workspace::StateRoot;
 
 /// Starts server programs with the sandbox that their Tools and callers require.
@@ -69,13 +69,7 @@ pub async fn mcp_servers(
     is_trusted: bool,
     helper: Option<HelperCommand>,
 ) -> Result<McpTools, Diagnostic> {
-    let mut environment = match is_trusted {
-        true => environment(bundle.root(), env_file)?,
-        false => Environment::of_process(),
-    };
-    if let (true, Ok(swarm)) = (is_trusted, bundle.choose_swarm(None)) {
-        environment = secrets::complete(bundle, &swarm.id, environment).await?;
-    }
+    let environment = project_variables(bundle, env_file, is_trusted).await?;
     state_root.protect();
     let dialer = Arc::new(ServerDialer(ServerPrograms::new(helper)));
     let servers = McpTools::new(&state_root.0, dialer, environment);

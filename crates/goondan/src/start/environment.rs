@@ -2,7 +2,30 @@
 
 use std::path::{Path, PathBuf};
 
-use goondan_spec::{Diagnostic, Environment, FileAccess};
+use goondan_spec::{Bundle, Diagnostic, Environment, FileAccess};
+
+use super::project::environment;
+use super::secrets;
+
+/// Returns the variables and secrets of a project, for commands without a running swarm. An untrusted
+/// project gets only the variables of this process.
+///
+/// # Errors
+/// An environment file or a source of secrets is unusable.
+pub async fn project_variables(
+    bundle: &Bundle,
+    env_file: Option<&Path>,
+    is_trusted: bool,
+) -> Result<Environment, Diagnostic> {
+    if !is_trusted {
+        return Ok(Environment::of_process());
+    }
+    let variables = environment(bundle.root(), env_file)?;
+    match bundle.choose_swarm(None) {
+        Ok(swarm) => secrets::complete(bundle, &swarm.id, variables).await,
+        Err(_) => Ok(variables),
+    }
+}
 
 /// Source of the variables.
 pub(crate) enum VariableSource {

@@ -14,30 +14,13 @@ use goondan_core::ports::model::{
 };
 use goondan_models::ModelProviders;
 use goondan_spec::kinds::{Model, ModelParams};
-use goondan_spec::{Bundle, Diagnostic, Environment, Resource};
-
-use super::{project::environment, secrets};
+use goondan_spec::{Environment, Resource};
 
 /// Maximum time of the call. Local models may have to be loaded first.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Maximum output of the call. Some providers require at least 16 tokens.
 const MAX_PROBE_TOKENS: u32 = 64;
-
-/// Reads the variables and secrets of a trusted project for its models.
-///
-/// # Errors
-/// An environment file or a source of secrets is unusable.
-pub async fn model_environment(
-    bundle: &Bundle,
-    env_file: Option<&Path>,
-) -> Result<Environment, Diagnostic> {
-    let variables = environment(bundle.root(), env_file)?;
-    match bundle.choose_swarm(None) {
-        Ok(swarm) => secrets::complete(bundle, &swarm.id, variables).await,
-        Err(_) => Ok(variables),
-    }
-}
 
 /// Returns the error of a Model that cannot be called with these variables, without connecting.
 pub fn model_obstacle(

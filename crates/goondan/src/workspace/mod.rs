@@ -228,8 +228,8 @@ impl Workspace {
         layout::instance_dir(&self.dir, id)
     }
 
-    /// Deletes an instance with all its data and its permanent approvals. Returns false if it does not exist. No running swarm
-    /// may hold the workspace.
+    /// Deletes an instance with all its data and its permanent approvals. Returns false if it does
+    /// not exist. No running swarm may hold the workspace.
     pub async fn delete(&self, id: &InstanceId) -> Result<bool, OpenWorkspaceError> {
         if !self.dir.exists() {
             return Ok(false);
@@ -325,7 +325,7 @@ pub(crate) fn summary(meta: &InstanceMeta, is_at_work: bool, messages: usize) ->
     }
 }
 
-/// Returns the subdirectories; none if the directory does not exist.
+/// Returns the value of `GOONDAN_STATE_ROOT`, unless it is empty.
 fn state_root_variable() -> Option<PathBuf> {
     std::env::var_os("GOONDAN_STATE_ROOT")
         .filter(|path| !path.is_empty())
@@ -338,6 +338,7 @@ fn state_root_in_home() -> PathBuf {
         .join(".goondan")
 }
 
+/// Returns the subdirectories; none if the directory does not exist.
 fn subdirectories(path: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,

@@ -58,7 +58,7 @@ Examples:
 pub(crate) struct RunArgs {
     #[command(flatten)]
     project: ProjectPathArg,
-    /// Send this input, print the answer and exit; in a project, `gdn run "Hello there"` also does
+    /// Send this input, print the answer and exit; PATH can be omitted if the input contains a space
     #[arg(value_name = "INPUT", conflicts_with_all = ["input", "input_file"])]
     text: Option<String>,
     /// The same, as an option
@@ -285,31 +285,24 @@ fn take_positional_input(args: &mut RunArgs) {
     if !has_input {
         args.text = args.project.take_text();
     }
-    if let Some(text) = args.text.take() {
-        args.input = Some(text);
-    }
-}
-
-/// Returns true if the current directory or one above it contains a project.
-fn is_in_project() -> bool {
-    let current_dir = Path::new(".");
-    goondan::manifest_in(current_dir).is_some() || goondan::around(current_dir).is_some()
+    args.input = args.input.take().or(args.text.take());
 }
 
 /// Suggests an input for a path that does not exist, because it may be meant as an input.
 /// Applies only inside a project, since such a command would fail elsewhere.
 fn suggest_input(args: &RunArgs, path: &Path, error: CliError) -> CliError {
+    let current_dir = Path::new(".");
+    let is_in_project =
+        goondan::manifest_in(current_dir).is_some() || goondan::around(current_dir).is_some();
     let has_input = args.input.is_some() || args.input_file.is_some();
-    if has_input || !is_in_project() || path.exists() || path.is_symlink() {
+    if has_input || !is_in_project || path.exists() || path.is_symlink() {
         return error;
     }
     let text = path.to_string_lossy();
     let hint = format!("To send it as an input, run `gdn run . {}`.", quoted(&text));
     match error.suggestion.clone() {
-        Some(other) if !text.contains(char::is_whitespace) => {
-            error.suggest(format!("{other} {hint}"))
-        }
-        _ => error.suggest(hint),
+        Some(other) => error.suggest(format!("{other} {hint}")),
+        None => error.suggest(hint),
     }
 }
 

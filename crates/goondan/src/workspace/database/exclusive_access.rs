@@ -72,7 +72,8 @@ impl SharedDatabase {
 }
 
 impl ExclusiveAccess {
-    /// Deletes an instance with all its data, and its permanent approvals on this machine. Returns false if it does not exist.
+    /// Deletes an instance with all its data, and its permanent approvals on this machine. Returns
+    /// false if it does not exist.
     pub async fn delete(&self, id: &InstanceId) -> Result<bool, StoreError> {
         approvals::forget_deleted_conversation(&self.dir, id)?;
         self.store.delete_instance(id).await
