@@ -33,7 +33,7 @@ pub(crate) struct FieldName {
 pub(crate) enum NameStanding {
     /// `name` replaced `other`, which stays valid. Decoders read `name`.
     Renamed,
-    /// As `Renamed`, but a tool or connector reads the field, and gets it under `other`.
+    /// Renamed field of a `config`. Its tool or connector still gets it under `other`.
     RenamedInConfig,
     /// Both names are current. Decoders read `other`.
     Additional,
