@@ -292,7 +292,7 @@ const COMMANDS_OF_OTHERS: [(&[&str], &str); 15] = [
     (&["tools"], "gdn tool list"),
     (&["permissions", "approvals"], "gdn policy explain"),
     (&["update", "upgrade"], "gdn self update"),
-    (&["status", "ps", "top"], "gdn attach"),
+    (&["status", "top", "jobs"], "gdn ps"),
     (&["schedule", "cron", "channels"], "gdn connection list"),
 ];
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand};
 
 use crate::commands::{
-    acp, attach, backup, build, completions, connection, doctor, explain, init, instance, logs,
-    lsp, man, mcp, models, new, nodes, package, policy, reload, run, sandbox_exec, schema,
-    self_update, send, serve, studio, test, tool, tool_host, trust, validate,
+    acp, attach, backup, build, cancel, completions, connection, doctor, explain, init, instance,
+    logs, lsp, man, mcp, models, new, nodes, package, policy, ps, reload, run, sandbox_exec,
+    schema, self_update, send, serve, stop, studio, test, tool, tool_host, trust, validate,
 };
 
 const ABOUT: &str = "Run the agent swarm defined in a project's goondan.yaml.";
@@ -78,7 +78,7 @@ pub(crate) struct GlobalArgs {
 pub(crate) enum CliCommand {
     /// Create a project that runs without an API key
     Init(init::InitArgs),
-    /// Create a part of a project, such as a tool library
+    /// Create a part of a project, such as an agent, a model or a tool
     New(new::NewArgs),
     /// Validate a project and report all errors
     Validate(validate::ValidateArgs),
@@ -86,6 +86,12 @@ pub(crate) enum CliCommand {
     Run(run::RunArgs),
     /// Send an input to the process that runs a swarm
     Send(send::SendArgs),
+    /// List the swarms that run on this machine
+    Ps(ps::PsArgs),
+    /// Stop the process that runs a swarm
+    Stop(stop::StopArgs),
+    /// Cancel the running turn of a conversation
+    Cancel(cancel::CancelArgs),
     /// Follow a running swarm and answer its approval requests
     Attach(attach::AttachArgs),
     /// Serve a swarm to programs over HTTP
@@ -114,7 +120,7 @@ pub(crate) enum CliCommand {
     Trust(trust::TrustArgs),
     /// List connections, approve senders, or test event routing
     Connection(connection::ConnectionArgs),
-    /// List, show, retry, export, import, adopt or delete conversations
+    /// List, show, retry, fork, export, import, adopt or delete conversations
     #[command(name = "conversation", visible_alias = "instance")]
     Instance(instance::InstanceArgs),
     /// Show the turns, steps and tool calls of past runs

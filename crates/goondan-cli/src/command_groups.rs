@@ -15,7 +15,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Run",
         &[
-            "run", "serve", "studio", "send", "attach", "reload", "build",
+            "run", "serve", "studio", "send", "attach", "ps", "stop", "cancel", "reload", "build",
         ],
     ),
     ("Inspect", &["conversation", "logs", "tool", "models"]),

@@ -14,6 +14,7 @@ use crate::exit::CliError;
 use crate::output::CommandOutput;
 use crate::project;
 use crate::project_path;
+use crate::remote::RemoteSwarm;
 use crate::store;
 use goondan::spec::reason;
 
@@ -160,6 +161,24 @@ pub(crate) async fn in_database(
     }
     conversations.sort_by_key(|conversation| std::cmp::Reverse(conversation.summary.updated_at));
     Ok(conversations)
+}
+
+/// Returns the conversation `name` of a running swarm: `agent:key`, or only its agent or key if
+/// unique. A conversation whose first turn has just begun is known by its full name only.
+pub(crate) async fn in_running_swarm(
+    remote: &RemoteSwarm,
+    name: &str,
+    state_root: &StateRoot,
+) -> Result<InstanceId, CliError> {
+    if let Some((agent, key)) = name.split_once(':')
+        && remote.swarm.agents.iter().any(|known| known == agent)
+    {
+        return Ok(InstanceId::new(agent, key));
+    }
+    let scope = ConversationScope::Workspace(remote.workspace().id.clone());
+    let all = all(None, state_root, &scope).await?;
+    let found = choose(&all, name)?.ok_or_else(|| unknown(&scope, name))?;
+    Ok(found.summary.id)
 }
 
 /// Selects a conversation by `agent:key`, or by an agent or key if that is unique. Returns `None`

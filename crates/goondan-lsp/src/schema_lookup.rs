@@ -163,7 +163,7 @@ impl<'s> SchemaView<'s> {
         self.parts().iter().find_map(|part| part.get("default"))
     }
 
-    /// Returns the fields of a map.
+    /// Returns the fields of a map under their current names.
     pub(crate) fn fields(self) -> Vec<FieldSchema<'s>> {
         let mut fields: Vec<FieldSchema<'s>> = Vec::new();
         for part in self.parts() {
@@ -176,7 +176,8 @@ impl<'s> SchemaView<'s> {
                 .into_iter()
                 .flatten()
             {
-                if fields.iter().all(|field| field.name != name) {
+                let is_older = used["deprecated"] == true;
+                if !is_older && fields.iter().all(|field| field.name != name) {
                     fields.push(FieldSchema {
                         name,
                         shape: self.field(name, used),

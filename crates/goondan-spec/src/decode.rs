@@ -12,6 +12,7 @@ use crate::JsonObject;
 use crate::diagnostic::{Code, Diagnostic, SourcePosition};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::field_advice::{self, FieldAdvice};
+use crate::field_names;
 use crate::fix::Fix;
 use crate::node::{MapEntry, NodeContent, YamlNode, to_object};
 use crate::text::{alternatives, closest, excerpt, list};
@@ -500,7 +501,12 @@ impl<'n> MapReader<'n> {
                 format!("`{path}` is not a known field."),
             );
             let diagnostic = diagnostic.at(entry.key_at).field(path);
-            let near = || closest(&entry.key, &self.asked);
+            let near = || {
+                let older = field_names::older_names(&self.asked);
+                let known: Vec<&'static str> = self.asked.iter().copied().chain(older).collect();
+                let near = closest(&entry.key, &known)?;
+                known.iter().copied().find(|name| *name == near)
+            };
             let kind = findings.resource.as_ref().map(|resource| resource.kind);
             let elsewhere = kind
                 .filter(|_| advice(&entry.key).is_none())
@@ -569,16 +575,16 @@ fn field_of<'n>(entry: &'n MapEntry, parent: &str) -> FieldReader<'n> {
         node: &entry.value,
         key: &entry.key,
         key_at: Some(entry.key_at),
-        path: join(parent, &entry.key),
+        path: join(parent, entry.shown()),
     }
 }
 
 /// Returns the path of a field: `PARENT.NAME`.
 fn join(parent: &str, name: &str) -> String {
-    if parent.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{parent}.{name}")
+    match (parent, name) {
+        ("", name) => name.to_owned(),
+        (parent, "") => parent.to_owned(),
+        (parent, name) => format!("{parent}.{name}"),
     }
 }
 

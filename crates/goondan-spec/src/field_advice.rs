@@ -13,7 +13,7 @@ use crate::schema;
 use crate::text::{closest, excerpt};
 
 /// Maximum depth of the fields that are indexed.
-const MAX_DEPTH: usize = 6;
+const MAX_DEPTH: usize = 8;
 
 /// Field names of other programs, without `_` and `-` and in lower case, with our field.
 const SYNONYMS: &[(Kind, &[&str], &str)] = &[
@@ -153,10 +153,9 @@ pub(crate) fn advice(
         .split('.')
         .collect();
     if kind == Kind::Agent && field == "modelRef" && names_provider(entry) {
-        let suggestion = "define a Model with this `provider` and `model`, and write `modelConfig: \
-            {modelRef: Model/NAME}`";
+        let text = entry.value.text().unwrap_or_default();
         return Some(FieldAdvice {
-            suggestion: suggestion.to_owned(),
+            suggestion: format!("write `model: {}`", excerpt(text, 60)),
             fix: None,
         });
     }
@@ -248,6 +247,10 @@ fn index(
         index(document, choice, path, depth + 1, fields);
     }
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        // Advice names each field once, under its current name.
+        if property["deprecated"] == true || property["x-goondan-same-as"].is_string() {
+            continue;
+        }
         let place = match path {
             "" => name.clone(),
             path => format!("{path}.{name}"),

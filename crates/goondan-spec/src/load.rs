@@ -11,6 +11,7 @@ use crate::diagnostic::{Code, Diagnostic, RelatedPosition, SourcePosition};
 use crate::diagnostic_sink::{DiagnosticSink, ValueOrigin};
 use crate::discover::{DiscoveredFiles, discover};
 use crate::envelope::{self, DocumentEnvelope};
+use crate::expansion::WrittenDocument;
 use crate::files::{FileAccess, FileKind};
 use crate::index::ResourceIndex;
 use crate::installed_packages::{InstalledPackage, InstalledPackages, is_installed};
@@ -23,7 +24,7 @@ use crate::parsed_file::{KnownFiles, ParsedFile, has_unread_documents, read_file
 use crate::paths::{BundleDirectory, PathLookups};
 use crate::source::SourceTexts;
 use crate::text::reason;
-use crate::{dependency_cycles, installed_packages, packages, parallel};
+use crate::{dependency_cycles, expansion, installed_packages, packages, parallel, short_form};
 
 /// Input of [`load`].
 #[derive(Clone, Copy)]
@@ -43,6 +44,9 @@ pub struct LoadResult {
     pub bundle: Option<Bundle>,
     /// Errors and warnings of all files, sorted by file, line and column.
     pub diagnostics: Vec<Diagnostic>,
+    /// Fields under older names, with the fixes that rename them. Older names are valid, so these
+    /// are no warnings.
+    pub renames: Vec<Diagnostic>,
     /// Texts that the diagnostics point into.
     pub sources: SourceTexts,
     /// Build instructions of tools in load order, including tools that are not built yet.
@@ -83,6 +87,7 @@ fn run<T>(
                 LoadResult {
                     bundle: None,
                     diagnostics: vec![diagnostic],
+                    renames: Vec::new(),
                     sources,
                     builds,
                 },
@@ -96,9 +101,11 @@ fn run<T>(
         diagnostics: found.diagnostics.clone(),
         ..LoadFindings::default()
     };
-    let files = read_files(&folder, &found, known, &mut gathered);
-    let own = packages::own_package_name(&files.own);
-    let installed = read_installed(&folder, &files, known, &mut gathered);
+    let mut files = read_files(&folder, &found, known, &mut gathered);
+    let own = packages::own_package_name(&files.own).map(str::to_owned);
+    let own = own.as_deref();
+    let mut installed = read_installed(&folder, &files, known, &mut gathered);
+    add_derived(&mut files, &mut installed, gathered.is_clean());
     let documents = read_all(&files.own, own, &installed, &mut gathered);
     let built_in = known.built_in(input.base);
     let mut index = make_index(&documents, built_in, &mut gathered);
@@ -169,6 +176,47 @@ fn run<T>(
     )
 }
 
+/// Works like [`load_again`] and also returns the project's resources as YAML, with all short forms
+/// written out. Secrets are masked.
+pub fn load_expanded(input: LoadInput<'_>, known: &KnownFiles) -> (LoadResult, String) {
+    let (loaded, written) = run(input, known, |stage, _, gathered| expand(stage, gathered));
+    (loaded, written.unwrap_or_default())
+}
+
+/// Writes the project's own resources as YAML documents.
+fn expand(stage: &DecodeStage<'_>, gathered: &LoadFindings) -> String {
+    let own = stage
+        .documents
+        .iter()
+        .filter(|document| document.base.is_empty());
+    let texts: Vec<String> = own
+        .map(|document| {
+            let head = &document.envelope.head;
+            let pairs = |map: &std::collections::BTreeMap<String, String>| {
+                let pairs = map.iter();
+                pairs
+                    .map(|(key, value)| (key.clone(), value.clone()))
+                    .collect()
+            };
+            let written = WrittenDocument {
+                kind: head.id.kind,
+                name: &head.id.name,
+                metadata: vec![
+                    ("labels", pairs(&head.labels)),
+                    ("annotations", pairs(&head.annotations)),
+                ],
+                spec: document.envelope.spec.as_ref().map(|spec| spec.node),
+            };
+            let is_secret = |at: usize| {
+                let mut secrets = gathered.secrets.iter();
+                secrets.any(|(file, range)| file == document.file && range.contains(&at))
+            };
+            expansion::write(&written, &is_secret)
+        })
+        .collect();
+    texts.join("---\n")
+}
+
 /// Collects the definitions and links of the project for editors.
 fn outline(
     stage: &DecodeStage<'_>,
@@ -180,10 +228,9 @@ fn outline(
         .iter()
         .filter(|document| !document.id().name.is_empty());
     let own = named.map(|document| {
-        // Resources of installed packages have no origin, so that an editor does not rename them.
-        let origin = document
-            .base
-            .is_empty()
+        // Resources of installed packages and resources that the project leaves out have no
+        // origin, so that an editor does not rename them.
+        let origin = (document.base.is_empty() && !document.is_derived)
             .then(|| (document.file.to_owned(), document.envelope.head.name_at));
         ResourceDefinition {
             id: document.id().clone(),
@@ -246,6 +293,7 @@ fn find_root(path: &Path, files: &dyn FileAccess) -> Result<PathBuf, Diagnostic>
 #[derive(Debug, Default)]
 struct LoadFindings {
     diagnostics: Vec<Diagnostic>,
+    renames: Vec<Diagnostic>,
     not_built: Vec<Diagnostic>,
     file_names: Vec<String>,
     values: Vec<ValueOrigin>,
@@ -376,6 +424,7 @@ impl LoadFindings {
         LoadResult {
             bundle,
             diagnostics: self.diagnostics,
+            renames: self.renames,
             sources,
             builds: self.builds,
         }
@@ -390,6 +439,17 @@ fn sort_key(diagnostic: &Diagnostic) -> (Option<&str>, Option<(usize, usize)>) {
             .position
             .map(|position| (position.line, position.column)),
     )
+}
+
+/// Adds the documents that the project and its packages leave out. `is_whole` is false if a part of
+/// the project could not be read.
+fn add_derived(files: &mut ParsedFiles, installed: &mut InstalledPackages, is_whole: bool) {
+    let derived = short_form::derived_files(&files.own, is_whole);
+    files.own.extend(derived);
+    for member in &mut installed.members {
+        let derived = short_form::derived_files(&member.files, false);
+        member.files.extend(derived);
+    }
 }
 
 struct ParsedFiles {
@@ -428,8 +488,12 @@ fn read_files(
     let mut own = parallel::map_files(&names, |name| read_file(folder, name, known));
     known.keep_only(&[own.as_slice(), &nested].concat());
     own.retain(|file| !file.is_tool_manifest());
-    own.iter()
-        .for_each(|file| gathered.add(file.findings.clone()));
+    for file in &own {
+        gathered.add(file.findings.clone());
+        let renames = file.renames.iter().cloned();
+        let renames = renames.map(|rename| rename.in_file(file.name.as_str()));
+        gathered.renames.extend(renames);
+    }
     ParsedFiles { own, nested }
 }
 
@@ -488,6 +552,8 @@ struct EnvelopedDocument<'f> {
     file: &'f str,
     /// Directory of its package. Empty for the project itself.
     base: &'f str,
+    /// True if the project leaves it out.
+    is_derived: bool,
     envelope: DocumentEnvelope<'f>,
     kept: &'f DecodeCache,
 }
@@ -541,6 +607,7 @@ fn read_document<'f>(
         return Some(EnvelopedDocument {
             file: &file.name,
             base: "",
+            is_derived: file.is_derived,
             envelope: DocumentEnvelope::of(head, root),
             kept,
         });
@@ -556,6 +623,7 @@ fn read_document<'f>(
     Some(EnvelopedDocument {
         file: &file.name,
         base: "",
+        is_derived: file.is_derived,
         envelope: envelope?,
         kept,
     })

@@ -26,9 +26,25 @@ pub(crate) enum NodeContent {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MapEntry {
+    /// Key that decoders read.
     pub(crate) key: String,
+    /// Key in the file, if it differs. Empty for a field that the file leaves out.
+    pub(crate) written: Option<String>,
     pub(crate) key_at: SourcePosition,
     pub(crate) value: YamlNode,
+}
+
+impl MapEntry {
+    /// Returns the key for messages.
+    pub(crate) fn shown(&self) -> &str {
+        self.written.as_deref().unwrap_or(&self.key)
+    }
+
+    /// Changes the key that decoders read. Messages still show the key in the file.
+    pub(crate) fn rename(&mut self, key: &str) {
+        let before = std::mem::replace(&mut self.key, key.to_owned());
+        self.written.get_or_insert(before);
+    }
 }
 
 impl YamlNode {

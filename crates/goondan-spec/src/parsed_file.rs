@@ -9,11 +9,12 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::discover::may_be_tool_manifest;
 use crate::document_split::{self, DocumentChunk};
+use crate::field_names::{self, FieldNameFindings};
 use crate::node::{NodeContent, YamlNode};
 use crate::paths::{BundleDirectory, FileReadError};
 use crate::source::position_of_bytes;
 use crate::text::reason;
-use crate::yaml;
+use crate::{short_form, yaml};
 
 /// Number of files above which their memory is freed on another thread.
 const BACKGROUND_DROP_MIN_FILES: usize = 32;
@@ -28,6 +29,12 @@ pub(crate) struct ParsedFile {
     pub(crate) text: Arc<str>,
     /// Non-empty documents that could be parsed.
     pub(crate) documents: Vec<YamlNode>,
+    /// Models that the Agents of this file describe in their short form.
+    pub(crate) described_models: Vec<YamlNode>,
+    /// True for a file of documents that a project leaves out.
+    pub(crate) is_derived: bool,
+    /// Fixes that rename older fields, in diagnostics that are not reported.
+    pub(crate) renames: Vec<Diagnostic>,
     /// Cached result per document.
     pub(crate) kept: Vec<DecodeCache>,
     /// YAML errors of the file.
@@ -44,6 +51,9 @@ impl ParsedFile {
             name,
             text,
             documents: Vec::new(),
+            described_models: Vec::new(),
+            is_derived: false,
+            renames: Vec::new(),
             kept: Vec::new(),
             findings,
             mark: Arc::default(),
@@ -251,6 +261,7 @@ fn parse(file: &mut ParsedFile) {
             Ok(None) => {}
             Ok(Some(mut document)) => {
                 document.shift(chunk.lines_before, chunk.bytes_before);
+                read_short_forms(&mut document, file);
                 file.documents.push(document);
                 file.kept.push(DecodeCache::default());
             }
@@ -268,6 +279,18 @@ fn parse(file: &mut ParsedFile) {
                 hide_values(chunk, &mut file.findings);
             }
         }
+    }
+}
+
+/// Gives the fields of a document the names that decoders read, and writes out its short forms.
+fn read_short_forms(document: &mut YamlNode, file: &mut ParsedFile) {
+    let mut names = FieldNameFindings::default();
+    field_names::read_names(document, &mut names);
+    let model = short_form::read_model(document, &mut names.errors);
+    file.described_models.extend(model);
+    file.renames.extend(names.renames);
+    for error in names.errors {
+        file.findings.add(error);
     }
 }
 

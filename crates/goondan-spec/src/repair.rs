@@ -92,16 +92,15 @@ impl RepairRun<'_> {
         found_any
     }
 
-    /// Loads the edited project and returns its diagnostics.
+    /// Loads the edited project and returns its diagnostics, and its fields under older names.
     fn problems(&self) -> Vec<Diagnostic> {
-        load_again(
-            LoadInput {
-                files: &self.edited,
-                ..self.input
-            },
-            &self.known,
-        )
-        .diagnostics
+        let input = LoadInput {
+            files: &self.edited,
+            ..self.input
+        };
+        let loaded = load_again(input, &self.known);
+        let renames = loaded.renames.into_iter();
+        loaded.diagnostics.into_iter().chain(renames).collect()
     }
 
     /// Applies the fixes of `diagnostics`, all in `file`, and reverts them if the result is not

@@ -8,6 +8,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::envelope::MAX_NAME_CHARS;
+use crate::field_names;
 use crate::kinds::{
     AgentSpec, ConnectionSpec, ConnectorSpec, ExtensionSpec, ModelSpec, PackageSpec, SwarmSpec,
     ToolSpec,
@@ -86,7 +87,7 @@ fn document(kind: Kind) -> Value {
         Kind::Package => &["apiVersion", "kind", "metadata"],
         _ => &["apiVersion", "kind", "metadata", "spec"],
     };
-    json!({
+    let mut schema = json!({
         "$schema": SCHEMA_DIALECT,
         "$id": format!("{SCHEMA_BASE_URL}/{}", file_name(kind)),
         "title": title,
@@ -101,7 +102,9 @@ fn document(kind: Kind) -> Value {
             "spec": spec,
         },
         "$defs": definitions,
-    })
+    });
+    field_names::add_names(kind, &mut schema);
+    schema
 }
 
 /// Creates the JSON Schema of `metadata`.

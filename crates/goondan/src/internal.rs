@@ -44,6 +44,11 @@ pub fn contents(folder: &std::path::Path) -> std::io::Result<String> {
     goondan_spec::content_hash::contents(&OsFiles, folder)
 }
 
+/// Loads the project at `path`, and returns its resources as YAML with short forms written out.
+pub fn expand(path: &std::path::Path) -> (crate::Project, String) {
+    crate::start::project::load_expanded(path)
+}
+
 /// Returns the safe fixes for the project at `root`.
 pub fn repair(root: &std::path::Path, files: &dyn FileAccess) -> Vec<RepairedFile> {
     goondan_spec::repair::repair(goondan_spec::LoadInput {

@@ -5,6 +5,7 @@ pub(crate) mod attach;
 pub(crate) mod backup;
 mod browser;
 pub(crate) mod build;
+pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod connection;
 pub(crate) mod doctor;
@@ -20,6 +21,7 @@ pub(crate) mod new;
 pub(crate) mod nodes;
 pub(crate) mod package;
 pub(crate) mod policy;
+pub(crate) mod ps;
 pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod sandbox_exec;
@@ -27,6 +29,7 @@ pub(crate) mod schema;
 pub(crate) mod self_update;
 pub(crate) mod send;
 pub(crate) mod serve;
+pub(crate) mod stop;
 pub(crate) mod studio;
 mod studio_relay;
 pub(crate) mod test;
@@ -56,6 +59,9 @@ pub(crate) fn run(cli: CommandLine, output: &CommandOutput) -> Result<(), CliErr
         CliCommand::Policy(args) => block_on(policy::run(&args, &state_root, output)),
         CliCommand::Run(args) => block_on(run::run(args, &state_root, output)),
         CliCommand::Send(args) => block_on(send::run(args, &state_root, output)),
+        CliCommand::Ps(args) => block_on(ps::run(&args, &state_root, output)),
+        CliCommand::Stop(args) => block_on(stop::run(&args, &state_root, output)),
+        CliCommand::Cancel(args) => block_on(cancel::run(&args, &state_root, output)),
         CliCommand::Attach(args) => block_on(attach::run(args, &state_root, output)),
         CliCommand::Serve(args) => block_on(serve::run(args, &state_root, output)),
         CliCommand::Studio(args) => block_on(studio::run(args, &state_root, output)),

@@ -48,6 +48,11 @@ impl RemoteSwarm {
         true
     }
 
+    /// Returns the id of the process.
+    pub(crate) fn process(&self) -> u32 {
+        self.pid
+    }
+
     /// Returns the workspace of the swarm.
     pub(crate) fn workspace(&self) -> &Workspace {
         &self.workspace
@@ -131,6 +136,14 @@ pub(crate) async fn running_in(
         running.extend(connect_endpoint(workspace).await);
     }
     Ok(running)
+}
+
+/// Returns all swarms that run in the workspaces of the state root.
+pub(crate) async fn running_everywhere(state_root: &StateRoot) -> io::Result<Vec<RemoteSwarm>> {
+    let workspaces = state_root.workspaces()?;
+    let running = workspaces.into_iter().map(connect_endpoint);
+    let running = futures::future::join_all(running).await;
+    Ok(running.into_iter().flatten().collect())
 }
 
 /// Connects to the process that runs the swarm of the workspace; `None` if no process answers.

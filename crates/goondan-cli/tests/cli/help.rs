@@ -2,13 +2,18 @@
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&[&str]; 39] = [
+const COMMANDS: [&[&str]; 45] = [
     &[],
     &["init"],
     &["new"],
     &["new", "tool"],
+    &["new", "agent"],
+    &["new", "connection"],
     &["validate"],
     &["run"],
+    &["ps"],
+    &["stop"],
+    &["cancel"],
     &["reload"],
     &["build"],
     &["tool"],
@@ -22,6 +27,7 @@ const COMMANDS: [&[&str]; 39] = [
     &["conversation", "list"],
     &["conversation", "show"],
     &["conversation", "retry"],
+    &["conversation", "fork"],
     &["conversation", "delete"],
     &["conversation", "export"],
     &["conversation", "import"],

@@ -47,6 +47,7 @@ mod modules;
 #[path = "../../../../tests/src/nested_cargo.rs"]
 mod nested_cargo;
 mod new;
+mod new_resources;
 mod nodes;
 #[cfg(unix)]
 mod package;
@@ -58,6 +59,7 @@ mod person;
 mod poison;
 #[cfg(unix)]
 mod privacy;
+mod processes;
 mod projects;
 mod recording;
 mod remote;

@@ -167,7 +167,10 @@ fn a_project_without_a_swarm_is_refused_and_files_that_are_not_read_are_named() 
         text.find("---\napiVersion: goondan.ai/v1\nkind: Swarm")
             .unwrap(),
     );
-    sandbox.write("p/goondan.yaml", before);
+    // A project with one agent needs no Swarm.
+    let second = "---\napiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: second}\n\
+                  spec: {model: ollama/qwen3}\n";
+    sandbox.write("p/goondan.yaml", &format!("{before}{second}"));
     sandbox.write("p/team.yaml", swarm);
     let outcome = sandbox.gdn(&["validate", "p", "--format", "short"]);
     assert_eq!(outcome.code, 4, "{outcome:?}");

@@ -32,14 +32,16 @@ fn keys_are_those_of_the_place_that_are_not_there_yet() {
         !keys.contains(&"tools".to_owned()) && !keys.contains(&"modelConfig".to_owned()),
         "{keys:?}"
     );
-    assert_eq!(offered(&format!("{AGENT}  |\n"))[0], "modelConfig");
+    let at_first = offered(&format!("{AGENT}  |\n"));
+    assert!(at_first.contains(&"model".to_owned()), "{at_first:?}");
+    has(&format!("{AGENT}  mo|\n"), "modelConfig");
     assert_eq!(
         offered(&format!("{AGENT}  prompt: {{sys|}}\n")),
-        ["system", "systemRef", "instructions"]
+        ["system", "systemRef", "systemFile", "instructions"]
     );
     assert_eq!(
         offered(&format!("{AGENT}  prompt:\n    |")),
-        ["system", "systemRef", "instructions"]
+        ["system", "systemRef", "systemFile", "instructions"]
     );
     has(
         &format!("{AGENT}  tools:\n    - ref: Tool/notes\n      |\n"),

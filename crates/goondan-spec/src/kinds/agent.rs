@@ -138,6 +138,18 @@ pub(crate) fn decode(
     findings: &mut DiagnosticSink,
 ) -> Option<Agent> {
     let mut fields = spec.fields(findings)?;
+    // A string is read as `modelConfig` already, so this value has another type.
+    if let Some(field) = fields.optional("model") {
+        let message = format!(
+            "`spec.model` must be a string, but is {}.",
+            field.node.what()
+        );
+        findings.add(
+            field
+                .invalid(message)
+                .suggest("write `model: NAME` or `modelConfig: {modelRef: Model/NAME}`"),
+        );
+    }
     // A model in another field has its own error.
     let config_field = match fields.has("model") || fields.has("modelRef") {
         true => fields.optional("modelConfig"),
@@ -535,14 +547,20 @@ fn check_capability(
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(rename = "Agent")]
+#[schemars(extend("allOf" = [{"anyOf": [{"required": ["model"]}, {"required": ["modelConfig"]}]}]))]
 #[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct AgentSpec {
     /// The purpose of the agent, in one or two sentences. Other agents see it when they choose an
     /// agent to call, and so do MCP and A2A clients.
     #[schemars(length(min = 1))]
     description: Option<String>,
+    /// The model, as the name of a Model or as `provider/model`, such as
+    /// `anthropic/claude-sonnet-4-5`. The second form needs no Model resource. Every agent has a
+    /// `model` or a `modelConfig`.
+    #[schemars(length(min = 1), extend("x-goondan-names" = "Model"))]
+    model: Option<String>,
     /// The model that the agent uses, and its sampling settings.
-    model_config: ModelConfigShape,
+    model_config: Option<ModelConfigShape>,
     /// The system prompt.
     prompt: Option<PromptShape>,
     /// Directories with a `SKILL.md`, or `./skills/*` for all skills in a directory. The system

@@ -235,7 +235,7 @@ fn read_sources(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
 /// Reads the time limit of the build; `None` if it is missing or invalid.
 fn read_timeout(fields: &mut MapReader<'_>, findings: &mut DiagnosticSink) -> Option<Duration> {
     let timeout = fields
-        .optional("timeoutMs")
+        .optional("timeout")
         .map(|field| super::tool::read_timeout(&field, findings));
     timeout
         .unwrap_or(Some(DEFAULT_BUILD_TIMEOUT_MS))

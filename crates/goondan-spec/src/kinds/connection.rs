@@ -99,12 +99,18 @@ pub(crate) fn decode(
         reply,
     );
     let allow_field = fields.optional("allow");
-    let allow = allow_field
-        .as_ref()
-        .map(|field| connection_access::read(field, manifest, findings));
-    if let (Some(field), Some(Some(allow)), Some(Some(ReplyMode::None))) =
-        (&allow_field, &allow, reply)
-        && !allow.approvers.is_empty()
+    let approvers_field = fields.optional("approvers");
+    let allow = connection_access::read(
+        allow_field.as_ref(),
+        approvers_field.as_ref(),
+        manifest,
+        findings,
+    );
+    if let (Some(field), Some(Some(allow)), Some(Some(ReplyMode::None))) = (
+        approvers_field.as_ref().or(allow_field.as_ref()),
+        &allow,
+        reply,
+    ) && !allow.approvers.is_empty()
     {
         let message = "`approvers` needs replies: approval requests go to the reply channel, and \
                        `reply: none` turns it off.";
@@ -127,7 +133,7 @@ pub(crate) fn decode(
         secrets: secrets?,
         ingress: ingress.unwrap_or_else(|| Some(Vec::new()))?,
         reply: reply?,
-        allow: allow.map_or(Some(None), |allow| allow.map(Some))?,
+        allow: allow?,
     })
 }
 
@@ -307,4 +313,7 @@ pub(crate) struct ConnectionSpec {
     /// The senders of accepted events. By default, telegram and discord accept senders approved
     /// with `gdn connection approve`. Other connectors accept every request with a valid signature.
     allow: Option<AllowShape>,
+    /// The ids of users who may answer approval requests in the channel. It does not permit them to
+    /// send events. Without it, `gdn` sends no approval requests to the channel.
+    approvers: Option<Vec<String>>,
 }

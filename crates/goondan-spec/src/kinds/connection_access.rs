@@ -37,9 +37,32 @@ impl ConnectionAccess {
     }
 }
 
+/// Reads `allow` and `approvers` of a Connection. The outer `None`, with an error, means an invalid
+/// field, the inner one that both fields are missing.
+pub(crate) fn read(
+    allow: Option<&FieldReader<'_>>,
+    approvers: Option<&FieldReader<'_>>,
+    manifest: Option<&ConnectorManifest>,
+    findings: &mut DiagnosticSink,
+) -> Option<Option<ConnectionAccess>> {
+    let access = allow.map(|field| read_allow(field, manifest, findings));
+    let Some(field) = approvers else {
+        return access.map_or(Some(None), |access| access.map(Some));
+    };
+    let approvers = read_approvers(field, manifest, findings);
+    let mut access = access.unwrap_or_else(|| Some(ConnectionAccess::default()))?;
+    if !access.approvers.is_empty() {
+        let message = "`spec.allow.approvers` and `spec.approvers` are the same field.";
+        findings.add(field.invalid(message).suggest("keep only `approvers`"));
+        return None;
+    }
+    access.approvers = approvers?;
+    Some(Some(access))
+}
+
 /// Reads `allow`: the senders, channels and approvers. `None`, with an error, if the connector does
 /// not identify senders.
-pub(crate) fn read(
+fn read_allow(
     field: &FieldReader<'_>,
     manifest: Option<&ConnectorManifest>,
     findings: &mut DiagnosticSink,
@@ -55,7 +78,10 @@ pub(crate) fn read(
     let mut fields = field.fields(findings)?;
     let senders = read_ids(&mut fields, "senders", findings);
     let channels = read_ids(&mut fields, "channels", findings);
-    let approvers = read_approvers(&mut fields, manifest, findings);
+    let approvers = match fields.optional("approvers") {
+        Some(field) => read_approvers(&field, manifest, findings),
+        None => Some(BTreeSet::new()),
+    };
     fields.finish(findings);
     let allow = ConnectionAccess {
         senders: senders?,
@@ -96,13 +122,10 @@ fn read_ids(
 
 /// Reads `approvers`. `"*"` is refused, because users could approve their own requests.
 fn read_approvers(
-    fields: &mut MapReader<'_>,
+    field: &FieldReader<'_>,
     manifest: Option<&ConnectorManifest>,
     findings: &mut DiagnosticSink,
 ) -> Option<BTreeSet<String>> {
-    let Some(field) = fields.optional("approvers") else {
-        return Some(BTreeSet::new());
-    };
     if let Some(manifest) = manifest.filter(|manifest| !manifest.asks) {
         let message = format!(
             "The connector `{}` cannot send approval requests.",
@@ -141,7 +164,7 @@ pub(crate) struct AllowShape {
     senders: Option<Vec<String>>,
     /// The ids of channels or chats. If `senders` is also given, both must match.
     channels: Option<Vec<String>>,
-    /// The ids of users who may answer approval requests in the channel. It does not permit them to
-    /// send events. Without it, `gdn` sends no approval requests to the channel.
+    /// The older place of `spec.approvers`.
+    #[schemars(extend("deprecated" = true))]
     approvers: Option<Vec<String>>,
 }

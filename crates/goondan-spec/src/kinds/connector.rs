@@ -218,7 +218,7 @@ pub(crate) fn decode(
     let events = events_field
         .as_ref()
         .and_then(|field| read_events(field, findings));
-    let answers_field = fields.optional("answers");
+    let answers_field = fields.optional("replies");
     let answers = answers_field
         .as_ref()
         .map_or(Some(false), |field| field.boolean(findings));

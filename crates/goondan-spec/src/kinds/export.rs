@@ -397,13 +397,13 @@ fn check_required_permissions(
         own.name,
         missing.join(" and ")
     );
-    let field = item.child("permissions");
+    let field = item.child("requires");
     findings.add(
         field
             .as_ref()
             .unwrap_or(item)
             .invalid(message)
-            .suggest("add it, or leave `permissions` out"),
+            .suggest("add it, or leave `requires` out"),
     );
 }
 
@@ -483,10 +483,10 @@ fn read_item<'n>(
         .for_each(|field| findings.note_place(field));
     let parameters = parameters_field.and_then(|field| parameters::read(&field, findings));
     let permissions = fields
-        .optional("permissions")
+        .optional("requires")
         .and_then(|field| read_permissions(&field, findings));
     let optional_permissions = fields
-        .optional("optionalPermissions")
+        .optional("optionallyRequires")
         .and_then(|field| read_permissions(&field, findings));
     let read_only = fields
         .optional("readOnly")
@@ -495,7 +495,7 @@ fn read_item<'n>(
         .optional("idempotent")
         .and_then(|field| field.boolean(findings));
     let timeout = fields
-        .optional("timeoutMs")
+        .optional("timeout")
         .and_then(|field| super::tool::read_timeout(&field, findings));
     fields.finish(findings);
     let stated = ExportOverride {

@@ -87,7 +87,7 @@ pub(crate) fn decode(
         Some(_) => ScriptRuntime::apply_field(runtime, None, findings),
     };
     let timeout = fields
-        .optional("timeoutMs")
+        .optional("timeout")
         .map_or(Some(DEFAULT_WORK_TIMEOUT_MS), |field| {
             read_timeout(&field, findings)
         });
@@ -131,7 +131,7 @@ pub(crate) struct ExtensionSpec {
     #[schemars(range(min = 1, max = MAX_TIMEOUT_MS), extend("default" = DEFAULT_WORK_TIMEOUT_MS))]
     timeout_ms: Option<u64>,
     /// Settings. They replace fields of the same name in the defaults of a built-in extension.
-    /// `env`, `sandbox` and `limits` configure the process that runs a file.
+    /// `env`, `sandbox` and `resources` configure the process that runs a file.
     config: Option<JsonObject>,
     /// The command that builds the entry for `gdn build`, `gdn run --build` and `gdn run --watch`,
     /// or a map with more settings.

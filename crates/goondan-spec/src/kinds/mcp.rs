@@ -120,7 +120,7 @@ pub(super) fn read(
         .optional("protocol")
         .map(|field| field.one_of(&PROTOCOLS, findings));
     let timeout = fields
-        .optional("connectTimeoutMs")
+        .optional("connectTimeout")
         .map(|field| read_timeout(&field, findings));
     let elicitation = fields
         .optional("elicitation")
@@ -405,7 +405,7 @@ pub(crate) struct McpServerShape {
     socket: Option<String>,
     /// The only accepted protocol revision. Default: the newest revision that both sides support.
     protocol: Option<McpProtocol>,
-    /// The time limit for the start and the list of tools, in milliseconds. Default: 60000.
+    /// The time limit for the start and the list of tools, in milliseconds. Default: `1m`.
     #[schemars(range(min = 1, max = 86_400_000))]
     connect_timeout_ms: Option<u64>,
     /// The answer to forms of the server: `defaults` sends the default values of the form. `none`,

@@ -54,7 +54,7 @@ pub(crate) fn decode(spec: &FieldReader<'_>, findings: &mut DiagnosticSink) -> O
     let options = fields.read("options", findings, model_options::read);
     let capabilities = fields.read("capabilities", findings, capabilities::read);
     let pricing = fields.read("pricing", findings, pricing::read);
-    let limits_field = fields.optional("limits");
+    let limits_field = fields.optional("rateLimits");
     let limits = limits_field
         .as_ref()
         .map(|field| rate_limits::read(field, findings));

@@ -93,9 +93,9 @@ pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
     let max_retries = fields.read("maxRetries", findings, |field, findings| {
         field.unsigned_as(0, findings)
     });
-    let timeout_seconds = fields.read("timeoutSeconds", findings, read_seconds);
-    let total_timeout_seconds = fields.read("totalTimeoutSeconds", findings, read_seconds);
-    let max_retry_wait_ms = fields.read("maxRetryWaitMs", findings, |field, findings| {
+    let timeout_seconds = fields.read("timeout", findings, read_seconds);
+    let total_timeout_seconds = fields.read("totalTimeout", findings, read_seconds);
+    let max_retry_wait_ms = fields.read("maxRetryWait", findings, |field, findings| {
         field.unsigned(0, findings)
     });
     let context_window = fields.read("contextWindow", findings, |field, findings| {
@@ -145,7 +145,7 @@ pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
 fn key_advice(key: &str) -> Option<KeyAdvice> {
     Some(match key {
         "maxRetry" | "retries" | "retry" => KeyAdvice::Rename("maxRetries"),
-        "timeout" | "timeoutMs" => KeyAdvice::Move("write `timeoutSeconds`, a number of seconds"),
+        "timeoutMs" => KeyAdvice::Move("write `timeout` with a unit, such as `30s`"),
         "organization" => KeyAdvice::Move("write `headers: {OpenAI-Organization: …}`"),
         "project" => KeyAdvice::Move("write `headers: {OpenAI-Project: …}`"),
         "temperature" | "maxTokens" | "topP" | "topK" | "stop" | "seed" | "presencePenalty"
@@ -263,16 +263,16 @@ pub(crate) struct ModelOptionsShape {
     /// The number of retries after 408, 409, 429, 5xx and broken connections [default: 3].
     #[schemars(range(min = 0))]
     max_retries: Option<u32>,
-    /// The longest silence of the provider in seconds, before its answer begins and between its
-    /// pieces [default: 120].
+    /// The longest silence of the provider before its answer begins and between its pieces, in
+    /// seconds [default: `2m`].
     #[schemars(range(max = 31_536_000), extend("exclusiveMinimum" = 0))]
     timeout_seconds: Option<f64>,
-    /// The longest time of a whole answer in seconds, however steadily its pieces arrive [default:
-    /// 3600].
+    /// The longest time of a whole answer, however steadily its pieces arrive, in seconds [default:
+    /// `1h`].
     #[schemars(range(max = 31_536_000), extend("exclusiveMinimum" = 0))]
     total_timeout_seconds: Option<f64>,
     /// The longest wait before a retry that the provider may ask for, in milliseconds [default:
-    /// 60000]. If the provider asks for a longer one, `gdn` calls the next fallback at once.
+    /// `1m`]. If the provider asks for a longer one, `gdn` calls the next fallback at once.
     #[schemars(range(min = 0))]
     max_retry_wait_ms: Option<u64>,
     /// The context window of the model in tokens. Without it, `gdn` uses a table of well-known

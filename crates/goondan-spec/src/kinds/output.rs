@@ -42,7 +42,7 @@ pub(super) fn read(
 ) -> Option<AnswerFormat> {
     let mut fields = field.fields(findings)?;
     let stated = fields.optional("schema");
-    let file = fields.optional("schemaRef");
+    let file = fields.optional("schemaFile");
     let mode = fields
         .optional("mode")
         .map(|field| read_mode(&field, findings));
@@ -51,7 +51,7 @@ pub(super) fn read(
         (Some(stated), None) => parameters::read(&stated, findings),
         (None, Some(file)) => read_file(&file, scope, findings),
         (Some(_), Some(file)) => {
-            let message = "An output has `schema` or `schemaRef`, not both.";
+            let message = "An output has `schema` or `schemaFile`, not both.";
             findings.add(file.invalid(message).suggest("keep one of the two"));
             None
         }
@@ -60,7 +60,7 @@ pub(super) fn read(
             findings.add(
                 field
                     .invalid(message)
-                    .suggest("add `schema: {type: object, …}`, or `schemaRef` with a JSON file"),
+                    .suggest("add `schema: {type: object, …}`, or `schemaFile` with a JSON file"),
             );
             None
         }
@@ -115,7 +115,7 @@ fn read_file(
 #[schemars(rename = "Output")]
 #[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct OutputShape {
-    /// The JSON Schema of the answer. Its root has `type: object`. It excludes `schemaRef`.
+    /// The JSON Schema of the answer. Its root has `type: object`. It excludes `schemaFile`.
     schema: Option<JsonObject>,
     /// The path of a JSON file in the project with the schema. It excludes `schema`.
     #[schemars(length(min = 1))]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 
 use super::agent::{ToolUse, note_tool};
-use super::sandbox::{self, RuleSandbox, RuleSandboxShape, SandboxSettings};
+use super::sandbox::{self, AgentSandboxShape, RuleSandbox, RuleSandboxShape, SandboxSettings};
 use super::{
     DecodeScope, ExportSpec, PATCHED_PATH_ARGUMENT, Permission, ToolEntry, qualified_name,
 };
@@ -94,8 +94,11 @@ pub(super) fn read(
     let sandbox_field = fields.optional("sandbox");
     let sandbox = sandbox_field
         .as_ref()
-        .map(|field| sandbox::read(field, findings));
-    if let Some(field) = &sandbox_field {
+        .map(|field| sandbox::read_of_agent(field, findings));
+    if let Some(field) = sandbox_field
+        .as_ref()
+        .filter(|_| sandbox != Some(Some(None)))
+    {
         check_sandbox(field, tools, scope, findings);
     }
     fields.finish(findings);
@@ -104,7 +107,7 @@ pub(super) fn read(
         .iter()
         .filter_map(|rule| read_rule(rule, tools, scope, findings))
         .collect();
-    let sandbox = sandbox.map_or(Some(None), |sandbox| sandbox.map(Some))?;
+    let sandbox = sandbox.unwrap_or(Some(None))?;
     Some(match default {
         Some(default) => Permissions {
             default: default?,
@@ -173,7 +176,7 @@ fn read_rule(
         read_tool_pattern(&field, findings)
     });
     let permission = fields
-        .optional("permission")
+        .optional("requires")
         .map(|field| Permission::read(&field, findings));
     let args_field = fields.optional("args");
     let args = args_field.as_ref().map(|field| read_args(field, findings));
@@ -187,7 +190,7 @@ fn read_rule(
         let message = format!("`{}` does not state which calls it matches.", item.path);
         findings.add(
             item.invalid(message)
-                .suggest("add `tool`, `permission` or `args`, or use `default`"),
+                .suggest("add `tool`, `requires` or `args`, or use `default`"),
         );
     }
     let rule = PermissionRule {
@@ -335,9 +338,9 @@ pub(crate) struct PermissionsShape {
     /// The rules, in order. The last one that matches a call decides.
     rules: Option<Vec<PermissionRuleShape>>,
     /// The sandbox for all programs that the agent's tools start, and for programs of agents that
-    /// it calls. Linux only. Without it, a program runs in a sandbox only if a rule allows its
+    /// it calls: `true`, or a map with additional access. Linux only. Without it, a program runs in a sandbox only if a rule allows its
     /// command by a pattern, or the Tool sets `config.sandbox`.
-    sandbox: Option<SandboxSettings>,
+    sandbox: Option<AgentSandboxShape>,
 }
 
 /// A rule for tool calls. It matches a call if all stated conditions match.
@@ -349,7 +352,7 @@ pub(crate) struct PermissionRuleShape {
     /// A pattern for the tool's name, `tool__export`. `*` matches any text, `?` one character.
     #[schemars(length(min = 1), extend("x-goondan-names" = "tool"))]
     tool: Option<String>,
-    /// The permission that the tool declares.
+    /// The permission that the tool requires.
     permission: Option<Permission>,
     /// Patterns for arguments, by argument name. In a shell command line, each command is matched
     /// separately.

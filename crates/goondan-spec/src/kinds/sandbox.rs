@@ -53,6 +53,30 @@ pub(crate) enum RuleSandboxShape {
     With(SandboxSettings),
 }
 
+/// `true` for a sandbox without additional access, `false` for none, or additional access.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "AgentSandbox")]
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(crate) enum AgentSandboxShape {
+    /// `true`: no additional access. `false`: no sandbox.
+    Switch(bool),
+    /// Additional access.
+    With(SandboxSettings),
+}
+
+/// Reads `sandbox` in `permissions` of an Agent. The inner `None` means no sandbox.
+pub(super) fn read_of_agent(
+    field: &FieldReader<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<Option<SandboxSettings>> {
+    match field.node.to_json() {
+        serde_json::Value::Bool(false) => Some(None),
+        serde_json::Value::Bool(true) => Some(Some(SandboxSettings::default())),
+        _ => read(field, findings).map(Some),
+    }
+}
+
 /// Reads `sandbox` of a permission rule.
 pub(super) fn read_of_rule(
     field: &FieldReader<'_>,
@@ -89,11 +113,9 @@ pub(super) fn read(
         Ok(sandbox) => Some(sandbox),
         Err(error) => {
             let message = format!("`{}` is not a valid sandbox: {error}.", field.path);
-            findings.add(
-                field.invalid(message).suggest(
-                    "write `{}`, or `{network: true, read: […], write: […], programs: […]}`",
-                ),
-            );
+            findings.add(field.invalid(message).suggest(
+                "write `true`, or `{network: true, read: […], write: […], programs: […]}`",
+            ));
             None
         }
     }

@@ -116,7 +116,7 @@ pub(crate) fn decode(
         Some(field) => read_policy(field, findings),
         None => Some(SwarmPolicy::default()),
     };
-    let limits_field = fields.optional("limits");
+    let limits_field = fields.optional("rateLimits");
     let limits = limits_field
         .as_ref()
         .map(|field| rate_limits::read(field, findings));
@@ -126,7 +126,7 @@ pub(crate) fn decode(
         let rate = limits_field
             .as_ref()
             .and_then(|field| field.child(rate_limits::COST_LIMIT_FIELD));
-        let costs = [budget("budget"), budget("turnBudget"), rate]
+        let costs = [budget("runBudget"), budget("turnBudget"), rate]
             .into_iter()
             .flatten();
         costs.for_each(|cost| check_prices(&cost, agents, scope, findings));
@@ -200,7 +200,7 @@ fn read_policy(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option
             .unwrap_or(defaults.max_call_depth),
         lifecycle: read_lifecycle(&mut fields, findings),
         shutdown_grace: read_grace(&mut fields, findings).unwrap_or(defaults.shutdown_grace),
-        budget: read_budget(&mut fields, "budget", findings),
+        budget: read_budget(&mut fields, "runBudget", findings),
         turn_budget: read_budget(&mut fields, "turnBudget", findings),
         repetition: repetition::read(&mut fields, findings),
         untrusted: read_untrusted(&mut fields, findings),
@@ -236,13 +236,13 @@ fn read_grace(policy: &mut MapReader<'_>, findings: &mut DiagnosticSink) -> Opti
     grace
 }
 
-/// Reads the permissions in `untrusted`; reports and skips invalid ones.
+/// Reads the permissions in `untrustedSources`; reports and skips invalid ones.
 fn read_untrusted(
     policy: &mut MapReader<'_>,
     findings: &mut DiagnosticSink,
 ) -> BTreeSet<Permission> {
     let items = policy
-        .optional("untrusted")
+        .optional("untrustedSources")
         .and_then(|field| field.list(findings))
         .unwrap_or_default();
     items
@@ -266,7 +266,7 @@ fn read_budget(
     let budget = BudgetLimits {
         max_tokens: read_positive(&mut fields, "maxTokens", findings),
         max_steps: read_positive(&mut fields, "maxSteps", findings),
-        max_duration: read_seconds(&mut fields, "maxDurationSeconds", 1, findings),
+        max_duration: read_seconds(&mut fields, "maxDuration", 1, findings),
         max_cost: fields.optional("maxCost").and_then(|field| {
             field.number(
                 "more than 0",

@@ -401,7 +401,7 @@ fn read_limits(
         .optional("outputLimit")
         .map(|field| field.unsigned_as(1, findings));
     let timeout = fields
-        .optional("timeoutMs")
+        .optional("timeout")
         .map(|field| read_timeout(&field, findings));
     let default_error = manifest
         .and_then(|manifest| manifest.error_message_limit)
@@ -424,7 +424,7 @@ pub(super) fn read_timeout(field: &FieldReader<'_>, findings: &mut DiagnosticSin
     let timeout = field.unsigned(1, findings)?;
     if timeout > MAX_TIMEOUT_MS {
         let message = format!("`{}` is {timeout} ms, more than a day.", field.path);
-        findings.add(field.invalid(message).suggest("give it in milliseconds"));
+        findings.add(field.invalid(message).suggest("write at most `1d`"));
         return None;
     }
     Some(timeout)

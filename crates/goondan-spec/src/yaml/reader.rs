@@ -209,6 +209,7 @@ impl<'t> NodeTreeReader<'t> {
             let value = self.node(event, span, depth)?;
             entries.push(MapEntry {
                 key: key.into_owned(),
+                written: None,
                 key_at,
                 value,
             });

@@ -369,6 +369,7 @@ impl<'de> Visitor<'de> for ContentVisitor {
             let key_at = position(key.defined);
             map.push(MapEntry {
                 key: key.value,
+                written: None,
                 key_at,
                 value: node(pairs.next_value()?),
             });

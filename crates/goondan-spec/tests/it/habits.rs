@@ -70,14 +70,6 @@ fn fields_of_other_programs_are_answered_with_the_line_to_write() {
     let model = "  modelConfig: {modelRef: Model/main}";
     let cases = [
         (
-            "  model: Model/main".to_owned(),
-            "write `modelConfig: {modelRef: Model/main}`",
-        ),
-        (
-            "  model: anthropic/claude-x".to_owned(),
-            "define a Model with this `provider`",
-        ),
-        (
             format!("{model}\n  instruction: You lead."),
             "write `prompt: {system: …}`",
         ),
@@ -212,6 +204,16 @@ fn mistakes_of_syntax_are_answered_with_the_correction() {
 }
 
 #[test]
+fn a_model_directly_in_an_agent_is_understood() {
+    for model in ["main", "Model/main", "anthropic/claude-x"] {
+        let agent = format!(
+            "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: lead}}\nspec: {{model: {model}}}\n{REST}"
+        );
+        assert_eq!(errors(&agent), [""; 0], "{model}");
+    }
+}
+
+#[test]
 fn short_references_are_understood() {
     let agent = "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {name: lead}\n\
                  spec: {modelConfig: {modelRef: main, fallbacks: [spare]}}\n";
@@ -239,10 +241,6 @@ fn safe_fixes_write_the_line() {
         )
     };
     for (before, after) in [
-        (
-            "  model: Model/main",
-            "  modelConfig: {modelRef: Model/main}",
-        ),
         (
             "  modelConfig: {modelRef: main}\n  instruction: You lead.",
             "  modelConfig: {modelRef: main}\n  prompt: {system: \"You lead.\"}",
@@ -395,18 +393,6 @@ fn mistakes() -> Vec<YamlMistake> {
             project("  modelConfig: &model {modelRef: Model/main}")
                 .replace("agents: [{ref: Agent/lead}]", "agents: *model"),
             &["---"],
-        ),
-        mistake(
-            "provider and model in an agent",
-            Code::SCHEMA_INVALID,
-            project("  model: anthropic/claude-sonnet-4-5"),
-            &["define a Model", "modelConfig: {modelRef: Model/NAME}"],
-        ),
-        mistake(
-            "model in an agent",
-            Code::SCHEMA_INVALID,
-            project("  model: Model/main"),
-            &["modelConfig: {modelRef: Model/main}"],
         ),
         mistake(
             "instruction",

@@ -11,6 +11,7 @@ mod documentation;
 mod file_system;
 mod habits;
 mod loading;
+mod names;
 mod packages;
 mod properties;
 mod reference;

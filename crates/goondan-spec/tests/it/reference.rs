@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::support::examples::example;
 use crate::support::fields::{Field, fields, fields_inside};
 use goondan_spec::schema::schemas;
-use goondan_spec::{Kind, yaml};
+use goondan_spec::{Kind, RenamedField, renamed_fields, yaml};
 use serde_json::Value;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference.md");
@@ -179,6 +179,22 @@ fn page() -> String {
     table(&mut page, &shared("ObjectRef"));
     page.push_str("\n## Value sources\n\nA value source is a map with either `value` or `valueFrom`. `valueFrom` has either `env` or `secretRef`. [Secrets](secrets.md) explains where `gdn` looks up secrets.\n");
     table(&mut page, &shared("ValueSource"));
+    page.push_str("\n## Older names\n\nThese names are still accepted, and `gdn validate --fix` replaces them. A field under both names is an error. A number under an older name is in the unit of that name. Under the current name, the value states its unit: `ms`, `s`, `m`, `h` or `d` for durations, `MiB` or `GiB` for sizes.\n\n| kind | map | older name | current name | example |\n|---|---|---|---|---|\n");
+    for field in renamed_fields() {
+        let RenamedField {
+            kind,
+            map,
+            name,
+            older,
+            example,
+        } = field;
+        let example = example.map_or_else(|| "–".to_owned(), |value| format!("`{name}: {value}`"));
+        writeln!(
+            page,
+            "| {kind} | `{map}` | `{older}` | `{name}` | {example} |"
+        )
+        .unwrap();
+    }
     page
 }
 

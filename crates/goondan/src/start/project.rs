@@ -10,7 +10,7 @@ use goondan_spec::files::{FileAccess, OsFiles};
 use goondan_spec::kinds::{ConnectorManifest, ExportSpec, ToolBuild};
 use goondan_spec::source::SourceTexts;
 use goondan_spec::{
-    BasePackage, Bundle, Diagnostic, Environment, JsonObject, KnownFiles, LoadInput,
+    BasePackage, Bundle, Diagnostic, Environment, JsonObject, KnownFiles, LoadInput, LoadResult,
 };
 
 /// Built-in package, parsed once.
@@ -55,6 +55,17 @@ pub fn load(path: &Path) -> Project {
     load_again(path, &OsFiles, &KnownFiles::default())
 }
 
+/// Loads a project like [`load`], and writes its resources as YAML with short forms written out.
+pub(crate) fn load_expanded(path: &Path) -> (Project, String) {
+    let input = LoadInput {
+        root: path,
+        files: &OsFiles,
+        base: &BUILTIN_PACKAGE,
+    };
+    let (loaded, written) = goondan_spec::load_expanded(input, &KnownFiles::default());
+    (project_of(path, loaded), written)
+}
+
 /// Loads a project like [`load`], through `files`, and without parsing `known` files again.
 pub(crate) fn load_again(path: &Path, files: &dyn FileAccess, known: &KnownFiles) -> Project {
     let loaded = goondan_spec::load_again(
@@ -65,6 +76,10 @@ pub(crate) fn load_again(path: &Path, files: &dyn FileAccess, known: &KnownFiles
         },
         known,
     );
+    project_of(path, loaded)
+}
+
+fn project_of(path: &Path, loaded: LoadResult) -> Project {
     Project {
         root: project_directory(path),
         bundle: loaded.bundle.map(Arc::new),

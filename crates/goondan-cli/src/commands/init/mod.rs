@@ -1,5 +1,6 @@
 //! `gdn init`.
 
+mod provider;
 mod templates;
 
 use std::collections::BTreeSet;
@@ -14,6 +15,7 @@ use goondan::start::project::MANIFEST_FILES;
 use goondan::{StateRoot, TrustList};
 use serde_json::json;
 
+use self::provider::ModelProvider;
 use self::templates::{GITIGNORE, ProjectTemplate, TemplateFile};
 use crate::exit::CliError;
 use crate::output::{CommandOutput, style};
@@ -29,6 +31,7 @@ pub(super) const MAX_NAME_LENGTH: usize = 63;
 const EXAMPLES: &str = "\
 Examples:
   gdn init my-swarm                              Create a project in the directory my-swarm
+  gdn init my-swarm --provider anthropic         Use a real model, with its API key
   gdn init my-team --template multi-agent --git  Create several agents, in a git repository
   gdn init swarm --template repository           Create agents for the git repository around it
   gdn init desk --template service               Create an agent that programs call over HTTP
@@ -47,6 +50,12 @@ pub(crate) struct InitArgs {
     /// Start from this template
     #[arg(short, long, value_enum, default_value_t)]
     template: ProjectTemplate,
+    /// Use a model of this provider instead of the scripted one
+    #[arg(short, long, value_enum, value_name = "NAME")]
+    provider: Option<ModelProvider>,
+    /// Use this model of the provider [default: a current one]
+    #[arg(short, long, value_name = "NAME", requires = "provider")]
+    model: Option<String>,
     /// Overwrite existing files
     #[arg(short, long)]
     force: bool,
@@ -62,7 +71,12 @@ pub(crate) fn run(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let name = project_name(args)?;
-    let files = args.template.files(&name);
+    let mut files = args.template.files(&name);
+    if let Some(provider) = args.provider {
+        for file in &mut files {
+            file.text = provider.replace_scripted(&file.text, args.model.as_deref());
+        }
+    }
     if !args.force {
         refuse_existing(&args.folder, &files)?;
     }
@@ -165,7 +179,7 @@ fn project_name(args: &InitArgs) -> Result<String, CliError> {
 }
 
 /// Returns whether the text is a valid resource name (rule L6).
-pub(super) fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_lowercase());
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     starts && text.len() <= MAX_NAME_LENGTH && text.chars().all(allowed)
@@ -353,9 +367,30 @@ fn report(
     let next: String = next
         .map(|command| format!("\n  gdn {command} {shell_path}"))
         .collect();
+    if let Some(variable) = args.provider.and_then(ModelProvider::key_variable) {
+        output.line(&format!(
+            "\nSet {variable} in the environment or in a file named .env in the project."
+        ))?;
+    }
     output.line(&format!(
         "\nNext:\n  gdn validate {shell_path}{next}\n  gdn run {shell_path} --input \"Hello\""
     ))
+}
+
+/// Formats `text` as a YAML scalar: plain if that is the same string, else in quotes.
+pub(crate) fn yaml_scalar(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(plain);
+    let is_string = |text: &str| {
+        matches!(
+            goondan::internal::yaml::from_str(text),
+            Ok(serde_json::Value::String(_))
+        )
+    };
+    match is_plain && is_string(text) {
+        true => text.to_owned(),
+        false => serde_json::Value::from(text).to_string(),
+    }
 }
 
 /// Quotes `text` as one shell word.

@@ -3,6 +3,7 @@
 mod adopt;
 mod delete;
 mod export;
+mod fork;
 mod import;
 mod list;
 mod retry;
@@ -27,6 +28,7 @@ Examples:
   gdn conversation list --all                             List the conversations of all projects
   gdn conversation show assistant:main                    Print a conversation
   gdn conversation retry assistant:main                   Retry its failed events
+  gdn conversation fork assistant:main                    Copy it under a new key
   gdn conversation export assistant:main -o main.jsonl    Export the conversation to a file
   gdn conversation import main.jsonl --as assistant:copy  Import it under another name
   gdn conversation delete assistant:ticket-42 --force     Delete without confirmation";
@@ -47,6 +49,8 @@ enum InstanceCommand {
     Show(show::InstanceShowArgs),
     /// Retry the failed events of a conversation
     Retry(retry::InstanceRetryArgs),
+    /// Copy a conversation, to continue it in another way
+    Fork(fork::InstanceForkArgs),
     /// Write conversations as JSON Lines
     Export(export::InstanceExportArgs),
     /// Import conversations that `export` wrote
@@ -112,6 +116,7 @@ pub(crate) fn run(
         InstanceCommand::List(args) => super::block_on(list::run(args, state_root, output)),
         InstanceCommand::Show(args) => super::block_on(show::run(args, state_root, output)),
         InstanceCommand::Retry(args) => super::block_on(retry::run(args, state_root, output)),
+        InstanceCommand::Fork(args) => super::block_on(fork::run(args, state_root, output)),
         InstanceCommand::Adopt(args) => super::block_on(adopt::run(args, state_root, output)),
         InstanceCommand::Export(args) => super::block_on(export::run(args, state_root, output)),
         InstanceCommand::Import(args) => super::block_on(import::run(args, state_root, output)),

@@ -1,5 +1,6 @@
 //! `gdn new`.
 
+mod resource;
 mod scaffold;
 mod sdk;
 
@@ -64,6 +65,14 @@ enum NewCommand {
     Extension(NewExtensionArgs),
     /// Create a connector that runs without changes, with a test case
     Connector(NewConnectorArgs),
+    /// Create an Agent in the project
+    Agent(resource::NewAgentArgs),
+    /// Create a Model in the project
+    Model(resource::NewModelArgs),
+    /// Create a Connection in the project
+    Connection(resource::NewConnectionArgs),
+    /// Create a Tool with an MCP server in the project
+    Mcp(resource::NewMcpArgs),
 }
 
 /// Arguments of `gdn new tool`.
@@ -130,7 +139,7 @@ fn langs(subject: &ScaffoldKind) -> impl TypedValueParser<Value = ScaffoldLangua
     PossibleValuesParser::new(values).try_map(|name| ScaffoldLanguage::from_str(&name, false))
 }
 
-/// Creates the scaffold of a tool, an extension or a connector.
+/// Creates the scaffold of a tool, an extension or a connector, or another resource.
 pub(crate) fn run(args: &NewArgs, output: &CommandOutput) -> Result<(), CliError> {
     let (subject, name, lang, path, sdk) = match &args.what {
         NewCommand::Tool(NewToolArgs {
@@ -151,6 +160,10 @@ pub(crate) fn run(args: &NewArgs, output: &CommandOutput) -> Result<(), CliError
             path,
             sdk,
         }) => (&CONNECTOR, name, *lang, path, sdk),
+        NewCommand::Agent(args) => return resource::agent(args, output),
+        NewCommand::Model(args) => return resource::model(args, output),
+        NewCommand::Connection(args) => return resource::connection(args, output),
+        NewCommand::Mcp(args) => return resource::mcp(args, output),
     };
     let request = ScaffoldRequest {
         subject,

@@ -2,6 +2,7 @@
 
 mod live;
 mod record;
+mod watch;
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ const EXAMPLES: &str = "\
 Examples:
   gdn test                                              Run all test cases of the project
   gdn test tests/conformance                            Run all test cases in a directory
+  gdn test --watch                                      Run them again after each change
   gdn test tests/conformance --filter queue --jobs 1    Run some test cases, one at a time
   gdn test tests/conformance -o junit > results.xml
   gdn test tests/conformance --coverage                 List the rules without a test case
@@ -57,6 +59,9 @@ pub(crate) struct TestArgs {
     /// List the rules with and without a test case, and run nothing
     #[arg(long, conflicts_with_all = ["filter", "format", "jobs", "live"])]
     coverage: bool,
+    /// Run again after each change of a file
+    #[arg(short, long, conflicts_with_all = ["coverage", "format", "live"])]
+    watch: bool,
     /// Run this many test cases in parallel [default: twice the number of cores, or 4 with --live]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
@@ -117,6 +122,11 @@ pub(crate) fn run(
         ..RunOptions::new(paths)
     };
     args.live.apply(&mut options, state_root, output)?;
+    if args.watch {
+        let paths = options.paths.clone();
+        let mut run = || run_and_print(&options, output).map(|_| ());
+        return watch::repeat(&paths, output, &mut run);
+    }
     let summary = match args.format.unwrap_or(if output.json {
         TestReportFormat::Json
     } else {

@@ -30,6 +30,7 @@ Examples:
   gdn validate --open                Also load its libraries
   gdn validate --fix                 Apply safe fixes, and list them
   gdn validate --fix --dry-run       Show the changes as a diff
+  gdn validate --expand              Print all resources, with short forms written out
   gdn validate --connect             Also connect to the project's MCP servers
   gdn validate -o github             Annotate a pull request";
 
@@ -57,6 +58,9 @@ pub(crate) struct ValidateArgs {
     /// Show what `--fix` would change, without changing it
     #[arg(long, requires = "fix")]
     dry_run: bool,
+    /// Print all resources as YAML, with short forms written out and secrets masked
+    #[arg(long, conflicts_with_all = ["fix", "format"])]
+    expand: bool,
     /// Load the libraries of a trusted project and report their errors
     #[arg(long)]
     open: bool,
@@ -85,6 +89,9 @@ pub(crate) async fn run(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let path = args.project.find(output)?;
+    if args.expand {
+        return print_expanded(&path, output);
+    }
     let mut project = project::load(&path)?;
     let repairs = match args.fix {
         true => fix::fix(&project.root, args.dry_run, output)?,
@@ -154,6 +161,20 @@ pub(crate) async fn run(
         true => Err(CliError::shown(CommandExit::Validation)),
         false => Ok(()),
     }
+}
+
+/// Prints the resources of a project as YAML, or its errors.
+fn print_expanded(path: &Path, output: &CommandOutput) -> Result<(), CliError> {
+    let (project, written) = goondan::internal::expand(path);
+    if project.bundle.is_some() {
+        return output.foreign(&written);
+    }
+    output.piece(&render::pretty(
+        &project.diagnostics,
+        &project.sources,
+        CommandOutput::stdout_has_colour(),
+    ))?;
+    Err(CliError::shown(CommandExit::Validation))
 }
 
 /// Loads the libraries that the swarms use and returns the diagnostics.

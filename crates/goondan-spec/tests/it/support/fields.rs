@@ -64,6 +64,10 @@ fn add_map(root: &Value, schema: &Value, path: &str, all: &mut Vec<Field>) {
         .map(Vec::as_slice)
         .unwrap_or_default();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        // Each field is listed once, under its current name.
+        if property["deprecated"] == true || property["x-goondan-same-as"].is_string() {
+            continue;
+        }
         let path = if path.is_empty() {
             name.clone()
         } else {

@@ -1,0 +1,74 @@
+//! `gdn init --provider`: a template with the model of a real provider.
+
+use clap::ValueEnum;
+
+/// First line of the Model in templates, which the scripted model answers.
+const SCRIPTED_START: &str = "  # The scripted model answers from script.yaml";
+/// Last line of the Model in templates.
+const SCRIPTED_END: &str = "  # apiKey: {valueFrom: {env: ANTHROPIC_API_KEY}}\n";
+
+/// Provider of a new project's model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ModelProvider {
+    Anthropic,
+    Openai,
+    Gemini,
+    Mistral,
+    Openrouter,
+    /// A model on this machine, without an API key
+    Ollama,
+}
+
+impl ModelProvider {
+    /// Name in a Model.
+    fn name(self) -> &'static str {
+        match self {
+            ModelProvider::Anthropic => "anthropic",
+            ModelProvider::Openai => "openai",
+            ModelProvider::Gemini => "gemini",
+            ModelProvider::Mistral => "mistral",
+            ModelProvider::Openrouter => "openrouter",
+            ModelProvider::Ollama => "ollama",
+        }
+    }
+
+    /// Model that is used without `--model`.
+    fn default_model(self) -> &'static str {
+        match self {
+            ModelProvider::Anthropic => "claude-sonnet-4-5",
+            ModelProvider::Openai => "gpt-5",
+            ModelProvider::Gemini => "gemini-2.5-flash",
+            ModelProvider::Mistral => "mistral-large-latest",
+            ModelProvider::Openrouter => "anthropic/claude-sonnet-4.5",
+            ModelProvider::Ollama => "qwen3",
+        }
+    }
+
+    /// Environment variable with the API key.
+    pub(super) fn key_variable(self) -> Option<&'static str> {
+        match self {
+            ModelProvider::Anthropic => Some("ANTHROPIC_API_KEY"),
+            ModelProvider::Openai => Some("OPENAI_API_KEY"),
+            ModelProvider::Gemini => Some("GEMINI_API_KEY"),
+            ModelProvider::Mistral => Some("MISTRAL_API_KEY"),
+            ModelProvider::Openrouter => Some("OPENROUTER_API_KEY"),
+            ModelProvider::Ollama => None,
+        }
+    }
+
+    /// Replaces the scripted model in the text of a template.
+    pub(super) fn replace_scripted(self, text: &str, model: Option<&str>) -> String {
+        let Some((before, rest)) = text.split_once(SCRIPTED_START) else {
+            return text.to_owned();
+        };
+        let Some((_, after)) = rest.split_once(SCRIPTED_END) else {
+            return text.to_owned();
+        };
+        let model = super::yaml_scalar(model.unwrap_or(self.default_model()));
+        let mut lines = format!("  provider: {}\n  model: {model}\n", self.name());
+        if let Some(variable) = self.key_variable() {
+            lines.push_str(&format!("  apiKey: {{valueFrom: {{env: {variable}}}}}\n"));
+        }
+        format!("{before}{lines}{after}")
+    }
+}

@@ -1,0 +1,103 @@
+//! `gdn test --watch`: runs the test cases again after each change.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::exit::CliError;
+use crate::output::CommandOutput;
+
+/// Interval at which the files are compared.
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
+/// Directories that contain no sources.
+const SKIPPED_DIRECTORIES: [&str; 3] = ["target", "node_modules", "dist"];
+
+/// Calls `run` now and after each change below `paths`, until the process is interrupted or `run`
+/// cannot run.
+pub(super) fn repeat(
+    paths: &[PathBuf],
+    output: &CommandOutput,
+    run: &mut dyn FnMut() -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    loop {
+        let before = state_of(paths);
+        run()?;
+        output.note("Waiting for changes. Ctrl-C ends the command.")?;
+        wait_for_change(paths, before);
+    }
+}
+
+/// Waits until the files differ from `before` and no longer change.
+fn wait_for_change(paths: &[PathBuf], before: u64) {
+    let mut last = before;
+    loop {
+        sleep(POLL_INTERVAL);
+        let now = state_of(paths);
+        if now != before && now == last {
+            return;
+        }
+        last = now;
+    }
+}
+
+/// Returns a hash of the names, sizes and times of all files below `paths`.
+fn state_of(paths: &[PathBuf]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for path in paths {
+        // A test case names files next to it.
+        let root = match path.is_file() {
+            true => path.parent().unwrap_or(path),
+            false => path,
+        };
+        add_directory(root, &mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Adds the files of a directory to the hash, without hidden ones.
+fn add_directory(directory: &Path, hasher: &mut DefaultHasher) {
+    let directory = match directory.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => directory,
+    };
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return;
+    };
+    let mut entries: Vec<_> = entries.filter_map(Result::ok).collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
+        if name.starts_with('.') || SKIPPED_DIRECTORIES.contains(&name.as_str()) {
+            continue;
+        }
+        if metadata.is_dir() {
+            add_directory(&entry.path(), hasher);
+            continue;
+        }
+        let time = metadata.modified().ok();
+        (name, metadata.len(), time).hash(hasher);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_a_visible_file_changes_the_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = [folder.path().to_owned()];
+        let at_first = state_of(&paths);
+        std::fs::create_dir(folder.path().join("target")).unwrap();
+        std::fs::write(folder.path().join("target/a"), "1").unwrap();
+        std::fs::write(folder.path().join(".hidden"), "1").unwrap();
+        assert_eq!(state_of(&paths), at_first);
+        std::fs::write(folder.path().join("a.case.yaml"), "1").unwrap();
+        assert_ne!(state_of(&paths), at_first);
+    }
+}
