@@ -271,6 +271,37 @@ async function edits() {
 }
 
 /** The answer comes in pieces: each is seen before the next one is said. */
+/** A model call opens as request and response, can be copied for a shell, and shows the raw bodies on demand. */
+async function modelCalls() {
+  console.log("model calls");
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.locator(".messages .message.assistant").getByRole("link", { name: "Model call" }).first().click();
+  const call = page.locator(".model-call");
+  const request = call.getByRole("region", { name: "Request", exact: true });
+  await request.getByText("System prompt").first().click();
+  await request.getByText("Take your time.").waitFor();
+  await request.getByText("Messages").first().click();
+  await request.locator(".call-message", { hasText: "well?" }).waitFor();
+  const response = call.getByRole("region", { name: "Response", exact: true });
+  await response.getByText("Finish reason: stop").waitFor();
+  await response.getByText("Bees fly far.").waitFor();
+  holds((await call.locator(".raw > *").count()) === 0, "the raw bodies are not loaded before they are wanted");
+  await call.getByRole("button", { name: "Copy as curl" }).click();
+  await call.getByText("Copied.").waitFor();
+  const command = await page.evaluate(() => navigator.clipboard.readText());
+  holds(/^curl 'http:\/\/127.0.0.1:\d+\/v1\/chat\/completions'/.test(command) && command.includes('"authorization: Bearer $API_KEY"'), "the call is copied as a command, with a variable in place of the key");
+  holds(!command.includes("sk-slow"), "the command does not have the key");
+  execFileSync("bash", ["-n"], { input: command });
+  await call.getByRole("button", { name: "Show raw bodies" }).click();
+  await call.getByRole("region", { name: "Response body" }).getByText("[DONE]").waitFor();
+  await picture("model-call");
+  await page.locator(".span-row").first().click();
+  await request.getByText("Take your time.").waitFor();
+  holds(true, "its open parts stay open while the trace changes");
+  const found = await accessibility(page);
+  holds(found.length === 0, `axe-core finds nothing serious ${found.join("\n")}`);
+}
+
 async function streaming() {
   console.log("streaming");
   const model = await provider();
@@ -509,7 +540,7 @@ async function looks() {
   await page.setViewportSize({ width: 1280, height: 800 });
 }
 
-const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, forks, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
+const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, forks, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
 try {
   const wanted = process.env.STUDIO_STEPS?.split(",");
   for (const step of STEPS) if (!wanted || wanted.includes(step.name)) await step();

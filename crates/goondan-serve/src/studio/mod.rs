@@ -78,6 +78,7 @@ page! {
     SCRIPT "keyed.js",
     SCRIPT "markdown.js",
     SCRIPT "message.js",
+    SCRIPT "model-call.js",
     SCRIPT "parts.js",
     SCRIPT "question.js",
     SCRIPT "record.js",

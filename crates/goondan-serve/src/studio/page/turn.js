@@ -2,7 +2,7 @@
 
 import { place as placeOf, post } from "./api.js";
 import { button, h } from "./dom.js";
-import { finishReasons, turns } from "./facts.js";
+import { finishReasons, modelCalls, turns } from "./facts.js";
 import { letters } from "./feed.js";
 import { counted, duration, money } from "./format.js";
 import { contextOf, messageItem } from "./message.js";
@@ -27,7 +27,7 @@ export function turnIdOf(message) {
  * @returns {(import("./keyed.js").Item|null)[]}
  */
 export function conversationItems(whose, messages, { does, replace }) {
-  const context = contextOf(messages, { does, live: { call: (message, part) => liveCall(whose, message, part), reason: (message) => finishReasons.get(message.source?.stepId) } });
+  const context = contextOf(messages, { does, live: { call: (message, part) => liveCall(whose, message, part), reason: (message) => finishReasons.get(message.source?.stepId), modelCall: (message) => modelCalls.get(message.source?.stepId) } });
   const failed = lettersOf(whose, messages);
   const items = [];
   messages.forEach((message, number) => {
