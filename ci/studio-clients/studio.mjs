@@ -271,6 +271,26 @@ async function edits() {
 }
 
 /** The answer comes in pieces: each is seen before the next one is said. */
+/** Files are attached to an input, and can be removed before. */
+async function attach() {
+  console.log("attached files");
+  await show(page, "conversations/desk/attached");
+  const form = page.locator(".composer");
+  const pixel = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
+  await form.locator("input[type=file]").setInputFiles([
+    { name: "bee.png", mimeType: "image/png", buffer: pixel },
+    { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("not this") },
+  ]);
+  await form.getByText("bee.png · 70 bytes").waitFor();
+  await form.getByRole("button", { name: "Remove notes.txt" }).click();
+  await page.getByLabel("Input for desk:attached").fill("look at this");
+  await picture("attached");
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.locator(".message.user figure.image img").waitFor();
+  await form.locator(".attachments li").waitFor({ state: "detached" });
+  holds((await page.getByText("notes.txt").count()) === 0, "an attached image is part of the input, and a removed file is not");
+}
+
 /** A model call opens as request and response, can be copied for a shell, and shows the raw bodies on demand. */
 async function modelCalls() {
   console.log("model calls");
@@ -540,7 +560,7 @@ async function looks() {
   await page.setViewportSize({ width: 1280, height: 800 });
 }
 
-const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, forks, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
+const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, attach, forks, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
 try {
   const wanted = process.env.STUDIO_STEPS?.split(",");
   for (const step of STEPS) if (!wanted || wanted.includes(step.name)) await step();

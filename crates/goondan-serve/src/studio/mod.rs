@@ -66,6 +66,7 @@ page! {
     SVG "icon.svg",
     SCRIPT "app.js",
     SCRIPT "api.js",
+    SCRIPT "attachments.js",
     SCRIPT "call.js",
     SCRIPT "composer.js",
     SCRIPT "conversation-list.js",
