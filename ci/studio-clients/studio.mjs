@@ -271,6 +271,41 @@ async function edits() {
 }
 
 /** The answer comes in pieces: each is seen before the next one is said. */
+/** A conversation of 10,000 messages: its first messages are drawn on demand, so the page stays small. */
+async function manyMessages() {
+  console.log("many messages");
+  const history = Array.from({ length: 9_998 }, (_, number) => ({ role: number % 2 ? "assistant" : "user", content: `Message ${number}: bees **fly** far.` }));
+  const messages = [...history, { role: "user", content: "the last one" }];
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  const response = await fetch(`${url.origin}/v1/chat/completions`, { method: "POST", headers, body: JSON.stringify({ model: "desk", messages }) });
+  if (!response.ok) throw new Error(await response.text());
+  const { instances } = await api("/api/instances");
+  const { instanceKey } = instances.at(-1);
+  const begin = await page.evaluate(() => performance.now());
+  await page.evaluate((key) => (location.hash = `#/conversations/desk/${key}`), instanceKey);
+  await seen("You said: the last one.");
+  await page.getByText("10,000 messages").waitFor();
+  const fetched = await page.evaluate(() => performance.getEntriesByType("resource").filter((one) => one.name.endsWith("/messages")).map((one) => Math.round(one.duration)));
+  console.log(`  drawn after ${Math.round((await page.evaluate(() => performance.now())) - begin)} ms; the messages took ${fetched} ms`);
+  const drawn = () => page.locator(".messages > .message").count();
+  holds((await drawn()) <= 201 && (await page.locator(".messages *").count()) < 5_000, `${await drawn()} of 10,000 messages are drawn`);
+  const median = await page.evaluate(async () => {
+    const list = document.querySelector(".scroll");
+    const times = [];
+    for (let at = list.scrollHeight; at > 0; at -= list.scrollHeight / 120) {
+      const before = performance.now();
+      list.scrollTop = at;
+      await new Promise((done) => requestAnimationFrame(done));
+      times.push(performance.now() - before);
+    }
+    return times.sort((a, b) => a - b)[60];
+  });
+  console.log(`  a frame of the scroll took ${median.toFixed(1)} ms`);
+  await page.getByRole("button", { name: "Show earlier messages" }).click();
+  await page.waitForFunction(() => document.querySelectorAll(".messages > .message").length > 300);
+  holds((await drawn()) <= 401, `${await drawn()} messages are drawn after "Show earlier messages"`);
+}
+
 /** Files are attached to an input, and can be removed before. */
 async function attach() {
   console.log("attached files");
@@ -560,7 +595,7 @@ async function looks() {
   await page.setViewportSize({ width: 1280, height: 800 });
 }
 
-const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, attach, forks, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
+const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, attach, manyMessages, forks, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
 try {
   const wanted = process.env.STUDIO_STEPS?.split(",");
   for (const step of STEPS) if (!wanted || wanted.includes(step.name)) await step();
