@@ -68,6 +68,8 @@ async function standIn(context, folder) {
     const name = new URL(route.request().url()).pathname.slice("/studio/".length) || "index.html";
     const headers = (await route.fetch()).headers();
     delete headers["content-length"];
+    // The program does not know a new file.
+    if (name.endsWith(".js")) headers["content-type"] = "text/javascript; charset=utf-8";
     await route.fulfill({ headers, body: readFileSync(`${folder}/${name}`) });
   });
 }

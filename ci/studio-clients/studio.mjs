@@ -271,6 +271,92 @@ async function edits() {
 }
 
 /** The answer comes in pieces: each is seen before the next one is said. */
+/** A conversation of 10,000 messages: its first messages are drawn on demand, so the page stays small. */
+async function manyMessages() {
+  console.log("many messages");
+  const history = Array.from({ length: 9_998 }, (_, number) => ({ role: number % 2 ? "assistant" : "user", content: `Message ${number}: bees **fly** far.` }));
+  const messages = [...history, { role: "user", content: "the last one" }];
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  const response = await fetch(`${url.origin}/v1/chat/completions`, { method: "POST", headers, body: JSON.stringify({ model: "desk", messages }) });
+  if (!response.ok) throw new Error(await response.text());
+  const { instances } = await api("/api/instances");
+  const { instanceKey } = instances.at(-1);
+  const begin = await page.evaluate(() => performance.now());
+  await page.evaluate((key) => (location.hash = `#/conversations/desk/${key}`), instanceKey);
+  await seen("You said: the last one.");
+  await page.getByText("10,000 messages").waitFor();
+  const fetched = await page.evaluate(() => performance.getEntriesByType("resource").filter((one) => one.name.endsWith("/messages")).map((one) => Math.round(one.duration)));
+  console.log(`  drawn after ${Math.round((await page.evaluate(() => performance.now())) - begin)} ms; the messages took ${fetched} ms`);
+  const drawn = () => page.locator(".messages > .message").count();
+  holds((await drawn()) <= 201 && (await page.locator(".messages *").count()) < 5_000, `${await drawn()} of 10,000 messages are drawn`);
+  const median = await page.evaluate(async () => {
+    const list = document.querySelector(".scroll");
+    const times = [];
+    for (let at = list.scrollHeight; at > 0; at -= list.scrollHeight / 120) {
+      const before = performance.now();
+      list.scrollTop = at;
+      await new Promise((done) => requestAnimationFrame(done));
+      times.push(performance.now() - before);
+    }
+    return times.sort((a, b) => a - b)[60];
+  });
+  console.log(`  a frame of the scroll took ${median.toFixed(1)} ms`);
+  await page.getByRole("button", { name: "Show earlier messages" }).click();
+  await page.waitForFunction(() => document.querySelectorAll(".messages > .message").length > 300);
+  holds((await drawn()) <= 401, `${await drawn()} messages are drawn after "Show earlier messages"`);
+}
+
+/** Files are attached to an input, and can be removed before. */
+async function attach() {
+  console.log("attached files");
+  await show(page, "conversations/desk/attached");
+  const form = page.locator(".composer");
+  const pixel = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
+  await form.locator("input[type=file]").setInputFiles([
+    { name: "bee.png", mimeType: "image/png", buffer: pixel },
+    { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("not this") },
+  ]);
+  await form.getByText("bee.png · 70 bytes").waitFor();
+  await form.getByRole("button", { name: "Remove notes.txt" }).click();
+  await page.getByLabel("Input for desk:attached").fill("look at this");
+  await picture("attached");
+  await page.getByRole("button", { name: "Send", exact: true }).click();
+  await page.locator(".message.user figure.image img").waitFor();
+  await form.locator(".attachments li").waitFor({ state: "detached" });
+  holds((await page.getByText("notes.txt").count()) === 0, "an attached image is part of the input, and a removed file is not");
+}
+
+/** A model call opens as request and response, can be copied for a shell, and shows the raw bodies on demand. */
+async function modelCalls() {
+  console.log("model calls");
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.locator(".messages .message.assistant").getByRole("link", { name: "Model call" }).first().click();
+  const call = page.locator(".model-call");
+  const request = call.getByRole("region", { name: "Request", exact: true });
+  await request.getByText("System prompt").first().click();
+  await request.getByText("Take your time.").waitFor();
+  await request.getByText("Messages").first().click();
+  await request.locator(".call-message", { hasText: "well?" }).waitFor();
+  const response = call.getByRole("region", { name: "Response", exact: true });
+  await response.getByText("Finish reason: stop").waitFor();
+  await response.getByText("Bees fly far.").waitFor();
+  holds((await call.locator(".raw > *").count()) === 0, "the raw bodies are not loaded before they are wanted");
+  await call.getByRole("button", { name: "Copy as curl" }).click();
+  await call.getByText("Copied.").waitFor();
+  const command = await page.evaluate(() => navigator.clipboard.readText());
+  holds(/^curl 'http:\/\/127.0.0.1:\d+\/v1\/chat\/completions'/.test(command) && command.includes('"authorization: Bearer $API_KEY"'), "the call is copied as a command, with a variable in place of the key");
+  holds(!command.includes("sk-slow"), "the command does not have the key");
+  execFileSync("bash", ["-n"], { input: command });
+  await call.getByRole("button", { name: "Show raw bodies" }).click();
+  await call.getByRole("region", { name: "Response body" }).getByText("[DONE]").waitFor();
+  await picture("model-call");
+  await page.locator(".span-row").first().click();
+  await request.getByText("Take your time.").waitFor();
+  holds(true, "its open parts stay open while the trace changes");
+  const found = await accessibility(page);
+  holds(found.length === 0, `axe-core finds nothing serious ${found.join("\n")}`);
+}
+
 async function streaming() {
   console.log("streaming");
   const model = await provider();
@@ -509,7 +595,7 @@ async function looks() {
   await page.setViewportSize({ width: 1280, height: 800 });
 }
 
-const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, forks, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
+const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, attach, manyMessages, forks, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
 try {
   const wanted = process.env.STUDIO_STEPS?.split(",");
   for (const step of STEPS) if (!wanted || wanted.includes(step.name)) await step();

@@ -20,6 +20,7 @@ pub mod json_rpc;
 pub mod json_text;
 pub mod limits;
 pub mod message;
+pub mod model_calls;
 pub mod nofollow_fs;
 pub mod notices;
 pub mod patch_headers;

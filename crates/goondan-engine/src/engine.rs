@@ -20,6 +20,7 @@ use crate::turn::budget::UsageTotals;
 use crate::turn::rate_limiter::RateLimiter;
 use goondan_core::event::{TurnError, UsageCost};
 use goondan_core::ids::InstanceId;
+use goondan_core::model_calls::{ExchangeRecorder, ModelCallLog};
 use goondan_core::ports::approval::{
     ApprovalAnswer, ApprovalRequest, ApprovalStore, SharedApprover,
 };
@@ -51,6 +52,8 @@ pub struct Engine {
     pub(crate) pace: RateLimiter,
     /// Decides which trace headers model and tool servers receive.
     pub(crate) tracing: Arc<dyn TracePolicy>,
+    /// Latest model calls of this node, if a client can inspect them.
+    pub(crate) model_calls: ModelCallLog,
     /// Prompts that are sent on schedule.
     pub(crate) timetable: Arc<JobTable>,
     /// Notified when an instance is evicted.
@@ -118,6 +121,13 @@ impl Engine {
             std::future::pending::<()>().await;
         }
         value
+    }
+
+    /// Returns a recorder for a model call, or `None` if calls are not recorded.
+    pub(crate) fn exchange_recorder(&self) -> Option<Arc<ExchangeRecorder>> {
+        let is_recorded =
+            self.model_calls.is_on() && self.generation.load().policy.recorded_model_calls > 0;
+        is_recorded.then(Arc::default)
     }
 
     /// Requests an approval. Once the swarm stops, clients disconnect. That is not an answer, so the

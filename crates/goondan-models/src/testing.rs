@@ -69,6 +69,7 @@ pub(crate) fn request(agent: &str, input: &str) -> ModelRequest {
         params: Arc::default(),
         output: None,
         caller: None,
+        exchange: None,
     }
 }
 

@@ -29,6 +29,21 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "MAX_CALLS_PER_ANSWER",
     ),
     (
+        "bytes of all recorded model calls",
+        "goondan-core/src/model_calls.rs",
+        "MAX_LOG_BYTES",
+    ),
+    (
+        "bytes of a request body that the studio can show",
+        "goondan-core/src/model_calls.rs",
+        "MAX_RECORDED_BODY_BYTES",
+    ),
+    (
+        "bytes of a response body that the studio can show",
+        "goondan-core/src/model_calls.rs",
+        "MAX_RECORDED_RESPONSE_BYTES",
+    ),
+    (
         "bytes of a line of a running command in an event",
         "tooling/live_output.rs",
         "MAX_LINE_BYTES",

@@ -15,6 +15,7 @@ use crate::caller::CallerTrace;
 use crate::history::MessageHistory;
 use crate::ids::InstanceId;
 use crate::message::MessagePart;
+use crate::model_calls::ExchangeRecorder;
 
 /// Client of one model.
 #[async_trait]
@@ -80,6 +81,8 @@ pub struct ModelRequest {
     pub output: Option<Arc<Value>>,
     /// Trace context for the provider; `None` to send none.
     pub caller: Option<CallerTrace>,
+    /// Records the HTTP exchange for people who inspect the call; `None` to record nothing.
+    pub exchange: Option<Arc<ExchangeRecorder>>,
 }
 
 /// A tool in the form for a model.

@@ -135,6 +135,7 @@ impl TurnContext {
                 params: Arc::clone(&agent.params),
                 output: None,
                 caller: self.engine.tracing.caller(&trace),
+                exchange: self.engine.exchange_recorder(),
             },
             turn_id: self.turn_id(),
             step_id: None,

@@ -34,6 +34,7 @@ use goondan_core::ids::{InstanceId, TraceContext};
 use goondan_core::message::{
     Message, MessageData, MessagePart, MessageRole, MessageSource, ToolCall,
 };
+use goondan_core::model_calls::ModelCallLog;
 use goondan_core::ports::approval::{ApprovalStore, SharedApprover};
 use goondan_core::ports::cluster::ClusterMembership;
 use goondan_core::ports::reload::ProjectReloader;
@@ -414,6 +415,11 @@ impl SwarmRuntime {
         after: u64,
     ) -> Result<Vec<RuntimeEvent>, StoreError> {
         self.engine.store.events(instance, after).await
+    }
+
+    /// Returns the log of model calls. It records nothing until it is switched on.
+    pub fn model_calls(&self) -> &ModelCallLog {
+        &self.engine.model_calls
     }
 
     /// Returns a sequence number that is greater than those of earlier processes and less than

@@ -20,6 +20,7 @@ use crate::plan::Generation;
 use crate::policy::redact::SecretRedactor;
 use crate::turn::budget::UsageTotals;
 use crate::turn::rate_limiter::RateLimiter;
+use goondan_core::model_calls::ModelCallLog;
 use goondan_core::ports::approval::{ApprovalStore, SharedApprover};
 use goondan_core::ports::clock::Clock;
 use goondan_core::ports::cluster::LeaderChannel;
@@ -110,6 +111,7 @@ impl EngineNodeParts {
             lives,
             pace: RateLimiter::default(),
             tracing,
+            model_calls: ModelCallLog::default(),
             timetable,
             observer,
             workdir,

@@ -13,6 +13,7 @@ pub(crate) mod model_call_timing;
 mod poison;
 mod prompt_excerpt;
 pub(crate) mod rate_limiter;
+mod recorded_call;
 mod repetition;
 pub mod step;
 pub(crate) mod store_retry;

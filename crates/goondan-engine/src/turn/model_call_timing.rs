@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::turn::context_usage;
 use crate::turn::model_call::{ModelAnswer, ModelCall, ModelCallError, turn_error};
 use crate::turn::prompt_excerpt::prompt_excerpt;
+use crate::turn::recorded_call::{CallCourse, record};
 use goondan_core::event::{RuntimeEventKind, ShownModelCall};
 
 /// Progress of a model call. Separate from the call, which may be dropped at any point.
@@ -64,6 +65,21 @@ impl ModelCallStart {
             at: engine.clock.now(),
             since: Instant::now(),
         }
+    }
+
+    /// Records the call for people who inspect it.
+    pub(crate) fn record(
+        self,
+        engine: &Engine,
+        call: &ModelCall<'_>,
+        answer: &Result<ModelAnswer, ModelCallError>,
+    ) {
+        let course = CallCourse {
+            started_at: self.at,
+            duration: self.since.elapsed(),
+            retries: call.course.taken().retries,
+        };
+        record(engine, call, &course, answer);
     }
 
     /// Publishes the result of the call.

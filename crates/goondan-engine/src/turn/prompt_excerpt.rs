@@ -1,4 +1,5 @@
-//! Prompt excerpts for telemetry: the newest messages, without secrets.
+//! Prompt excerpts for telemetry and for the log of model calls: the newest messages, without
+//! secrets.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::turn::model_call::{ModelAnswer, ModelCall};
 
 /// Maximum total bytes of the messages in an excerpt; the oldest are left out. Also the maximum
 /// characters of the system prompt.
-const MAX_EXCERPT_BYTES: usize = 64 * 1024;
+pub(crate) const MAX_EXCERPT_BYTES: usize = 64 * 1024;
 
 /// Returns the content of `call` and its answer, or `None` if no telemetry consumer records
 /// content.
@@ -44,7 +45,7 @@ pub(crate) fn prompt_excerpt(
 }
 
 /// Returns the newest messages that fit the limit, oldest first.
-fn newest<'m>(
+pub(crate) fn newest<'m>(
     newest_first: impl Iterator<Item = &'m MessageData>,
     redactor: &SecretRedactor,
 ) -> Vec<MessageData> {
@@ -82,7 +83,7 @@ fn without_data(part: &MessagePart) -> MessagePart {
 }
 
 /// Removes secrets and provider metadata from a part.
-fn clean(redactor: &SecretRedactor, part: &mut MessagePart) {
+pub(crate) fn clean(redactor: &SecretRedactor, part: &mut MessagePart) {
     match part {
         MessagePart::Text {
             text,

@@ -345,6 +345,7 @@ async fn call_model(
             params: Arc::clone(&agent.params),
             output: agent.output.clone().filter(|_| !by_tool),
             caller: turn.engine.tracing.caller(&trace),
+            exchange: turn.engine.exchange_recorder(),
         },
         turn_id: &turn.facts.turn_id,
         step_id: Some(&context.id),
@@ -430,6 +431,8 @@ async fn ask(turn: &TurnContext, call: &ModelCall<'_>) -> Result<ModelAnswer, Mo
     if let Err(ModelCallError::Failed(error)) = &mut answer {
         name_retry_time(error, call.model.max_retry_wait, turn.engine.clock.now());
     }
+    // The record comes first, so that a client can open the call once it receives the event.
+    call_start.record(&turn.engine, call, &answer);
     call_start.publish_result(&turn.engine, call, &answer);
     answer
 }

@@ -13,6 +13,8 @@ pub(crate) struct ApiKey {
     pub(crate) value: Option<Secret>,
     /// Place of the key, for error messages.
     pub(crate) origin: String,
+    /// Variable with the key; `None` if the key comes from elsewhere.
+    pub(crate) variable: Option<String>,
 }
 
 /// Returns the key of `model`, or the one in the provider's usual variable. A Model with its own endpoint never gets
@@ -52,9 +54,14 @@ fn declared(
         ValueSource::Env(name) => format!("the variable {name}"),
         ValueSource::SecretRef { name, .. } => format!("Secret/{name}"),
     };
+    let variable = match source {
+        ValueSource::Env(name) => Some(name.clone()),
+        _ => None,
+    };
     Ok(ApiKey {
         value: Some(Secret::new(value.expose().trim())),
         origin,
+        variable,
     })
 }
 
@@ -73,6 +80,7 @@ fn usual(
         return Ok(ApiKey {
             value: None,
             origin: format!("`apiKey` of {}", model.id),
+            variable: None,
         });
     };
     match environment.get(variable) {
@@ -81,6 +89,7 @@ fn usual(
             Ok(ApiKey {
                 value,
                 origin: format!("the variable {variable}"),
+                variable: Some(variable.clone()),
             })
         }
         None => Err(no_key(

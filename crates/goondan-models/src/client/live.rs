@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{Stream, StreamExt};
 use goondan_core::caller::CallerTrace;
+use goondan_core::model_calls::ExchangeRecorder;
 use goondan_core::ports::model::{ModelChunk, ModelClient, ModelError, ModelRequest, ModelStream};
 use goondan_spec::Secret;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -14,6 +15,7 @@ use tokio::time::timeout;
 
 use super::endpoint::ModelEndpoint;
 use super::failure::FailureContext;
+use super::recorded::ShownKey;
 use super::request::RequestBuilder;
 use super::settings::ClientSettings;
 use super::stream::{AnswerStream, Completion};
@@ -37,6 +39,7 @@ pub(crate) struct LiveClient {
     host: Arc<str>,
     /// Headers of every request; `Err` states the fault.
     headers: Result<HeaderMap, String>,
+    shown_key: ShownKey,
     settings: ClientSettings,
     failures: Arc<FailureContext>,
     format: Arc<dyn WireFormat>,
@@ -49,7 +52,7 @@ impl LiveClient {
     pub(crate) fn new(
         http: &HttpClients,
         endpoint: ModelEndpoint,
-        key: Option<&Secret>,
+        (key, shown_key): (Option<&Secret>, ShownKey),
         settings: ClientSettings,
         failures: FailureContext,
         (target, format): (ModelTarget, Arc<dyn WireFormat>),
@@ -71,6 +74,7 @@ impl LiveClient {
             host: endpoint.host().into(),
             endpoint,
             headers: headers(&*format, key, &settings),
+            shown_key,
             settings,
             failures: Arc::new(failures),
             format,
@@ -82,9 +86,20 @@ impl LiveClient {
     /// Sends `request` and returns the response, if its status is a success.
     async fn send(&self, url: Url, request: &ModelRequest) -> Result<Response, ModelError> {
         let headers = self.headers_for(request)?;
-        let body = reqwest::Body::wrap(self.requests.body(request));
-        self.post(url, headers, body, request.output.is_some())
-            .await
+        let body = self.requests.body(request);
+        if let Some(recorder) = &request.exchange {
+            recorder.begin(self.shown_key.exchange(&url, &headers, &body));
+        }
+        let sends_schema = request.output.is_some();
+        let body = reqwest::Body::wrap(body);
+        self.post(
+            url,
+            headers,
+            body,
+            sends_schema,
+            request.exchange.as_deref(),
+        )
+        .await
     }
 
     /// Sends a request. Fails if the status of the response is not a success. `sends_schema`:
@@ -95,6 +110,7 @@ impl LiveClient {
         headers: HeaderMap,
         body: reqwest::Body,
         sends_schema: bool,
+        recorder: Option<&ExchangeRecorder>,
     ) -> Result<Response, ModelError> {
         let client = self.http.client(self.endpoint.is_secure()).await?;
         let sent = client.post(url).headers(headers).body(body).send();
@@ -103,6 +119,9 @@ impl LiveClient {
             .map_err(|_| self.failures.silent(&self.host))?
             .map_err(|error| self.failures.transport(&self.host, &error))?;
         let status = response.status();
+        if let Some(recorder) = recorder {
+            recorder.answered(status.as_u16());
+        }
         if status.is_success() {
             return Ok(response);
         }
@@ -113,6 +132,9 @@ impl LiveClient {
         )
         .await
         .unwrap_or_default();
+        if let Some(recorder) = recorder {
+            recorder.received(body.as_bytes());
+        }
         Err(self
             .failures
             .status(&self.host, status, &body, &headers, sends_schema))
@@ -130,7 +152,13 @@ impl LiveClient {
         let headers = self.headers.clone();
         let headers = headers.map_err(|reason| self.failures.unsendable(&self.host, &reason))?;
         let response = self
-            .post(self.url(&path)?, headers, body.to_string().into(), false)
+            .post(
+                self.url(&path)?,
+                headers,
+                body.to_string().into(),
+                false,
+                None,
+            )
             .await?;
         let answer = start_of_body(response, MAX_ANSWER_BYTES).await;
         serde_json::from_str(&answer)
@@ -236,7 +264,8 @@ impl ModelClient for LiveClient {
             self.completion(&request),
             (&self.failures, &self.host),
             self.settings.idle_timeout,
-        );
+        )
+        .recorded_by(request.exchange.clone());
         // A refusal comes with the first event. It is reported before the stream begins.
         let first = answer.next().await;
         if let Some(Err(error)) = first {

@@ -4,6 +4,7 @@ mod endpoint;
 mod failure;
 mod key;
 mod live;
+mod recorded;
 mod request;
 mod settings;
 mod stream;
@@ -56,11 +57,12 @@ pub(crate) fn client(
         prompt_caching: settings.prompt_caching,
     };
     let format = format_of(wire, target.clone());
+    let shown_key = recorded::ShownKey::new(key.value.as_ref(), key.variable.as_deref());
     let key = key.value.as_ref();
     Ok(Arc::new(LiveClient::new(
         http,
         endpoint,
-        key,
+        (key, shown_key),
         settings,
         failures,
         (target, format),

@@ -22,6 +22,13 @@ impl SharedBody {
             left: remaining_bytes,
         }
     }
+
+    /// Returns the whole body as a string; `None` if it is longer than `max_bytes`.
+    pub(crate) fn text(&self, max_bytes: usize) -> Option<String> {
+        let is_short = usize::try_from(self.left).is_ok_and(|bytes| bytes <= max_bytes);
+        let bytes = || self.pieces.as_slice().concat();
+        is_short.then(|| String::from_utf8_lossy(&bytes()).into_owned())
+    }
 }
 
 impl http_body::Body for SharedBody {

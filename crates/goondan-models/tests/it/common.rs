@@ -127,6 +127,7 @@ pub(crate) fn request(messages: Vec<Arc<Message>>) -> ModelRequest {
         params: Arc::new(params),
         output: None,
         caller: None,
+        exchange: None,
     }
 }
 

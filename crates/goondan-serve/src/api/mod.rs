@@ -7,6 +7,7 @@ mod failed_events;
 mod health;
 mod inputs;
 mod instances;
+mod model_calls;
 mod site;
 mod swarm;
 mod topology;
@@ -100,6 +101,9 @@ fn described(has_studio: bool, recorder: Option<Arc<dyn CaseRecorder>>) -> OpenA
         .routes(routes!(ag_ui::run));
     let routes = if has_studio {
         routes
+            .routes(routes!(model_calls::list))
+            .routes(routes!(model_calls::call))
+            .routes(routes!(model_calls::http))
             .routes(routes!(studio::code))
             .routes(routes!(studio::end))
     } else {
@@ -123,6 +127,9 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
         recorder,
         further,
     } = offer;
+    if has_studio {
+        service.swarm().model_calls().switch_on();
+    }
     let access = Arc::new(access);
     let (guarded, document) = described(has_studio, recorder).split_for_parts();
     let document = finished(document, has_studio, &service.inner.version);

@@ -158,6 +158,37 @@ pub struct ReloadsBody {
     pub reloads: Vec<ReloadRecord>,
 }
 
+/// Latest model calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ModelCallsBody {
+    /// Maximum number of recorded calls: `policy.telemetry.modelCalls` of the Swarm.
+    pub limit: usize,
+    /// Oldest call first. Each has the `spanId` of its event, and no content.
+    #[schema(value_type = Vec<Object>)]
+    pub calls: Vec<Value>,
+}
+
+/// A recorded model call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelCallBody {
+    /// True if `/http` returns an HTTP request.
+    pub has_http: bool,
+    /// The `request` with `system`, `messages`, `tools` and `params`, and the `response` with
+    /// `parts`, `finishReason`, `usage` and `cost`, or the `error`.
+    #[schema(value_type = Object)]
+    pub call: Value,
+}
+
+/// HTTP request of a model call, and the response.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct HttpExchangeBody {
+    /// The `url`, the `headers`, the `body` unless it is too large, the `status` and the start of
+    /// the `response`.
+    #[schema(value_type = Object)]
+    pub exchange: Value,
+}
+
 /// Events whose turns failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -11,6 +11,7 @@ mod callers;
 mod inputs;
 mod mcp_clients;
 mod metrics;
+mod model_calls;
 mod openai;
 mod questions;
 mod streams;

@@ -53,6 +53,8 @@ pub struct SwarmPolicy {
     /// Permissions of tools with untrusted output. An agent that has read such output needs an
     /// approval to execute, write or use the network.
     pub untrusted: BTreeSet<Permission>,
+    /// Maximum number of latest model calls that the studio can show. Default: 50. 0 records none.
+    pub recorded_model_calls: usize,
 }
 
 impl Default for SwarmPolicy {
@@ -68,6 +70,7 @@ impl Default for SwarmPolicy {
             turn_budget: BudgetLimits::default(),
             repetition: RepetitionPolicy::default(),
             untrusted: BTreeSet::new(),
+            recorded_model_calls: 50,
         }
     }
 }
@@ -204,6 +207,8 @@ fn read_policy(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option
         turn_budget: read_budget(&mut fields, "turnBudget", findings),
         repetition: repetition::read(&mut fields, findings),
         untrusted: read_untrusted(&mut fields, findings),
+        recorded_model_calls: read_telemetry(&mut fields, findings)
+            .unwrap_or(defaults.recorded_model_calls),
     };
     fields.finish(findings);
     Some(policy)
@@ -234,6 +239,16 @@ fn read_grace(policy: &mut MapReader<'_>, findings: &mut DiagnosticSink) -> Opti
     let grace = read_seconds(&mut fields, "gracePeriodSeconds", 0, findings);
     fields.finish(findings);
     grace
+}
+
+/// Reads the number of recorded model calls.
+fn read_telemetry(policy: &mut MapReader<'_>, findings: &mut DiagnosticSink) -> Option<usize> {
+    let mut fields = policy.optional("telemetry")?.fields(findings)?;
+    let calls = fields
+        .optional("modelCalls")
+        .and_then(|field| field.unsigned_as(0, findings));
+    fields.finish(findings);
+    calls
 }
 
 /// Reads the permissions in `untrustedSources`; reports and skips invalid ones.
@@ -394,6 +409,19 @@ pub(crate) struct PolicyShape {
     /// Permissions of tools with untrusted output. After a conversation has read such output, its
     /// calls that execute, write or use the network need an approval.
     untrusted: Option<Vec<Permission>>,
+    /// The records that people can inspect.
+    telemetry: Option<PolicyTelemetryShape>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(rename = "PolicyTelemetry")]
+#[expect(dead_code, reason = "read only by the schema generator")]
+pub(crate) struct PolicyTelemetryShape {
+    /// The maximum number of latest model calls that the studio can show, with prompts and answers
+    /// but without secrets. They are only in memory. 0 records none.
+    #[schemars(extend("default" = SwarmPolicy::default().recorded_model_calls))]
+    model_calls: Option<u64>,
 }
 
 #[derive(JsonSchema)]

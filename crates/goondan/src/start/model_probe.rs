@@ -88,5 +88,6 @@ fn probe_request() -> ModelRequest {
         }),
         output: None,
         caller: None,
+        exchange: None,
     }
 }

@@ -9,6 +9,7 @@ use goondan_core::caller::CallerTrace;
 use goondan_core::event::{RuntimeEvent, SwarmEvent, TurnResult};
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageData};
+use goondan_core::model_calls::ModelCallLog;
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::ports::store::{DeadLetter, InstanceMeta, StoreError};
 use goondan_core::ports::tool::{Attachment, ToolCallResult, ToolError};
@@ -351,6 +352,17 @@ impl Swarm {
         after: u64,
     ) -> Result<Vec<RuntimeEvent>, StoreError> {
         self.inner.runtime.events(instance, after).await
+    }
+
+    /// Returns the log of this process's model calls. It records nothing until it is switched on,
+    /// or if `policy.telemetry.modelCalls` is 0.
+    pub fn model_calls(&self) -> &ModelCallLog {
+        self.inner.runtime.model_calls()
+    }
+
+    /// Returns the maximum number of recorded model calls.
+    pub fn recorded_model_calls(&self) -> usize {
+        self.inner.runtime.generation().policy.recorded_model_calls
     }
 
     /// Returns a sequence number that is higher than the numbers of events of earlier processes, and

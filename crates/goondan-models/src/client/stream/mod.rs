@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use goondan_core::model_calls::ExchangeRecorder;
 use goondan_core::ports::model::{CompletedAnswer, ModelChunk, ModelError, ModelErrorKind};
 use reqwest::Response;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -41,6 +42,7 @@ pub(crate) struct AnswerStream {
     /// Time of the last event that added content or announced the end.
     last_growth: Instant,
     wire_bytes: usize,
+    recorder: Option<Arc<ExchangeRecorder>>,
 }
 
 /// Completes an answer: makes its call ids unique and recovers calls that are text.
@@ -93,7 +95,13 @@ impl AnswerStream {
             last_data: now,
             last_growth: now,
             wire_bytes: 0,
+            recorder: None,
         }
+    }
+
+    /// Records the body with `recorder` as it arrives.
+    pub(crate) fn recorded_by(self, recorder: Option<Arc<ExchangeRecorder>>) -> Self {
+        AnswerStream { recorder, ..self }
     }
 
     /// Returns the next chunk. `Finish` or an error is the last one.
@@ -179,6 +187,9 @@ impl AnswerStream {
     /// Decodes a piece of the body and updates the times of the last progress.
     fn take(&mut self, piece: &[u8]) {
         self.wire_bytes += piece.len();
+        if let Some(recorder) = &self.recorder {
+            recorder.received(piece);
+        }
         let reader = &mut self.reader;
         reader.keep_sample(piece);
         let (events, data, content) = (reader.event_count, reader.data_count, reader.content());

@@ -1,6 +1,7 @@
 // The form for an input. An input that could not be sent stays in the form, and keeps its id: sent again, it is the same input.
 
 import { place as placeOf, post } from "./api.js";
+import { attachments } from "./attachments.js";
 import { button, h } from "./dom.js";
 import { instances } from "./feed.js";
 import { address, attempt } from "./parts.js";
@@ -19,21 +20,28 @@ export const newKey = () => `chat-${crypto.randomUUID().slice(0, 8)}`;
 export function composer(target, { label, placeholder = "Write to the agent. Enter sends, Shift+Enter adds a new line.", sent }) {
   const words = h("textarea", { rows: 2, "aria-label": label, placeholder });
   const send = h("button.primary", { type: "submit" }, "Send");
-  const form = h("form.composer", {}, words, send);
+  const files = attachments();
+  const form = h("form.composer", {}, files.list, words, files.element, send);
   let id = "";
   form.addEventListener("input", () => (id = ""));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const text = words.value;
-    if (!text.trim() || send.disabled) return;
+    if ((!text.trim() && files.isEmpty()) || send.disabled) return;
     id ||= newId();
     send.disabled = true;
     const whose = target();
     const { agentName: agent, instanceKey } = whose;
-    const taken = await attempt(() => post("/api/inputs", { text, agent, instanceKey, id }));
+    const taken = await attempt(async () => {
+      const attached = await files.read();
+      return post("/api/inputs", { text, agent, instanceKey, id, ...(attached.length ? { files: attached } : {}) });
+    });
     send.disabled = false;
     if (taken && words.value === text) words.value = "";
-    if (taken) id = "";
+    if (taken) {
+      id = "";
+      files.clear();
+    }
     words.focus();
     if (taken) sent?.(whose);
   });

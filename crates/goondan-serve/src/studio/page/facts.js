@@ -18,6 +18,8 @@ const LINES = 20;
 export const turns = new Map();
 /** @type {Map<string, string>} the finish reason of the model call of a step, by step id */
 export const finishReasons = new Map();
+/** @type {Map<string, {traceId: string, spanId: string}>} the latest model call of a step, by step id */
+export const modelCalls = new Map();
 /** @type {Map<string, {turns: number, failed: number, duration: number}>} totals by agent */
 export const totals = new Map();
 /** @type {Set<string>} */
@@ -68,6 +70,7 @@ export function note(event) {
   eventTypes.add(event.type);
   if (event.cost?.currency) currency = event.cost.currency;
   if (isFailure(event)) keepLatest(failures, event);
+  if (event.stepId && event.type === "model.completed") modelCalls.set(event.stepId, { traceId: event.traceId, spanId: event.spanId });
   switch (event.type) {
     case "turn.started":
       turnOf(event).eventId = event.eventId;
@@ -128,5 +131,7 @@ function endTurn(event) {
  */
 export function forget(event) {
   if (event.type === "turn.completed" || event.type === "turn.failed") turns.delete(event.turnId);
-  if (event.type === "model.completed") finishReasons.delete(event.stepId);
+  if (event.type !== "model.completed") return;
+  finishReasons.delete(event.stepId);
+  modelCalls.delete(event.stepId);
 }

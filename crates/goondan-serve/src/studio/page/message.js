@@ -5,7 +5,7 @@ import { button, h } from "./dom.js";
 import { counted, when } from "./format.js";
 import { keep } from "./keyed.js";
 import { markdown } from "./markdown.js";
-import { cut, data, mark } from "./parts.js";
+import { address, cut, data, mark } from "./parts.js";
 
 /**
  * A message as the store has it.
@@ -14,7 +14,8 @@ import { cut, data, mark } from "./parts.js";
 /**
  * The surroundings of a message: the results of its calls, its buttons, and the live state of calls and answers.
  * @typedef {{results: Map<any, any>, answered: Set<any>, does: {fork?: (message: Message) => any, record?: (message: Message) => any, edit?: (message: Message) => any},
- *   live: {call?: (message: Message, part: any) => Partial<import("./call.js").CallState>, reason?: (message: Message) => string|undefined}, isFile: boolean}} Context
+ *   live: {call?: (message: Message, part: any) => Partial<import("./call.js").CallState>, reason?: (message: Message) => string|undefined,
+ *   modelCall?: (message: Message) => {traceId: string, spanId: string}|undefined}, isFile: boolean}} Context
  */
 
 const SPEAKERS = { user: "Input", assistant: "Agent", system: "System", tool: "Tools" };
@@ -72,17 +73,18 @@ const complete = new WeakMap();
 function update(article, message, context) {
   const { role, content } = message.data;
   const reason = role === "assistant" ? context.live.reason?.(message) : undefined;
+  const modelCall = role === "assistant" ? context.live.modelCall?.(message) : undefined;
   const calls = content.filter((part) => part.type === "tool-call");
   // A long conversation has many messages that stay as they are.
-  const sign = [reason, ...calls.map((part) => context.live.call?.(message, part).fact?.status)].join("/");
+  const sign = [reason, modelCall?.spanId, ...calls.map((part) => context.live.call?.(message, part).fact?.status)].join("/");
   const drawn = complete.get(article);
   if (drawn?.message === message && drawn.sign === sign) return;
   if (calls.every((part) => context.results.has(part))) complete.set(article, { message, sign });
   const pieces = content.map((part, number) => piece(`${number}`, part, message, context));
-  keep(article, [{ key: "header", sign: reason ?? "", make: () => header(message, reason, context.does) }, ...pieces]);
+  keep(article, [{ key: "header", sign: `${reason ?? ""}/${modelCall?.spanId ?? ""}`, make: () => header(message, reason, context.does, modelCall) }, ...pieces]);
 }
 
-function header(message, reason, does) {
+function header(message, reason, does, modelCall) {
   const { source } = message;
   const isInput = message.data.role === "user" && source?.type === "user";
   const action = (words, act, title) => act && button(words, () => act(message), { class: "quiet", title });
@@ -93,6 +95,7 @@ function header(message, reason, does) {
     source?.type === "extension" && mark("plain", `extension ${source.extensionName}`),
     cut(reason),
     h("time.muted", { datetime: message.createdAt }, when(message.createdAt)),
+    modelCall && h("a.call-link", { href: address("traces", modelCall.traceId, modelCall.spanId), title: "Show the request and the response of the model" }, "Model call"),
     isInput && action("Edit", does.edit, "Change this input and send it in a new conversation"),
     isInput && action("Record this turn", does.record, "Record the turn of this input as a test case for gdn test"),
     action("Fork here", does.fork, "Create a new conversation that ends with this message"),

@@ -2,7 +2,7 @@
 
 import { place as placeOf, post } from "./api.js";
 import { button, h } from "./dom.js";
-import { finishReasons, turns } from "./facts.js";
+import { finishReasons, modelCalls, turns } from "./facts.js";
 import { letters } from "./feed.js";
 import { counted, duration, money } from "./format.js";
 import { contextOf, messageItem } from "./message.js";
@@ -23,14 +23,16 @@ export function turnIdOf(message) {
  * Returns the list items of a conversation: messages, and after each turn its end.
  * @param {{agentName: string, instanceKey: string}} whose
  * @param {Message[]} messages
- * @param {{does: any, replace?: (message: Message) => import("./keyed.js").Item|null}} options `replace` returns another item for a message
+ * @param {{does: any, from?: number, replace?: (message: Message) => import("./keyed.js").Item|null}} options `from` is the number of
+ *   the first message that is shown; `replace` returns another item for a message
  * @returns {(import("./keyed.js").Item|null)[]}
  */
-export function conversationItems(whose, messages, { does, replace }) {
-  const context = contextOf(messages, { does, live: { call: (message, part) => liveCall(whose, message, part), reason: (message) => finishReasons.get(message.source?.stepId) } });
+export function conversationItems(whose, messages, { does, from = 0, replace }) {
+  const context = contextOf(messages, { does, live: { call: (message, part) => liveCall(whose, message, part), reason: (message) => finishReasons.get(message.source?.stepId), modelCall: (message) => modelCalls.get(message.source?.stepId) } });
   const failed = lettersOf(whose, messages);
   const items = [];
-  messages.forEach((message, number) => {
+  messages.slice(from).forEach((message, index) => {
+    const number = from + index;
     items.push(replace?.(message) ?? messageItem(message, context));
     const turnId = turnIdOf(message);
     const next = messages[number + 1];

@@ -22,6 +22,20 @@ const AGAIN = 200;
 /** Distance from the end, in pixels, up to which the page follows new content. */
 const NEAR_END = 80;
 
+/** Number of the latest messages that are shown at first, and that each press of the button adds. */
+const SHOWN = 200;
+
+/**
+ * Returns the number of the first message to show: the latest `count` messages, from the beginning of a turn if it is near.
+ * @param {import("../message.js").Message[]} list
+ * @param {number} count
+ */
+function firstShown(list, count) {
+  const first = Math.max(0, list.length - count);
+  for (let at = first; at > Math.max(0, first - SHOWN); at -= 1) if (list[at].data.role === "user") return at;
+  return first;
+}
+
 /** @type {import("../app.js").View} */
 export function conversations(place, [agentName, instanceKey]) {
   const chosen = instanceKey === undefined ? null : { agentName, instanceKey };
@@ -67,7 +81,7 @@ function open(detail, whose) {
   const live = h("div.live", { "aria-live": "polite" });
   const scroll = h("div.scroll", {}, messages, live);
   const form = composer(() => whose, { label: `Input for ${nameOf(whose)}` });
-  const shown = { list: [], failed: "", editing: "" };
+  const shown = { list: [], failed: "", editing: "", count: SHOWN };
   /** The latest running turn. It stays after its end until its last message is loaded. */
   let turn = null;
   let timer = 0;
@@ -124,14 +138,24 @@ function open(detail, whose) {
   function drawAll() {
     drawLive();
     keep(title, [headingItem(whose, shown, load)]);
-    const items = conversationItems(whose, shown.list, { does, replace });
+    const from = firstShown(shown.list, shown.count);
+    const items = conversationItems(whose, shown.list, { does, from, replace });
     keep(messages, [
       shown.failed && { key: "failed", sign: shown.failed, make: () => h("p.bad", {}, shown.failed) },
+      from > 0 && { key: "earlier", sign: String(from), make: () => h("p.earlier", {}, button(`Show earlier messages (${from.toLocaleString("en")})`, earlier)) },
       ...items,
       !items.length && !turn && { key: "empty", make: () => nothing("No messages yet", "Send a message to start the conversation.") },
     ]);
   }
   const draw = () => following(drawAll);
+  /** Shows earlier messages, and keeps those in sight where they are. */
+  function earlier() {
+    const below = scroll.scrollHeight - scroll.scrollTop;
+    shown.count += SHOWN;
+    drawAll();
+    scroll.scrollTop = scroll.scrollHeight - below;
+    messages.focus({ preventScroll: true });
+  }
   const isMine = (body) => nameOf(body) === nameOf(whose);
   const stopText = onFrame(["text"], () => following(drawLive), () => state.running.has(nameOf(whose)));
   const stop = onFrame(["events", "questions", "letters", "instances"], draw, (topic, news) => {
