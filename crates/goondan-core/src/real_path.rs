@@ -14,7 +14,7 @@ const MAX_SYMLINKS: usize = 40;
 /// # Errors
 /// A link can't be read, or there are too many links, for example in a circle.
 pub fn real_path(path: &Path) -> io::Result<PathBuf> {
-    resolve(path, |_| ())
+    resolve(path, |_, _| ())
 }
 
 /// Returns the places of the symbolic links that lead from `path` to its real path. Replacing one
@@ -24,12 +24,30 @@ pub fn real_path(path: &Path) -> io::Result<PathBuf> {
 /// A link can't be read, or there are too many links, for example in a circle.
 pub fn links_of_path(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut links = Vec::new();
-    resolve(path, |link| links.push(link.to_owned()))?;
+    resolve(path, |link, _| links.push(link.to_owned()))?;
     Ok(links)
 }
 
-/// Resolves a path, and passes the place of each link to `on_link`.
-fn resolve(path: &Path, mut on_link: impl FnMut(&Path)) -> io::Result<PathBuf> {
+/// Returns true if `path` leads to different files in different processes, or if a process can change
+/// the target at any time: it passes through a link such as `/proc/self/cwd`. The file descriptors of
+/// the process itself, such as `/dev/stdin`, do not count.
+pub fn depends_on_process(path: &Path) -> bool {
+    let own_descriptors = format!("/proc/{}/fd", std::process::id());
+    let mut depends = false;
+    // A link of an unreadable path still counts.
+    let _ = resolve(path, |link, is_last| {
+        let below = link
+            .strip_prefix("/proc")
+            .map(|below| below.components().count());
+        let is_of_process = below.is_ok_and(|parts| parts > 1);
+        let is_own_descriptor = is_last && link.parent() == Some(Path::new(&own_descriptors));
+        depends |= is_of_process && !is_own_descriptor;
+    });
+    depends
+}
+
+/// Resolves a path. Passes to `on_link` the place of each link, and whether the path ends there.
+fn resolve(path: &Path, mut on_link: impl FnMut(&Path, bool)) -> io::Result<PathBuf> {
     let mut todo: VecDeque<OsString> = if path.is_absolute() {
         parts(path)
     } else {
@@ -55,7 +73,7 @@ fn resolve(path: &Path, mut on_link: impl FnMut(&Path)) -> io::Result<PathBuf> {
             if links > MAX_SYMLINKS {
                 return Err(io::Error::other("it contains too many symbolic links"));
             }
-            on_link(&done);
+            on_link(&done, todo.is_empty());
             done.pop();
             for part in parts(&target).into_iter().rev() {
                 todo.push_front(part);
@@ -92,6 +110,49 @@ fn link_target(path: &Path) -> io::Result<Option<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_path_through_a_process_is_recognized() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for (target, link) in [
+            ("/proc/self/cwd/run.sh", "script"),
+            ("/proc/thread-self/cwd", "folder"),
+            ("/dev/stdin", "input"),
+            ("script", "chain"),
+            ("plain", "inside"),
+        ] {
+            std::os::unix::fs::symlink(target, at(link)).unwrap();
+        }
+        for path in [
+            "/proc/self/cwd/run.sh",
+            "/proc/thread-self/cwd/run.sh",
+            "/proc/self/task/../cwd/run.sh",
+            "/proc/self/root/run.sh",
+            "/proc/1/../self/cwd",
+            "/dev/fd/../cwd/run.sh",
+            "script",
+            "chain",
+            "folder/run.sh",
+            "folder",
+        ] {
+            assert!(depends_on_process(&at(path)), "{path}");
+        }
+        for path in [
+            "/proc/self/status",
+            "/proc/cpuinfo",
+            "/dev/stdin",
+            "/dev/null",
+            "/bin/sh",
+            "plain",
+            "inside",
+            "input",
+            "missing/run.sh",
+        ] {
+            assert!(!depends_on_process(&at(path)), "{path}");
+        }
+    }
 
     #[test]
     fn a_relative_path_is_made_absolute() {

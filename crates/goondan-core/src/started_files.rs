@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::content_hash::content_identity;
+use crate::real_path::depends_on_process;
 
 /// Programs that run a script, or the start file of a directory.
 const INTERPRETERS: [&str; 19] = [
@@ -67,7 +68,8 @@ pub struct StartedProgram<'a> {
 
 impl StartedProgram<'_> {
     /// Returns the existing files that the command line names, or that its programs load because of
-    /// their names, such as `package.json`. Accesses the file system.
+    /// their names, such as `package.json`. Paths that lead to another file in the program's own
+    /// process are included (`depends_on_process`). Accesses the file system.
     pub fn files(&self) -> BTreeSet<PathBuf> {
         let mut files: BTreeSet<PathBuf> = self.program_file().into_iter().collect();
         let words: Vec<&str> = std::iter::once(self.command)
@@ -107,7 +109,7 @@ impl StartedProgram<'_> {
         files.extend(
             paths
                 .into_iter()
-                .filter(|path| path.is_file() && !is_data(path)),
+                .filter(|path| (path.is_file() && !is_data(path)) || depends_on_process(path)),
         );
         files
     }

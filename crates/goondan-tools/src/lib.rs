@@ -23,6 +23,7 @@ mod builtin_tool;
 mod command_inventories;
 mod command_runner;
 mod config_error;
+mod configured_directory;
 mod custom_tools;
 pub mod diff;
 pub mod docs;

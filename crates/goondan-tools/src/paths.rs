@@ -15,6 +15,7 @@ use goondan_core::real_path::real_path;
 use goondan_spec::Code;
 use serde::Deserialize;
 
+use crate::configured_directory::configured_directory;
 use crate::errors;
 use crate::file_changes::{StaleWriteGuard, StaleWritePolicy};
 use crate::state_directory;
@@ -67,19 +68,21 @@ impl FileToolSettings {
     }
 
     /// Returns the permitted directories of a call. Missing directories are ignored.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a link in the project leads to a directory: an agent could have made it.
     pub(crate) fn of(&self, ctx: &ToolContext) -> Result<FileRoot, ToolError> {
-        let home = || std::env::home_dir().filter(|home| home.is_absolute());
-        let absolute = |root: &String| match root.strip_prefix("~/") {
-            Some(below) => home().map(|home| home.join(below)),
-            None => Some(ctx.project_dir.join(root)),
-        };
-        let others = self
-            .roots
-            .iter()
-            .filter_map(absolute)
-            .filter_map(|root| root.canonicalize().ok());
+        let roots = self.roots.iter();
+        let others: Vec<Option<PathBuf>> = roots
+            .map(|root| configured_directory(ctx, root))
+            .collect::<Result<_, _>>()?;
         Ok(FileRoot {
-            others: others.collect(),
+            others: others
+                .into_iter()
+                .flatten()
+                .filter(|root| root.is_dir())
+                .collect(),
             ..FileRoot::of(ctx)?
         })
     }
@@ -135,10 +138,16 @@ impl FileRoot {
                 &error,
             )
         })?;
-        Ok(FileRoot {
+        Ok(FileRoot::exactly(folder))
+    }
+
+    /// Returns the root for the directory `folder`, which is absolute and without symbolic links. If a
+    /// link replaces it later, accesses fail.
+    pub(crate) fn exactly(folder: PathBuf) -> FileRoot {
+        FileRoot {
             folder,
             others: Vec::new(),
-        })
+        }
     }
 
     /// Returns the directory, as an absolute path without symbolic links.

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use goondan_core::content_hash::content_identity;
 use goondan_core::ports::tool::ApprovedFile;
+use goondan_core::real_path::links_of_path;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -458,11 +459,7 @@ impl FileProtection {
     /// Waits until no sandboxed program may write the files, stops those of the project, locks the
     /// files for file tools, and compares their content with the approved content.
     async fn begin(approved: Arc<[ApprovedFile]>) -> io::Result<FileProtection> {
-        let real = |file: &ApprovedFile| {
-            let path = &file.path;
-            path.canonicalize().unwrap_or_else(|_| path.clone())
-        };
-        let paths: Vec<PathBuf> = approved.iter().map(real).collect();
+        let paths = places_of(&approved);
         let writers = WriterExclusion::begin(&paths).await?;
         let other_processes = exclude_other_processes(&paths)
             .await
@@ -473,7 +470,7 @@ impl FileProtection {
             .map_err(io::Error::other)?;
         let checking = tokio::task::spawn_blocking(move || {
             let locks = FileChangeLock::acquire(&paths);
-            check_contents(&approved).map(|()| locks)
+            check_contents(&approved, &paths).map(|()| locks)
         });
         let locks = checking.await.map_err(io::Error::other)?;
         Ok(FileProtection {
@@ -507,11 +504,31 @@ async fn exclude_other_processes(
     }
 }
 
-/// Compares files with their approved content.
-fn check_contents(approved: &[ApprovedFile]) -> Result<(), ApprovedFileError> {
+/// Returns the places that determine the content of approved files: the files without links, and each
+/// link on the way to them.
+fn places_of(approved: &[ApprovedFile]) -> Vec<PathBuf> {
+    let places = |file: &ApprovedFile| {
+        let path = &file.path;
+        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let links = links_of_path(path).unwrap_or_default();
+        std::iter::once(real).chain(links)
+    };
+    let mut places: Vec<PathBuf> = approved.iter().flat_map(places).collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+/// Compares files with their approved content. A file whose link led elsewhere before `places` were
+/// protected also counts as changed.
+fn check_contents(approved: &[ApprovedFile], places: &[PathBuf]) -> Result<(), ApprovedFileError> {
     let is_changed = |file: &&ApprovedFile| {
         let approved = file.sha256.as_ref();
-        approved.is_some_and(|approved| content_identity(&file.path) != *approved)
+        let has_moved = || {
+            let now = places_of(std::slice::from_ref(*file));
+            now.iter().any(|place| places.binary_search(place).is_err())
+        };
+        approved.is_some_and(|approved| content_identity(&file.path) != *approved) || has_moved()
     };
     match approved.iter().find(is_changed) {
         None => Ok(()),
@@ -601,6 +618,43 @@ mod tests {
         assert!(futures::poll!(&mut waiting).is_pending());
         drop(call);
         waiting.await.unwrap();
+    }
+
+    /// A program that may only replace a link on the way to the script also excludes the call.
+    #[cfg(unix)]
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_may_replace_a_link_of_an_approved_script_excludes_its_call() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        for folder in ["work", "middle", "real", "first"] {
+            std::fs::create_dir(base.join(folder)).unwrap();
+        }
+        symlink("../real/run.sh", base.join("first/file")).unwrap();
+        symlink("../first/file", base.join("middle/chain")).unwrap();
+        symlink("../middle/chain", base.join("work/chain")).unwrap();
+        symlink("../real", base.join("middle/folder")).unwrap();
+        symlink("../middle/folder", base.join("work/folder")).unwrap();
+        let script = approved(&base.join("real/run.sh"), "echo good");
+        let none = Arc::default();
+        for (path, writable) in [
+            ("work/chain", &["work", "middle", "first", "real"][..]),
+            ("work/folder/run.sh", &["work", "middle", "real"]),
+        ] {
+            let files: Arc<[ApprovedFile]> = Arc::from([ApprovedFile {
+                path: base.join(path),
+                sha256: script[0].sha256.clone(),
+            }]);
+            for folder in writable {
+                let writer = RegisteredProgram::begin(writer_of(&base.join(folder)), &none).await;
+                let call = RegisteredProgram::begin(WriteAccess::default(), &files).await;
+                assert!(call.is_err(), "{path} {folder}");
+                drop(writer);
+                RegisteredProgram::begin(WriteAccess::default(), &files)
+                    .await
+                    .unwrap();
+            }
+        }
     }
 
     /// Starts an MCP server that may write in `folder` and prints its input.

@@ -202,6 +202,14 @@ impl DirectoryHandle {
     pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?)
     }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Fails if the entry is a link, a file, or a directory with entries.
+    pub fn remove_folder(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name, UnlinkatFlags::RemoveDir)?)
+    }
 }
 
 /// Opens the components of `path` one by one, starting at `base`, which is a resolved path.

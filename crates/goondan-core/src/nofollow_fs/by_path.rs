@@ -148,4 +148,12 @@ impl DirectoryHandle {
     pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         fs::remove_file(self.0.join(name))
     }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// Fails if the entry is a file, or a directory with entries.
+    pub fn remove_folder(&self, name: &OsStr) -> io::Result<()> {
+        fs::remove_dir(self.0.join(name))
+    }
 }

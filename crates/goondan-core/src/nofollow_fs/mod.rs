@@ -102,6 +102,37 @@ pub fn metadata_beneath(base: &Path, path: &Path) -> io::Result<Option<EntryMeta
     }
 }
 
+/// Removes the directory `path`, which is absolute and without links, and everything in it. Removes the
+/// entry `first` before all others. Links are removed, and not followed.
+///
+/// # Errors
+/// Fails if a component of the path is a link, or if an entry cannot be removed.
+pub fn remove_tree(path: &Path, first: &OsStr) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let parent = DirectoryHandle::open(parent, parent)?;
+    let directory = parent.open_subdirectory(name)?;
+    if directory.look(first)?.is_some() {
+        directory.remove_file(first)?;
+    }
+    remove_entries(&directory)?;
+    parent.remove_folder(name)
+}
+
+/// Removes everything in a directory.
+fn remove_entries(directory: &DirectoryHandle) -> io::Result<()> {
+    for (name, metadata) in directory.entries()? {
+        if metadata.kind == DirectoryEntryKind::Folder {
+            remove_entries(&directory.open_subdirectory(&name)?)?;
+            directory.remove_folder(&name)?;
+        } else {
+            directory.remove_file(&name)?;
+        }
+    }
+    Ok(())
+}
+
 /// Writes the file `path`, and creates its directories. Links that stay in `base` are followed.
 /// `is_new`: an existing file is an error.
 ///
@@ -268,5 +299,32 @@ impl Drop for TemporaryFile<'_> {
         if !self.gone {
             let _ = self.folder.remove_file(self.name.as_ref());
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_tree_is_removed_without_its_link_targets() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        let (tree, out) = (base.join("tree"), base.join("out"));
+        fs::create_dir_all(tree.join("a/b")).unwrap();
+        fs::create_dir(&out).unwrap();
+        for file in [tree.join("first"), tree.join("a/b/file"), out.join("file")] {
+            fs::write(file, "x").unwrap();
+        }
+        symlink(&out, tree.join("a/link")).unwrap();
+        symlink(&tree, base.join("to-tree")).unwrap();
+        assert!(remove_tree(&base.join("to-tree"), "first".as_ref()).is_err());
+        assert!(remove_tree(&base.join("to-tree/a"), "first".as_ref()).is_err());
+        assert!(tree.join("first").is_file());
+        remove_tree(&tree, "first".as_ref()).unwrap();
+        assert!(!tree.exists() && out.join("file").is_file());
     }
 }

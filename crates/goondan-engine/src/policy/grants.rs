@@ -21,7 +21,7 @@ use goondan_core::event::RuntimeEventKind;
 use goondan_core::ports::approval::{ApprovalCoverage, ApprovalDuration, ApprovalGrant, CODE_KEY};
 use goondan_core::ports::store::{blocking, update};
 use goondan_core::ports::tool::ApprovedFile;
-use goondan_core::real_path::real_path;
+use goondan_core::real_path::{depends_on_process, real_path};
 use goondan_core::reserved_names::APPROVALS_RECORD;
 use goondan_core::started_files::pieces;
 
@@ -38,6 +38,8 @@ pub(crate) struct CallSnapshot {
     files: Option<BTreeMap<String, String>>,
     /// Targets of the paths that contain links, by path.
     link_targets: BTreeMap<String, String>,
+    /// Path that leads to another file in the process of the call.
+    of_process: Option<String>,
 }
 
 impl CallSnapshot {
@@ -50,27 +52,34 @@ impl CallSnapshot {
         paths: &ResolvedPaths,
     ) -> CallSnapshot {
         let named = named_files(context, tool, arguments).await;
-        let (files, links_of_lines) = named.unzip();
+        let is_known = named.is_some();
+        let named = named.unwrap_or_default();
         let mut link_targets = paths.link_targets();
-        link_targets.extend(links_of_lines.unwrap_or_default());
+        link_targets.extend(named.link_targets);
+        let programs = programs(context, tool, arguments).await;
         CallSnapshot {
             tool: tool.name.to_string(),
             args: kept_arguments(tool, arguments),
             folder: folder(context),
             conversation: conversation(context, tool),
-            programs: programs(context, tool, arguments)
-                .await
-                .map(|mut programs| {
-                    programs.extend(
-                        tool.handler
-                            .code()
-                            .map(|code| (CODE_KEY.to_owned(), code.to_owned())),
-                    );
-                    programs
-                }),
-            files,
+            of_process: named.of_process.or_else(|| programs.of_process.clone()),
+            programs: programs.hashes.map(|mut programs| {
+                programs.extend(
+                    tool.handler
+                        .code()
+                        .map(|code| (CODE_KEY.to_owned(), code.to_owned())),
+                );
+                programs
+            }),
+            files: is_known.then_some(named.hashes),
             link_targets,
         }
+    }
+
+    /// Returns a path of the call that leads to another file in the process that the call starts. No
+    /// approval can cover the content of that file.
+    pub(crate) fn path_of_process(&self) -> Option<&str> {
+        self.of_process.as_deref()
     }
 
     /// Returns the grant that `agent` needs. `untrusted`: the approval is required because of
@@ -154,14 +163,24 @@ fn has_own_folder(context: &ToolCallContext) -> bool {
     context.facts.workdir == context.engine.store.workdir(&context.facts.instance)
 }
 
+/// Files that a call runs or names, and whose content an approval covers.
+#[derive(Default)]
+struct CoveredFiles<H> {
+    /// Content hash by path.
+    hashes: H,
+    /// Targets of the paths that contain links, by path.
+    link_targets: BTreeMap<String, String>,
+    /// Path that leads to another file in the process of the call.
+    of_process: Option<String>,
+}
+
 /// Hashes the files that a call runs: path arguments, programs that the tool names, and files that
-/// other arguments name. Returns the hashes by path; `None` if a file cannot be read, or if the
-/// files are unknown.
+/// other arguments name. The hashes are `None` if a file cannot be read, or if the files are unknown.
 async fn programs(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
-) -> Option<BTreeMap<String, String>> {
+) -> CoveredFiles<Option<BTreeMap<String, String>>> {
     let reporter = Arc::new(ToolCallReporter::of(context, tool));
     let tool_context = tool_context(context, tool, context.cancel.child_token(), reporter);
     let tool_programs = tool.handler.programs(&tool_context, arguments).await;
@@ -179,23 +198,31 @@ async fn programs(
         // The search path for programs may contain a directory in which an agent writes.
         let is_own_folder = |path: &PathBuf| path.is_dir() && path.starts_with(workdir);
         if variables.iter().any(is_own_folder) {
-            return None;
+            return CoveredFiles::default();
         }
         let words = words_of_program(&tool.marked_arguments, arguments);
         paths.extend(words.iter().map(|word| workdir.join(word)));
         paths.extend(variables);
     }
     let hashing = tokio::task::spawn_blocking(move || {
-        content_hashes(
-            paths
-                .into_iter()
-                .filter(|path| path.is_file())
-                .chain(tool_programs),
-        )
+        let named = paths.iter().chain(&tool_programs).map(PathBuf::as_path);
+        let started = started_files.keys().map(Path::new);
+        let of_process = named
+            .chain(started)
+            .find(|path| depends_on_process(path))
+            .map(|path| path.display().to_string());
+        let files = paths.into_iter().filter(|path| path.is_file());
+        let hashes = content_hashes(files.chain(tool_programs)).map(|mut hashes| {
+            hashes.extend(started_files);
+            hashes
+        });
+        CoveredFiles {
+            hashes,
+            of_process,
+            ..CoveredFiles::default()
+        }
     });
-    let mut programs = hashing.await.ok().flatten()?;
-    programs.extend(started_files);
-    Some(programs)
+    hashing.await.unwrap_or_default()
 }
 
 /// Returns the words in the values of variables, such as the file of `BASH_ENV`.
@@ -219,13 +246,12 @@ fn words<'v>(texts: impl Iterator<Item = &'v Value>) -> Vec<String> {
 }
 
 /// Hashes the files that the command lines of a call name, and resolves the links among their
-/// paths. Returns the hashes and the link targets, each by path; `None` if a file cannot be
-/// determined or read.
+/// paths. `None` if a file cannot be determined or read.
 async fn named_files(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
-) -> Option<(BTreeMap<String, String>, BTreeMap<String, String>)> {
+) -> Option<CoveredFiles<BTreeMap<String, String>>> {
     let texts = |names: &[String]| -> Vec<String> {
         names
             .iter()
@@ -235,7 +261,7 @@ async fn named_files(
     let marked = &tool.marked_arguments;
     let (lines, workdir) = (texts(&marked.commands), context.facts.workdir.clone());
     if lines.is_empty() {
-        return Some((BTreeMap::new(), BTreeMap::new()));
+        return Some(CoveredFiles::default());
     }
     let stated_folders = texts(&marked.folders);
     let hashing = tokio::task::spawn_blocking(move || {
@@ -245,6 +271,7 @@ async fn named_files(
         let ReferencedPaths {
             files,
             link_targets,
+            of_process,
         } = referenced_files::find(&lines, &folders)?;
         // The own directory has a different path in each conversation.
         let name = |path: &Path| {
@@ -257,7 +284,15 @@ async fn named_files(
         let links = link_targets
             .iter()
             .map(|(path, target)| (name(path), name(target)));
-        Some((hashes.collect::<Option<_>>()?, links.collect()))
+        Some(CoveredFiles {
+            // The hash of such a path has no meaning, so it need not be readable.
+            hashes: match of_process {
+                Some(_) => BTreeMap::new(),
+                None => hashes.collect::<Option<_>>()?,
+            },
+            link_targets: links.collect(),
+            of_process: of_process.map(|path| path.display().to_string()),
+        })
     });
     hashing.await.ok().flatten()
 }

@@ -109,6 +109,9 @@ async fn permit_needed(
         return Ok(GivenApprovals::default());
     }
     let seen = CallSnapshot::of(context, tool, arguments, paths).await;
+    if let Some(path) = seen.path_of_process() {
+        return Err(path_of_process_error(tool, path));
+    }
     let held = if seen.is_known() {
         grants::remembered_grants(context).await
     } else {
@@ -211,6 +214,16 @@ async fn permit_needed(
 fn changed_during_request(context: &ToolCallContext, tool: &RegisteredTool) -> ToolError {
     let why = "the files or directories that it uses changed during the approval request";
     denied(context, tool, why, DenialRemedy::Ask, None)
+}
+
+/// Returns the error for a call that needs an approval and names a file through a link of a process.
+fn path_of_process_error(tool: &RegisteredTool, path: &str) -> ToolError {
+    ToolError::new(format!(
+        "no approval can cover {}, because `{path}` leads to another file in each process",
+        tool.name
+    ))
+    .code(Code::TOOL_DENIED)
+    .suggest("Name the file by its plain path, without `/proc` and `/dev/fd`.")
 }
 
 /// Returns the error for a call with too many paths.

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use goondan_core::real_path::real_path;
+use goondan_core::real_path::{depends_on_process, real_path};
 use goondan_core::shell::{self, CommandPart, CommandPartKind};
 use goondan_core::started_files::pieces;
 use goondan_spec::command_line::{self, CommandScript, CommandWord, WordPiece};
@@ -38,6 +38,8 @@ pub(super) struct ReferencedPaths {
     pub(super) files: BTreeSet<PathBuf>,
     /// Targets of the named paths that contain links, by path.
     pub(super) link_targets: BTreeMap<PathBuf, PathBuf>,
+    /// A path of a file to run that leads to different files in different processes.
+    pub(super) of_process: Option<PathBuf>,
 }
 
 /// Returns the paths that `lines` refer to when they run in any of `folders`. The path of each
@@ -90,9 +92,11 @@ pub(super) fn find(lines: &[String], folders: &[PathBuf]) -> Option<ReferencedPa
         let target = real_path(&path).unwrap_or_default();
         (target != protected_paths::folded(&path)).then_some((path, target))
     });
+    let mut paths = in_each(&referenced.words);
     Some(ReferencedPaths {
         files: files.collect(),
         link_targets: links.collect(),
+        of_process: paths.find(|path| depends_on_process(path)),
     })
 }
 
@@ -304,6 +308,42 @@ mod tests {
             ),
             None
         );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_path_through_a_process_is_found_unless_it_is_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_owned();
+        fs::write(folder.join("run.sh"), "x").unwrap();
+        std::os::unix::fs::symlink("/proc/self/cwd/run.sh", folder.join("link")).unwrap();
+        std::os::unix::fs::symlink("/proc/thread-self/cwd", folder.join("here")).unwrap();
+        let found = |line: &str| {
+            let found = find(&[line.to_owned()], std::slice::from_ref(&folder)).unwrap();
+            found.of_process
+        };
+        for line in [
+            "sh /proc/self/cwd/run.sh",
+            "sh /proc/thread-self/cwd/run.sh",
+            "sh /dev/fd/../cwd/run.sh",
+            "sh link",
+            "sh here/run.sh",
+            "cd here && sh run.sh",
+            "cd /proc/self && sh cwd/run.sh",
+            "python3 --file=/proc/self/cwd/run.sh",
+            "sh < link",
+            "python3 -c \"exec(open('/proc/self/cwd/run.sh').read())\"",
+        ] {
+            assert!(found(line).is_some(), "{line}");
+        }
+        for line in [
+            "sh run.sh",
+            "sh -c 'cat /proc/self/status > /dev/stderr'",
+            "cat /proc/self/cwd/run.sh",
+            "sh /dev/stdin < run.sh",
+        ] {
+            assert_eq!(found(line), None, "{line}");
+        }
     }
 
     #[test]

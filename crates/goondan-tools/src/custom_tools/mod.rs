@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::JsonObject;
+use goondan_core::nofollow_fs::remove_tree;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSource};
 use goondan_spec::kinds::{Permission, ProcessLimits};
 use schemars::JsonSchema;
@@ -23,6 +24,7 @@ use self::library::LoadedLibraries;
 use self::template::{ToolTemplate, scaffold};
 use self::tool_catalog::{FoundCustomTool, TOOL_MANIFEST_FILE};
 use crate::builtin_tool::BuiltinTool;
+use crate::configured_directory::configured_directory;
 use crate::errors::{self, blocking, lossy};
 use crate::file_changes::{make_executable, replace};
 use crate::paths::FileRoot;
@@ -32,6 +34,9 @@ use crate::tool_operation::{ToolExport, ToolOperation, titled};
 
 /// Directory of a project that contains its tools.
 const PROJECT_TOOLS_DIR: &str = "tools";
+
+/// Directory of the user's own tools.
+const USER_TOOLS_DIR: &str = "~/.goondan/tools";
 
 pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "custom-tools",
@@ -114,40 +119,29 @@ struct CustomToolsState {
 }
 
 impl CustomToolsState {
-    /// Returns the directories of tools, the project's first.
-    fn folders(&self, ctx: &ToolContext) -> Vec<PathBuf> {
-        [
-            Some(ctx.project_dir.join(PROJECT_TOOLS_DIR)),
-            self.users(ctx),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+    /// Returns the directories of tools, the project's first. Their paths contain no links.
+    fn folders(&self, ctx: &ToolContext) -> Result<Vec<PathBuf>, ToolError> {
+        let project = configured_directory(ctx, PROJECT_TOOLS_DIR)?;
+        Ok(project.into_iter().chain(self.users(ctx)?).collect())
     }
 
     /// Returns the directory of the user's own tools, which all projects share; `None` without a
     /// home directory.
-    fn users(&self, ctx: &ToolContext) -> Option<PathBuf> {
-        let home = || std::env::home_dir().filter(|home| home.is_absolute());
-        match self.dir.as_deref() {
-            None => home().map(|home| home.join(".goondan").join(PROJECT_TOOLS_DIR)),
-            Some(dir) => match dir.strip_prefix("~/") {
-                Some(below) => home().map(|home| home.join(below)),
-                None => Some(ctx.project_dir.join(dir)),
-            },
-        }
+    fn users(&self, ctx: &ToolContext) -> Result<Option<PathBuf>, ToolError> {
+        configured_directory(ctx, self.dir.as_deref().unwrap_or(USER_TOOLS_DIR))
     }
 
     /// Returns the directory of the tools with `scope`. Fails if there is no home directory.
     fn folder_of(&self, ctx: &ToolContext, scope: CustomToolScope) -> Result<PathBuf, ToolError> {
-        match scope {
-            CustomToolScope::Project => Ok(ctx.project_dir.join(PROJECT_TOOLS_DIR)),
-            CustomToolScope::User => self.users(ctx).ok_or_else(|| {
-                ToolError::new("there is no home directory for user tools")
-                    .code(Code::TOOL_UNAVAILABLE)
-                    .suggest("create it with scope `project`")
-            }),
-        }
+        let folder = match scope {
+            CustomToolScope::Project => configured_directory(ctx, PROJECT_TOOLS_DIR)?,
+            CustomToolScope::User => self.users(ctx)?,
+        };
+        folder.ok_or_else(|| {
+            ToolError::new("there is no home directory for user tools")
+                .code(Code::TOOL_UNAVAILABLE)
+                .suggest("create it with scope `project`")
+        })
     }
 
     /// Finds the tool by its name. The name is compared, and never used as a path.
@@ -169,7 +163,7 @@ impl CustomToolsState {
 
     /// Returns all custom tools, including unusable tools.
     async fn scan(&self, ctx: &ToolContext) -> Result<Vec<FoundCustomTool>, ToolError> {
-        let folders = self.folders(ctx);
+        let folders = self.folders(ctx)?;
         blocking(move || Ok(tool_catalog::scan(&folders))).await
     }
 }
@@ -260,7 +254,7 @@ impl CreateCustomTool {
                         &error,
                     )
                 })?;
-                (FileRoot::at(parent)?, String::new())
+                (FileRoot::exactly(parent.to_owned()), String::new())
             }
         };
         let folder = root.resolve(&format!("{above}{}", self.name))?;
@@ -453,18 +447,8 @@ impl ToolOperation for DeleteCustomTool {
     ) -> Result<ToolOutput, ToolError> {
         let found = settings.find(ctx, &self.tool_name).await?;
         blocking(move || {
-            let failed = |error| errors::io(format_args!("delete `{}`", found.name), &error);
-            let metadata = found.folder.symlink_metadata().map_err(failed)?;
-            if metadata.is_symlink() {
-                let message = format!(
-                    "`{}` is a link to another directory: delete the tool in that directory",
-                    found.name
-                );
-                return Err(ToolError::new(message).code(Code::TOOL_WRONG_FILE_TYPE));
-            }
-            // Remove the manifest first, so that a partially deleted directory is no longer a tool.
-            std::fs::remove_file(found.folder.join(TOOL_MANIFEST_FILE)).map_err(failed)?;
-            std::fs::remove_dir_all(&found.folder).map_err(failed)?;
+            remove_tree(&found.folder, TOOL_MANIFEST_FILE.as_ref())
+                .map_err(|error| errors::io(format_args!("delete `{}`", found.name), &error))?;
             let output =
                 json!({"name": found.name, "folder": lossy(&found.folder), "deleted": true});
             Ok(titled(format!("Deleted the tool {}", found.name), output))

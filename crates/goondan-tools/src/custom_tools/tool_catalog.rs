@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
 use goondan_core::ports::tool::ToolError;
-use goondan_core::real_path::real_path;
 use goondan_spec::{CustomTool, Diagnostic};
 
 use crate::file_changes::read_text;
@@ -51,7 +50,7 @@ pub(crate) struct UsableCustomTool {
 }
 
 /// Returns the custom tools below `folders`, sorted by name. If a name occurs twice, the earlier
-/// directory has precedence.
+/// directory has precedence. The paths of the directories contain no links.
 pub(super) fn scan(folders: &[PathBuf]) -> Vec<FoundCustomTool> {
     let mut tools: Vec<FoundCustomTool> = Vec::new();
     for folder in folders {
@@ -72,8 +71,7 @@ pub(super) fn scan(folders: &[PathBuf]) -> Vec<FoundCustomTool> {
 /// Returns the names of the directories below `folder` with a [`TOOL_MANIFEST_FILE`]. Links are
 /// skipped: agents can create them.
 fn names_below(folder: &Path) -> io::Result<Vec<OsString>> {
-    let folder = real_path(folder)?;
-    let directory = DirectoryHandle::open(&folder, &folder)?;
+    let directory = DirectoryHandle::open(folder, folder)?;
     let mut names = Vec::new();
     for (name, metadata) in directory.entries()? {
         let has_manifest = || -> io::Result<bool> {
@@ -89,7 +87,7 @@ fn names_below(folder: &Path) -> io::Result<Vec<OsString>> {
 
 /// Returns the tool in `folder`. Fails if the tool's name is not `name`, the name of the directory.
 fn inspect_named(folder: &Path, name: &str) -> Result<UsableCustomTool, UnusableToolError> {
-    let ready = inspect(folder)?;
+    let ready = inspect_in(&FileRoot::exactly(folder.to_owned()))?;
     if ready.manifest.name != name {
         return Err(UnusableToolError::OtherName {
             stated: ready.manifest.name,
@@ -101,8 +99,12 @@ fn inspect_named(folder: &Path, name: &str) -> Result<UsableCustomTool, Unusable
 
 /// Returns the tool in `folder` if it is usable.
 pub(crate) fn inspect(folder: &Path) -> Result<UsableCustomTool, UnusableToolError> {
-    let root = FileRoot::at(folder)?;
-    let manifest = read_text(&root, &root.resolve(TOOL_MANIFEST_FILE)?)?;
+    inspect_in(&FileRoot::at(folder)?)
+}
+
+/// Returns the tool in the directory `root` if it is usable.
+fn inspect_in(root: &FileRoot) -> Result<UsableCustomTool, UnusableToolError> {
+    let manifest = read_text(root, &root.resolve(TOOL_MANIFEST_FILE)?)?;
     let manifest =
         CustomTool::parse(&manifest, TOOL_MANIFEST_FILE).map_err(UnusableToolError::Manifest)?;
     let program = root.resolve(&manifest.entrypoint)?.path;

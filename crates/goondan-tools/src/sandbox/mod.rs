@@ -51,8 +51,7 @@ use crate::server_programs::RuntimeFiles;
 use crate::shell::ShellSettings;
 use crate::state_directory;
 use crate::tool_chains;
-pub(crate) use places::resolved_once;
-use places::stated_place;
+pub(crate) use places::{resolved_once, stated_place};
 
 pub(crate) use group_watcher::{GroupWatcher, WatchedGroup};
 pub use helper_process::enter;

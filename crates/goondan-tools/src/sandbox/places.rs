@@ -30,10 +30,10 @@ pub(crate) fn resolved_once(path: &Path) -> PathBuf {
     }
 }
 
-/// Resolves the links of a path that the settings of a sandbox state. Links below `replaceable`
+/// Resolves the links of a path that the configuration states. Links below `replaceable`
 /// directories, and in directories that every user may write, remain in the result, so that the
 /// path is refused.
-pub(super) fn stated_place(path: &Path, replaceable: &[&Path]) -> PathBuf {
+pub(crate) fn stated_place(path: &Path, replaceable: &[&Path]) -> PathBuf {
     let mut resolved = PathBuf::new();
     let mut rest: Vec<PathBuf> = parts(path);
     let mut links = 0;

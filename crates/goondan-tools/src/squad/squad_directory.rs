@@ -29,7 +29,7 @@ impl SquadDirectory {
         let project = FileRoot::at(&self.project).map_err(failure_text)?;
         let squad = without_links(&project, &self.dir)?;
         project.create_folders(&squad).map_err(failure_text)?;
-        let root = FileRoot::at(&squad.path).map_err(failure_text)?;
+        let root = FileRoot::exactly(squad.path);
         let place = without_links(&root, path)?;
         Ok((root, place))
     }

@@ -446,6 +446,54 @@ impl Drop for LinkSwapper {
     }
 }
 
+/// An agent replaces a directory of the configuration with a link.
+#[tokio::test]
+async fn no_tool_follows_a_link_in_the_place_of_a_configured_directory() {
+    let mut bench = Bench::new().config(json!({"roots": ["lib"]}));
+    let project = bench.dir.path().canonicalize().unwrap();
+    project_file(&bench, "lib/mine", "mine");
+    project_file(&bench, "victim/secret", SECRET);
+    let path = project.join("lib/mine");
+    bench.ok("fs__read", json!({"path": path})).await;
+    let replace_by_link = |name: &str| {
+        std::fs::rename(project.join(name), project.join(format!("{name}-old"))).unwrap();
+        symlink("victim", project.join(name)).unwrap();
+    };
+    replace_by_link("lib");
+    for name in ["lib/secret", "victim/secret"] {
+        let path = json!({"path": project.join(name)});
+        for tool in ["fs__read", "file-system__read", "fs__ls"] {
+            let (code, message) = bench.err(tool, path.clone()).await;
+            assert_eq!(code, "E_TOOL_PATH_ESCAPE", "{tool} {name}: {message}");
+        }
+        let write = json!({"path": project.join(name), "content": "x"});
+        let (code, _) = bench.err("fs__write", write).await;
+        assert_eq!(code, "E_TOOL_PATH_ESCAPE", "{name}");
+    }
+    for shelf in ["shelf", "tools"] {
+        bench = bench.config(json!({"dir": "shelf"}));
+        let yaml = "name: victim\ndescription: d\nentrypoint: run.sh\n";
+        project_file(&bench, &format!("{shelf}/mine/readme"), "x");
+        project_file(&bench, "victim/victim/tool.yaml", yaml);
+        project_file(&bench, "victim/victim/run.sh", "#!/bin/sh\n");
+        replace_by_link(shelf);
+        let create = json!({"name": "new", "description": "d", "scope": "project"});
+        let named = json!({"tool_name": "victim"});
+        for (tool, args) in [
+            ("custom-tools__list", json!({})),
+            ("custom-tools__run", named.clone()),
+            ("custom-tools__delete", named),
+            ("custom-tools__create", create),
+        ] {
+            let (code, message) = bench.err(tool, args).await;
+            assert_eq!(code, "E_TOOL_PATH_ESCAPE", "{tool} {shelf}: {message}");
+        }
+        std::fs::remove_file(project.join(shelf)).unwrap();
+        assert!(project.join("victim/victim/tool.yaml").is_file());
+        assert!(!project.join("victim/new").exists());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_reading_tool_follows_a_link_that_is_swapped_in() {
     let bench = Bench::new();

@@ -250,11 +250,13 @@ async fn a_new_or_changed_tool_is_there_at_the_next_call() {
 #[tokio::test]
 async fn a_tool_can_be_created_in_a_directory_that_is_not_utf8() {
     use std::os::unix::ffi::OsStrExt as _;
-    let bench = Bench::new();
+    let home = tempfile::tempdir().unwrap();
     let name = std::ffi::OsStr::from_bytes(b"bad\xff");
-    std::fs::create_dir(bench.dir.path().join(name)).unwrap();
-    std::os::unix::fs::symlink(name, bench.dir.path().join("tools")).unwrap();
-    let create = json!({"name": "shout", "description": "Shouts", "template": "sh"});
+    std::fs::create_dir(home.path().join(name)).unwrap();
+    std::os::unix::fs::symlink(name, home.path().join("tools")).unwrap();
+    let bench = Bench::new().config(json!({"dir": home.path().join("tools")}));
+    let create =
+        json!({"name": "shout", "description": "Shouts", "template": "sh", "scope": "user"});
     let created = bench.ok("custom-tools__create", create).await;
     let folder = created["folder"].as_str().unwrap();
     assert!(folder.ends_with("bad\u{FFFD}/shout"), "{folder}");
