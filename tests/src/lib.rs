@@ -1,13 +1,17 @@
-//! Tests of the whole product, and what they share.
+//! Tests of the whole product, and the long trials of the `trials` program.
 //!
-//! [`chaos`] kills a running swarm again and again, troubles its nodes and their database, and checks that nothing was lost or
-//! repeated. It knows the product only through the facade and the files on disk; [`kills`] kills hosts and `gdn` at each
-//! operation of a module; [`failover`] measures how soon turns of a node that is gone go on elsewhere. [`reloads`] reloads a
-//! busy swarm and checks that no turn notices, [`hosted`] the same for modules in other languages; [`latency`] measures how
-//! fast a watched swarm follows its files, [`measure`] how much a long run costs. [`lines`] runs command lines with and without
-//! a shell.
+//! The trials use only the public interface and the files on disk:
+//!
+//! * [`chaos`] disrupts a busy swarm, its nodes and their database, and checks that no input is lost or repeated.
+//! * [`failover`] measures how soon the turns of a lost node resume on another node.
+//! * [`kills`] kills `gdn` and its runtime processes at each operation of a handler file.
+//! * [`reloads`] reloads a busy swarm and checks that no turn is affected; [`hosted`] does so with handler files.
+//! * [`latency`] measures how fast a watched swarm follows its files, and [`measure`] the cost of a long run.
+//! * [`lines`] runs command lines with and without a shell.
 
+#[cfg(unix)]
 pub mod chaos;
+#[cfg(unix)]
 pub mod failover;
 pub mod hosted;
 #[cfg(unix)]

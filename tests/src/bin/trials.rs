@@ -1,7 +1,7 @@
-//! Long trials of the whole product, in one program: each of their own would be a hundred megabytes.
+//! Long trials of the whole product. One program contains all of them, because each program needs 100 MB.
 //!
 //! ```sh
-//! cargo run -p goondan-tests --bin trials -- chaos --seconds N --seed S
+//! cargo run -p goondan-tests --bin trials -- chaos --with everything --seconds N --seed S
 //! tests/postgres.sh sh -c 'target/debug/trials chaos --nodes 3 --with everything --store "$GOONDAN_TEST_POSTGRES" --seconds N --seed S'
 //! tests/postgres.sh sh -c 'target/release/trials failover --store "$GOONDAN_TEST_POSTGRES" --times N'
 //! cargo run -p goondan-tests --bin trials -- lines --seconds N --seed S
@@ -13,13 +13,15 @@
 
 use std::process::ExitCode;
 
-#[allow(clippy::print_stderr, reason = "this is a program's shell")]
+#[allow(clippy::print_stderr, reason = "output of the program")]
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let trial = arguments.next().unwrap_or_default();
     let arguments: Vec<String> = arguments.collect();
     let outcome = match trial.as_str() {
+        #[cfg(unix)]
         "chaos" => goondan_tests::chaos::run(&arguments),
+        #[cfg(unix)]
         "failover" => goondan_tests::failover::run(&arguments),
         #[cfg(unix)]
         "lines" => goondan_tests::lines::run(&arguments),

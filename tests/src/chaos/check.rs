@@ -1,4 +1,4 @@
-//! What must be so in the end.
+//! Checks of the final state.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -6,113 +6,127 @@ use std::sync::Arc;
 
 use goondan::ids::InstanceId;
 use goondan::internal::INTER_AGENT_RESPONSE_KEY;
-use goondan::message::{Message, MessageRole};
+use goondan::message::{Message, MessageRole, ToolResultPart};
 use goondan::ports::tool::ToolCallStatus;
 use goondan::{StateRoot, Workspace};
 
-use super::driver::Ledger;
+use super::driver::JobLedger;
 use super::project;
 
-/// What kind of promise was broken.
+/// Kind of a failed check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum Violation {
     Lost,
-    Doubled,
-    Disordered,
+    Repeated,
+    Reordered,
+    /// A call was denied or cancelled, although no user did so.
+    Denied,
     Other,
 }
 
-impl Fault {
-    /// Of something that is there so often, and should be there once.
+impl Violation {
+    pub(super) const ALL: [(Violation, &'static str); 5] = [
+        (Violation::Lost, "lost"),
+        (Violation::Repeated, "repeated"),
+        (Violation::Reordered, "reordered"),
+        (Violation::Denied, "denied without a user"),
+        (Violation::Other, "other"),
+    ];
+
+    /// Returns the kind for something that exists `count` times instead of once.
     fn of_count(count: usize) -> Self {
-        if count == 0 {
-            Fault::Lost
-        } else {
-            Fault::Doubled
+        match count {
+            0 => Violation::Lost,
+            _ => Violation::Repeated,
         }
     }
 }
 
-/// What was found.
+/// Result of the checks.
 #[derive(Default)]
-pub(super) struct Report {
+pub(super) struct CheckReport {
     pub(super) checks: usize,
-    pub(super) faults: Vec<(Fault, String)>,
+    pub(super) violations: Vec<(Violation, String)>,
     pub(super) figures: String,
-    /// Questions that the store kept from being answered.
-    refused: usize,
+    interrupted_calls: usize,
+    approved_calls: usize,
+    /// Requests between agents that the store refused.
+    refused_requests: usize,
 }
 
-impl Report {
-    fn expect(&mut self, kind: Fault, holds: bool, fault: impl FnOnce() -> String) {
+impl CheckReport {
+    fn expect(&mut self, kind: Violation, holds: bool, message: impl FnOnce() -> String) {
         self.checks += 1;
         if !holds {
-            self.faults.push((kind, fault()));
+            self.violations.push((kind, message()));
         }
     }
 }
 
-/// What an agent is told whose question can't be put on disk. For an answer that can't, it waits.
-const REFUSED: &str = "E_STORE";
+/// Code of a request between agents that could not be stored.
+const STORE_ERROR: &str = "E_STORE";
+
+/// Code of a call whose outcome is unknown.
+const INTERRUPTED: &str = "E_TOOL_INTERRUPTED";
 
 type Conversations = BTreeMap<String, Vec<Arc<Message>>>;
 
-/// Compares what was promised with what lies below `root`. Where the store may have failed, agents may be told so.
-pub(super) fn everything(
+/// Compares the reports in `ledger` with the state below `root`.
+pub(super) fn run(
     root: &Path,
     store: Option<&str>,
-    may_be_refused: bool,
-    ledger: &Ledger,
-) -> Report {
-    let mut report = Report::default();
+    store_may_fail: bool,
+    ledger: &JobLedger,
+) -> CheckReport {
+    let mut report = CheckReport::default();
     let conversations = read(root, store, &mut report);
-    let lines = std::fs::read_to_string(root.join(project::LEDGER)).unwrap_or_default();
-    let mut entries: HashMap<&str, usize> = HashMap::new();
+    let lines = std::fs::read_to_string(root.join(project::EFFECTS)).unwrap_or_default();
+    let mut effects: HashMap<&str, usize> = HashMap::new();
     for line in lines.lines() {
-        *entries.entry(line).or_default() += 1;
+        *effects.entry(line).or_default() += 1;
     }
     for conversation in conversations.values() {
-        is_well_formed(conversation, &mut report);
+        check_messages(conversation, &mut report);
     }
-    let mut interrupted = 0;
     for job in ledger.jobs.values() {
         let conversation = conversations
             .get(&format!("coordinator:{}", job.key))
             .map_or(&[][..], Vec::as_slice);
-        has_one_turn(&job.id, conversation, ledger, &mut report);
-        interrupted +=
-            has_its_entries(&job.id, conversation, &entries, may_be_refused, &mut report);
+        check_turn(&job.id, conversation, ledger, &mut report);
+        check_effects(&job.id, conversation, &effects, store_may_fail, &mut report);
     }
     for key in project::KEYS {
         let conversation = conversations
             .get(&format!("coordinator:{key}"))
             .map_or(&[][..], Vec::as_slice);
-        is_in_order(conversation, ledger, &mut report);
+        check_order(conversation, ledger, &mut report);
     }
-    every_question_has_one_answer(&conversations, &mut report);
-    leaves_no_process(root, &mut report);
+    check_answers(&conversations, &mut report);
+    check_processes(root, &mut report);
     let messages: usize = conversations.values().map(Vec::len).sum();
     report.figures = format!(
-        "{messages} messages, {} ledger entries, {interrupted} calls answered as interrupted, {} questions refused",
+        "{messages} messages, {} effects, {} calls after an approval, {} interrupted calls, {} refused requests",
         lines.lines().count(),
-        report.refused
+        report.approved_calls,
+        report.interrupted_calls,
+        report.refused_requests
     );
     report
 }
 
-/// Whether every question that was asked is answered by now.
-pub(super) fn all_answers_are_in(root: &Path, store: Option<&str>) -> bool {
-    let mut report = Report::default();
+/// Returns whether every asynchronous request has its answer.
+pub(super) fn are_requests_answered(root: &Path, store: Option<&str>) -> bool {
+    let mut report = CheckReport::default();
     let conversations = read(root, store, &mut report);
-    every_question_has_one_answer(&conversations, &mut report);
-    report.faults.is_empty()
+    check_answers(&conversations, &mut report);
+    report.violations.is_empty()
 }
 
-fn read(root: &Path, store: Option<&str>, report: &mut Report) -> Conversations {
+fn read(root: &Path, store: Option<&str>, report: &mut CheckReport) -> Conversations {
     let workspace = StateRoot(root.join(project::STATE)).workspace("chaos");
     if let Some(store) = store {
         return read_database(store, root, &workspace).unwrap_or_else(|error| {
-            report.expect(Fault::Other, false, || {
+            report.expect(Violation::Other, false, || {
                 format!("the database can't be read: {error:#}")
             });
             Conversations::new()
@@ -124,12 +138,12 @@ fn read(root: &Path, store: Option<&str>, report: &mut Report) -> Conversations 
             let id = InstanceId::new(agent, key);
             match workspace.conversation(&id) {
                 Ok((messages, warnings)) => {
-                    report.expect(Fault::Other, warnings.is_empty(), || {
+                    report.expect(Violation::Other, warnings.is_empty(), || {
                         format!("{id}: {warnings:?}")
                     });
                     conversations.insert(id.to_string(), messages);
                 }
-                Err(error) => report.expect(Fault::Other, false, || {
+                Err(error) => report.expect(Violation::Other, false, || {
                     format!("{id} can't be read: {error}")
                 }),
             }
@@ -143,142 +157,166 @@ fn read_database(store: &str, root: &Path, workspace: &Workspace) -> anyhow::Res
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let looking = project::database(store, root)?.look(workspace).await?;
+        let reader = project::database(store, root)?.look(workspace).await?;
         let mut conversations = BTreeMap::new();
         for agent in ["coordinator", "worker"] {
             for key in project::KEYS {
                 let id = InstanceId::new(agent, key);
-                conversations.insert(id.to_string(), looking.conversation(&id).await?);
+                conversations.insert(id.to_string(), reader.conversation(&id).await?);
             }
         }
         Ok(conversations)
     })
 }
 
-/// What was accepted before a job was handed in at all has its turn before it.
-fn is_in_order(conversation: &[Arc<Message>], ledger: &Ledger, report: &mut Report) {
+/// Checks that a job has its turn after the jobs that were accepted before its submission.
+fn check_order(conversation: &[Arc<Message>], ledger: &JobLedger, report: &mut CheckReport) {
     let jobs = conversation
         .iter()
         .filter_map(|message| message.id.strip_prefix("turn-")?.strip_suffix("-m0"));
-    let places: HashMap<&str, usize> = jobs.enumerate().map(|(place, job)| (job, place)).collect();
-    for (job, place) in &places {
+    let positions: HashMap<&str, usize> = jobs
+        .enumerate()
+        .map(|(position, job)| (job, position))
+        .collect();
+    for (job, position) in &positions {
         for earlier in ledger.before.get(*job).into_iter().flatten() {
-            let before = places.get(earlier.as_str());
+            let before = positions.get(earlier.as_str());
             report.expect(
-                Fault::Disordered,
-                before.is_none_or(|before| before < place),
-                || format!("{job} came before {earlier}"),
+                Violation::Reordered,
+                before.is_none_or(|before| before < position),
+                || format!("{job} ran before {earlier}"),
             );
         }
     }
 }
 
-/// Ids are unique, and every call is followed by one result.
-fn is_well_formed(conversation: &[Arc<Message>], report: &mut Report) {
+/// Checks that message ids are unique, and that each call is followed by one result.
+fn check_messages(conversation: &[Arc<Message>], report: &mut CheckReport) {
     let mut seen = BTreeSet::new();
     for (index, message) in conversation.iter().enumerate() {
-        report.expect(Fault::Doubled, seen.insert(&message.id), || {
-            format!("message id {} stands twice", message.id)
+        report.expect(Violation::Repeated, seen.insert(&message.id), || {
+            format!("two messages have the id {}", message.id)
         });
         let calls: Vec<&str> = message
             .tool_calls()
             .map(|call| call.tool_call_id.as_str())
             .collect();
-        if !calls.is_empty() {
-            let next = conversation
-                .get(index + 1)
-                .filter(|next| next.data.role == MessageRole::Tool);
-            let results: Vec<&str> = next
-                .map(|next| {
-                    next.tool_results()
-                        .map(|r| r.tool_call_id.as_str())
-                        .collect()
-                })
-                .unwrap_or_default();
-            report.expect(Fault::Other, calls == results, || {
-                format!("{}: calls {calls:?}, results {results:?}", message.id)
-            });
+        if calls.is_empty() {
+            continue;
         }
+        let next = conversation
+            .get(index + 1)
+            .filter(|next| next.data.role == MessageRole::Tool);
+        let results: Vec<&str> = next
+            .map(|next| {
+                next.tool_results()
+                    .map(|result| result.tool_call_id.as_str())
+                    .collect()
+            })
+            .unwrap_or_default();
+        report.expect(Violation::Other, calls == results, || {
+            format!("{}: calls {calls:?}, results {results:?}", message.id)
+        });
     }
 }
 
-/// An accepted job has exactly one turn, and its result is the one that was told.
-fn has_one_turn(job: &str, conversation: &[Arc<Message>], ledger: &Ledger, report: &mut Report) {
+/// Checks that a job has exactly one turn, which ended with a text.
+fn check_turn(
+    job: &str,
+    conversation: &[Arc<Message>],
+    ledger: &JobLedger,
+    report: &mut CheckReport,
+) {
     let first = format!("turn-{job}-m0");
     let turns = conversation
         .iter()
         .filter(|message| message.id == first)
         .count();
-    report.expect(Fault::of_count(turns), turns == 1, || {
+    report.expect(Violation::of_count(turns), turns == 1, || {
         format!("{job} has {turns} turns")
     });
     let done = ledger.done.get(job).map(String::as_str);
-    report.expect(Fault::Lost, done == Some("text_response"), || {
+    let kind = match done {
+        None => Violation::Lost,
+        Some(_) => Violation::Denied,
+    };
+    report.expect(kind, done == Some("text_response"), || {
         format!("{job} ended with {done:?}")
     });
 }
 
-/// A call that succeeded left one line; one that was interrupted left one or none; a repeatable one at least one.
-fn has_its_entries(
+/// Compares the results of a job's calls with their effects.
+fn check_effects(
     job: &str,
     conversation: &[Arc<Message>],
-    entries: &HashMap<&str, usize>,
-    may_be_refused: bool,
-    report: &mut Report,
-) -> usize {
-    let count = |entry: &str| entries.get(entry).copied().unwrap_or_default();
-    let mine = format!("turn-{job}-m");
+    effects: &HashMap<&str, usize>,
+    store_may_fail: bool,
+    report: &mut CheckReport,
+) {
+    let count = |effect: &str| effects.get(effect).copied().unwrap_or_default();
+    let turn = format!("turn-{job}-m");
     let results = conversation
         .iter()
-        .filter(|message| message.id.starts_with(&mine))
-        .flat_map(|m| m.tool_results());
-    let (mut interrupted, mut asked) = (0, 0);
+        .filter(|message| message.id.starts_with(&turn))
+        .flat_map(|message| message.tool_results());
+    let mut synchronous_requests = 0;
     for result in results {
-        let ok = result.status == ToolCallStatus::Ok;
         let code = result.error.as_ref().map(|error| error.code.as_str());
-        let is_refused = may_be_refused && code == Some(REFUSED);
-        report.refused += usize::from(is_refused);
-        interrupted += usize::from(!ok && !is_refused);
-        // The scripted model numbers ids that it has used in the conversation.
-        let call = result.tool_call_id.split('-').next().unwrap_or_default();
-        match call {
-            "once" => {
-                let lines = count(&format!("{job} once"));
-                let right = if ok { lines == 1 } else { lines <= 1 };
-                report.expect(Fault::of_count(lines), right, || {
-                    format!(
-                        "{job}: {lines} lines of a call with status {:?}",
-                        result.status
-                    )
-                });
+        let is_refused = store_may_fail && code == Some(STORE_ERROR);
+        report.refused_requests += usize::from(is_refused);
+        // The scripted model adds a number to an id that the conversation contains already.
+        match result.tool_call_id.split('-').next().unwrap_or_default() {
+            call @ ("once" | "approved") => {
+                let is_approved = call == "approved" && result.status == ToolCallStatus::Ok;
+                report.approved_calls += usize::from(is_approved);
+                check_single_effect(job, result, count(&format!("{job} {call}")), report);
             }
             "again" => {
                 let lines = count(&format!("{job} repeatable"));
-                report.expect(Fault::Lost, ok && lines >= 1, || {
-                    format!("{job}: {lines} lines of a repeatable call")
+                let is_done = result.status == ToolCallStatus::Ok && lines >= 1;
+                report.expect(Violation::Lost, is_done, || {
+                    format!("{job}: a repeatable call has {lines} effects")
                 });
             }
-            _ => {
-                asked += usize::from(call == "now");
-                let right = ok || is_refused;
-                report.expect(Fault::Other, right, || {
+            call => {
+                synchronous_requests += usize::from(call == "now");
+                let is_valid = result.status == ToolCallStatus::Ok || is_refused;
+                report.expect(Violation::Other, is_valid, || {
                     format!("{job}: {} failed: {:?}", result.tool_call_id, result.error)
                 });
             }
         }
     }
-    // Whoever was refused has asked again.
-    for (question, most) in [("sync", asked.max(1)), ("async", 1)] {
-        let lines = count(&format!("{job} {question}"));
-        report.expect(Fault::Doubled, lines <= most, || {
-            format!("{job}: the worker did the {question} question {lines} times")
+    // After a refusal, the agent sends the request again.
+    for (request, max) in [("sync", synchronous_requests.max(1)), ("async", 1)] {
+        let lines = count(&format!("{job} {request}"));
+        report.expect(Violation::Repeated, lines <= max, || {
+            format!("{job}: the worker handled the {request} request {lines} times")
         });
     }
-    interrupted
 }
 
-/// Every accepted asynchronous request is answered in its caller's conversation, once.
-fn every_question_has_one_answer(conversations: &Conversations, report: &mut Report) {
+/// Checks a call that must not run twice: a success has one effect, and an interrupted call at most one.
+fn check_single_effect(job: &str, result: &ToolResultPart, lines: usize, report: &mut CheckReport) {
+    let id = &result.tool_call_id;
+    if result.status == ToolCallStatus::Ok {
+        report.expect(Violation::of_count(lines), lines == 1, || {
+            format!("{job}: {id} succeeded with {lines} effects")
+        });
+        return;
+    }
+    let code = result.error.as_ref().map(|error| error.code.as_str());
+    report.interrupted_calls += usize::from(code == Some(INTERRUPTED));
+    report.expect(Violation::Denied, code == Some(INTERRUPTED), || {
+        format!("{job}: {id} failed: {:?}", result.error)
+    });
+    report.expect(Violation::Repeated, lines <= 1, || {
+        format!("{job}: {id} has {lines} effects")
+    });
+}
+
+/// Checks that each accepted asynchronous request has one answer in its caller's conversation.
+fn check_answers(conversations: &Conversations, report: &mut CheckReport) {
     for (id, conversation) in conversations
         .iter()
         .filter(|(id, _)| id.starts_with("coordinator:"))
@@ -288,44 +326,43 @@ fn every_question_has_one_answer(conversations: &Conversations, report: &mut Rep
             if let Some(request) = message
                 .metadata
                 .get(INTER_AGENT_RESPONSE_KEY)
-                .and_then(|m| m["requestId"].as_str())
+                .and_then(|response| response["requestId"].as_str())
             {
                 *answers.entry(request.to_owned()).or_default() += 1;
             }
         }
-        let asked = conversation
+        let requests = conversation
             .iter()
-            .flat_map(|message| message.tool_results());
-        let asked = asked
+            .flat_map(|message| message.tool_results())
             .filter_map(|result| result.output.as_ref())
             .filter(|output| output["async"] == true);
-        for request in asked.filter_map(|output| output["correlationId"].as_str()) {
+        for request in requests.filter_map(|output| output["correlationId"].as_str()) {
             let count = answers.remove(request).unwrap_or_default();
-            report.expect(Fault::of_count(count), count == 1, || {
+            report.expect(Violation::of_count(count), count == 1, || {
                 format!("{id}: request {request} has {count} answers")
             });
         }
-        report.expect(Fault::Doubled, answers.is_empty(), || {
-            format!("{id}: answers to nothing: {answers:?}")
+        report.expect(Violation::Repeated, answers.is_empty(), || {
+            format!("{id}: answers without a request: {answers:?}")
         });
     }
 }
 
-/// Nothing that a tool started runs on.
-fn leaves_no_process(root: &Path, report: &mut Report) {
+/// Checks that no process of a tool is left.
+fn check_processes(root: &Path, report: &mut CheckReport) {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return;
     };
-    let mine = std::process::id().to_string();
+    let own_id = std::process::id().to_string();
     for process in processes
         .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy() != mine.as_str())
+        .filter(|entry| entry.file_name().to_string_lossy() != own_id.as_str())
     {
         let Ok(folder) = std::fs::read_link(process.path().join("cwd")) else {
             continue;
         };
-        report.expect(Fault::Other, !folder.starts_with(root), || {
-            format!("process {:?} runs on", process.file_name())
+        report.expect(Violation::Other, !folder.starts_with(root), || {
+            format!("process {:?} is left", process.file_name())
         });
     }
 }

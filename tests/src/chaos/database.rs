@@ -1,4 +1,4 @@
-//! The server of the database, which crashes, is away, or has a full disk.
+//! A database server that can crash, be down or have a full disk.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,32 +8,32 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-/// How long the database is away.
-const AWAY: Duration = Duration::from_secs(10);
+/// Duration of an outage.
+const OUTAGE_DURATION: Duration = Duration::from_secs(10);
 
-/// How long its disk is full.
-const FULL: Duration = Duration::from_secs(6);
+/// Duration of a full disk.
+const FULL_DISK_DURATION: Duration = Duration::from_secs(6);
 
-/// How long it is left alone afterwards.
-const QUIET: Duration = Duration::from_secs(15);
+/// Time without disruption of the server after each disruption.
+const RECOVERY_DURATION: Duration = Duration::from_secs(15);
 
-/// How a server is ended and started: as `tests/postgres.sh` says.
+/// Commands that control a server; `tests/postgres.sh` sets them.
 #[derive(Debug, Clone)]
-pub(super) struct Server {
+pub(super) struct DatabaseServer {
     /// `pg_ctl` with its first arguments.
     control: Vec<String>,
-    /// What it writes down.
+    /// Log file of the server.
     log: PathBuf,
-    /// The disk that it has to itself.
+    /// Mount point of the server's separate disk.
     pub(super) disk: Option<PathBuf>,
 }
 
-impl Server {
+impl DatabaseServer {
     pub(super) fn of_environment() -> Option<Self> {
         let control = std::env::var("GOONDAN_TEST_POSTGRES_CONTROL").ok()?;
         let control = control.split_whitespace().map(str::to_owned).collect();
         let log = std::env::var_os("GOONDAN_TEST_POSTGRES_LOG")?.into();
-        Some(Server {
+        Some(DatabaseServer {
             control,
             log,
             disk: std::env::var_os("GOONDAN_TEST_POSTGRES_DISK").map(PathBuf::from),
@@ -44,9 +44,9 @@ impl Server {
         let (program, first) = self
             .control
             .split_first()
-            .context("how the database is ended and started")?;
+            .context("GOONDAN_TEST_POSTGRES_CONTROL is empty")?;
         let mut command = Command::new(program);
-        // Its user need not see the folder that we are in.
+        // The user of the server may have no access to the current directory.
         command
             .args(first)
             .args(arguments)
@@ -60,11 +60,10 @@ impl Server {
         Ok(command.status()?.success())
     }
 
-    /// Ends it as a crash does.
     fn crash(&self) -> anyhow::Result<()> {
         ensure!(
             self.run(&["stop", "-m", "immediate"])?,
-            "the database could not be ended"
+            "the database could not be stopped"
         );
         Ok(())
     }
@@ -78,21 +77,17 @@ impl Server {
         Ok(())
     }
 
-    fn is_up(&self) -> anyhow::Result<bool> {
+    fn is_running(&self) -> anyhow::Result<bool> {
         self.run(&["status"])
     }
 
-    fn filler(&self) -> anyhow::Result<PathBuf> {
-        Ok(self
-            .disk
-            .as_ref()
-            .context("a disk of its own")?
-            .join("filler"))
+    fn filler_file(&self) -> anyhow::Result<PathBuf> {
+        let disk = self.disk.as_ref().context("no separate disk")?;
+        Ok(disk.join("filler"))
     }
 
-    /// Takes all room.
-    fn fill(&self) -> anyhow::Result<()> {
-        let mut filler = File::create(self.filler()?)?;
+    fn fill_disk(&self) -> anyhow::Result<()> {
+        let mut filler = File::create(self.filler_file()?)?;
         for size in [1 << 20, 1 << 12] {
             let chunk = vec![0; size];
             while filler.write_all(&chunk).is_ok() {}
@@ -100,8 +95,8 @@ impl Server {
         Ok(())
     }
 
-    /// How often it has met a full disk.
-    pub(super) fn full_disks(&self) -> usize {
+    /// Returns the number of writes that failed because of a full disk.
+    pub(super) fn full_disk_errors(&self) -> usize {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         log.lines()
             .filter(|line| line.contains("No space left on device"))
@@ -109,74 +104,80 @@ impl Server {
     }
 }
 
-/// What is the matter with a server.
 #[derive(Debug)]
-enum Matter {
-    Nothing { since: Option<Instant> },
-    IsAway { since: Instant },
-    IsFull { since: Instant },
+enum DatabaseState {
+    Running { recovered: Option<Instant> },
+    Down { since: Instant },
+    DiskFull { since: Instant },
 }
 
-/// A server that is troubled now and then.
+/// A server that is disrupted at times.
 #[derive(Debug)]
-pub(super) struct Patient {
-    server: Server,
-    matter: Matter,
+pub(super) struct DisruptedDatabase {
+    server: DatabaseServer,
+    state: DatabaseState,
 }
 
-impl Patient {
-    pub(super) fn new(server: Server) -> Self {
-        Patient {
+impl DisruptedDatabase {
+    pub(super) fn new(server: DatabaseServer) -> Self {
+        DisruptedDatabase {
             server,
-            matter: Matter::Nothing { since: None },
+            state: DatabaseState::Running { recovered: None },
         }
     }
 
-    /// Whether it has been well for a while.
-    pub(super) fn is_well(&self) -> bool {
-        matches!(self.matter, Matter::Nothing { since } if since.is_none_or(|since| since.elapsed() > QUIET))
+    /// Returns whether the next disruption may begin.
+    pub(super) fn is_recovered(&self) -> bool {
+        match self.state {
+            DatabaseState::Running { recovered } => {
+                recovered.is_none_or(|at| at.elapsed() > RECOVERY_DURATION)
+            }
+            _ => false,
+        }
     }
 
     pub(super) fn crash(&mut self) -> anyhow::Result<()> {
         self.server.crash()?;
         self.server.start()?;
-        self.matter = Matter::Nothing {
-            since: Some(Instant::now()),
+        self.state = DatabaseState::Running {
+            recovered: Some(Instant::now()),
         };
         Ok(())
     }
 
-    pub(super) fn go_away(&mut self) -> anyhow::Result<()> {
+    pub(super) fn begin_outage(&mut self) -> anyhow::Result<()> {
         self.server.crash()?;
-        self.matter = Matter::IsAway {
+        self.state = DatabaseState::Down {
             since: Instant::now(),
         };
         Ok(())
     }
 
-    pub(super) fn fill(&mut self) -> anyhow::Result<()> {
-        self.server.fill()?;
-        self.matter = Matter::IsFull {
+    pub(super) fn fill_disk(&mut self) -> anyhow::Result<()> {
+        self.server.fill_disk()?;
+        self.state = DatabaseState::DiskFull {
             since: Instant::now(),
         };
         Ok(())
     }
 
-    /// Ends what has lasted for long enough, or all.
-    pub(super) fn heal(&mut self, all: bool) -> anyhow::Result<()> {
-        match self.matter {
-            Matter::IsAway { since } if all || since.elapsed() > AWAY => self.server.start()?,
-            Matter::IsFull { since } if all || since.elapsed() > FULL => {
-                std::fs::remove_file(self.server.filler()?)?;
-                // It may have ended for want of room, and somebody starts it again.
-                if !self.server.is_up()? {
+    /// Ends a disruption after its duration, or immediately if `all`.
+    pub(super) fn recover(&mut self, all: bool) -> anyhow::Result<()> {
+        match self.state {
+            DatabaseState::Down { since } if all || since.elapsed() > OUTAGE_DURATION => {
+                self.server.start()?;
+            }
+            DatabaseState::DiskFull { since } if all || since.elapsed() > FULL_DISK_DURATION => {
+                std::fs::remove_file(self.server.filler_file()?)?;
+                // PostgreSQL exits if it can't write its log.
+                if !self.server.is_running()? {
                     self.server.start()?;
                 }
             }
             _ => return Ok(()),
         }
-        self.matter = Matter::Nothing {
-            since: Some(Instant::now()),
+        self.state = DatabaseState::Running {
+            recovered: Some(Instant::now()),
         };
         Ok(())
     }

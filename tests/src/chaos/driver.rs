@@ -1,4 +1,4 @@
-//! Feeds the swarm, makes trouble, and tells what came of it.
+//! The parent process: it submits jobs, disrupts the swarm and prints the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,47 +9,48 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::check::Fault;
-use super::nodes::{Feed, LOOK, Nodes};
-use super::plan::{Plan, Trouble};
-use super::swarm::{Job, Said};
+use super::check::Violation;
+use super::nodes::{CHECK_INTERVAL, JobFeed, NodeSet};
+use super::plan::{ChaosPlan, Disruption};
+use super::swarm::{Job, SwarmReport};
 use super::{check, project};
 
-/// How long the last life may take to finish what is left.
-const LAST_LIFE: Duration = Duration::from_secs(120);
+/// Time limit for unfinished jobs after the last disruption.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// So many faults are told one by one.
-const MOST_TOLD: usize = 40;
+/// Maximum number of violations to print.
+const MAX_PRINTED_VIOLATIONS: usize = 40;
 
-/// What the swarm has promised by now.
+/// The jobs with the reports about them.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct JobLedger {
     pub(super) jobs: BTreeMap<String, Job>,
     pub(super) accepted: BTreeSet<String>,
-    /// What was known to be accepted when a job was handed in for the first time.
+    /// Accepted jobs at the first submission of each job.
     pub(super) before: BTreeMap<String, BTreeSet<String>>,
+    /// Finish reason of each finished job.
     pub(super) done: BTreeMap<String, String>,
 }
 
-impl Ledger {
-    pub(super) fn note(&mut self, said: Said) {
-        match said {
-            Said::Ready | Said::Refused(_) => {}
-            Said::Accepted(id) => drop(self.accepted.insert(id)),
-            Said::Done(id, reason) => drop(self.done.insert(id, reason)),
+impl JobLedger {
+    pub(super) fn add(&mut self, report: SwarmReport) {
+        match report {
+            SwarmReport::Ready | SwarmReport::Refused(_) => {}
+            SwarmReport::Accepted(id) => drop(self.accepted.insert(id)),
+            SwarmReport::Done(id, reason) => drop(self.done.insert(id, reason)),
         }
     }
 
-    /// Jobs without a result.
-    pub(super) fn open(&self) -> impl Iterator<Item = &Job> {
+    /// Returns the jobs without a result.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = &Job> {
         self.jobs
             .values()
             .filter(|job| !self.done.contains_key(&job.id))
     }
 
-    /// Makes jobs until there are that many without a result.
-    pub(super) fn make_jobs(&mut self, open: usize) {
-        while self.jobs.len() - self.done.len() < open {
+    /// Creates jobs until this number of jobs is unfinished.
+    pub(super) fn create_jobs(&mut self, unfinished: usize) {
+        while self.jobs.len() - self.done.len() < unfinished {
             let number = self.jobs.len();
             let key = project::KEYS[number % project::KEYS.len()].to_owned();
             let job = Job {
@@ -63,115 +64,111 @@ impl Ledger {
     }
 }
 
-/// Runs `plan` in a folder of its own, which stays where something is wrong.
-#[allow(clippy::print_stdout, reason = "a program's result")]
-pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
+/// Runs `plan` in a temporary directory, which is kept if a check fails.
+#[allow(clippy::print_stdout, reason = "output of the program")]
+pub(super) fn run(plan: &ChaosPlan) -> anyhow::Result<()> {
     println!("seed {}", plan.seed);
     let mut folder = tempfile::tempdir()?;
     let root = folder.path().to_owned();
     for generation in 0..project::GENERATIONS.len() {
         project::write(&root, generation)?;
     }
-    let mut ledger = Ledger::default();
-    let mut nodes = Nodes::start(&root, plan)?;
-    // Whoever looks for the cause finds everything.
+    let mut ledger = JobLedger::default();
+    let mut nodes = NodeSet::start(&root, plan)?;
+    // The state of a failed run shows the cause.
     folder.disable_cleanup(true);
-    make_trouble(plan, &mut nodes, &mut ledger)?;
-    nodes.heal(true)?;
-    nodes.live(&mut ledger, LAST_LIFE, Feed::OnlyWhatIsLeft)?;
+    disrupt(plan, &mut nodes, &mut ledger)?;
+    nodes.recover(true)?;
+    nodes.work(&mut ledger, FINISH_TIMEOUT, JobFeed::Unfinished)?;
     let store = plan.store.as_deref();
     wait_for_late_answers(&root, store);
     if plan.nodes > 1 {
         println!(
-            "turns begun by node: {:?}",
+            "turns started by each node: {:?}",
             turns_by_node(&root, &nodes.processes)
         );
     }
-    println!("{}", told(plan, &nodes));
+    println!("{}", summary(plan, &nodes));
     drop(nodes);
-    let report = check::everything(&root, store, plan.may_fail(), &ledger);
+    let report = check::run(&root, store, plan.store_may_fail(), &ledger);
     println!(
         "{} jobs, {} accepted; {}",
         ledger.jobs.len(),
         ledger.accepted.len(),
         report.figures
     );
-    let count = |kind| {
-        report
-            .faults
-            .iter()
-            .filter(|(fault, _)| *fault == kind)
-            .count()
-    };
-    let (lost, doubled, disordered) = (
-        count(Fault::Lost),
-        count(Fault::Doubled),
-        count(Fault::Disordered),
-    );
-    println!(
-        "{lost} lost, {doubled} doubled, {disordered} out of order, {} else",
-        count(Fault::Other)
-    );
-    if report.faults.is_empty() {
+    let counts = Violation::ALL.map(|(kind, name)| {
+        let found = report.violations.iter().filter(|(found, _)| *found == kind);
+        format!("{} {name}", found.count())
+    });
+    println!("{}", counts.join(", "));
+    if report.violations.is_empty() {
         folder.disable_cleanup(false);
         println!("{} passed, 0 failed", report.checks);
         return Ok(());
     }
-    for (_, fault) in report.faults.iter().take(MOST_TOLD) {
-        println!("  {fault}");
+    for (_, violation) in report.violations.iter().take(MAX_PRINTED_VIOLATIONS) {
+        println!("  {violation}");
     }
     bail!(
-        "{} faults with seed {}; the state is in {}",
-        report.faults.len(),
+        "{} checks failed with seed {}; the state is in {}",
+        report.violations.len(),
         plan.seed,
         root.display()
     )
 }
 
-fn make_trouble(plan: &Plan, nodes: &mut Nodes<'_>, ledger: &mut Ledger) -> anyhow::Result<()> {
+fn disrupt(
+    plan: &ChaosPlan,
+    nodes: &mut NodeSet<'_>,
+    ledger: &mut JobLedger,
+) -> anyhow::Result<()> {
     let mut random = StdRng::seed_from_u64(plan.seed);
     let started = Instant::now();
-    let is_enough = |nodes: &Nodes<'_>| {
-        plan.enough.is_some_and(|(trouble, count)| {
-            nodes
-                .troubles
-                .get(&trouble)
-                .is_some_and(|made| *made >= count)
+    let is_limit_reached = |nodes: &NodeSet<'_>| {
+        plan.limit.is_some_and(|(disruption, limit)| {
+            let count = nodes.disruptions.get(&disruption);
+            count.is_some_and(|count| *count >= limit)
         })
     };
-    while started.elapsed() < plan.seconds && !is_enough(nodes) {
-        let life = random.random_range(Duration::ZERO..plan.life);
-        nodes.live(ledger, life, Feed::Endless)?;
-        let trouble = *plan.troubles.choose(&mut random).unwrap_or(&Trouble::Kill);
-        nodes.trouble(trouble, random.random_range(0..plan.nodes))?;
+    while started.elapsed() < plan.seconds && !is_limit_reached(nodes) {
+        let wait = random.random_range(Duration::ZERO..plan.interval);
+        nodes.work(ledger, wait, JobFeed::Endless)?;
+        let disruption = *plan
+            .disruptions
+            .choose(&mut random)
+            .unwrap_or(&Disruption::Kill);
+        let number = random.random_range(0..plan.nodes);
+        nodes.disrupt(disruption, number, &mut random)?;
     }
-    // The last ones last as long as the others.
-    while nodes.are_hindered() {
-        nodes.live(ledger, LOOK, Feed::Endless)?;
+    // The last disruptions take their full duration.
+    while nodes.has_suspended_node() {
+        nodes.work(ledger, CHECK_INTERVAL, JobFeed::Endless)?;
     }
     Ok(())
 }
 
-/// What has happened, in a line.
-fn told(plan: &Plan, nodes: &Nodes<'_>) -> String {
-    let made = |trouble: &Trouble| nodes.troubles.get(trouble).copied().unwrap_or_default();
-    let kinds: BTreeSet<Trouble> = plan.troubles.iter().copied().collect();
-    let mut told: Vec<String> = kinds
+/// Returns the number of disruptions as one line.
+fn summary(plan: &ChaosPlan, nodes: &NodeSet<'_>) -> String {
+    let count = |disruption: &Disruption| {
+        nodes
+            .disruptions
+            .get(disruption)
+            .copied()
+            .unwrap_or_default()
+    };
+    let kinds: BTreeSet<Disruption> = plan.disruptions.iter().copied().collect();
+    let mut parts: Vec<String> = kinds
         .iter()
-        .map(|trouble| format!("{} {}", made(trouble), trouble.name()))
+        .map(|disruption| format!("{} {}", count(disruption), disruption.name()))
         .collect();
-    if kinds.contains(&Trouble::Disk) {
-        let met = plan
-            .server
-            .as_ref()
-            .map(|server| server.full_disks())
-            .unwrap_or_default();
-        told.push(format!("no space left {met} times"));
+    if let (true, Some(server)) = (kinds.contains(&Disruption::Disk), &plan.server) {
+        parts.push(format!("{} full-disk errors", server.full_disk_errors()));
     }
-    format!("{}; {} lives", told.join(", "), nodes.takeovers)
+    format!("{}; {} starts as leader", parts.join(", "), nodes.takeovers)
 }
 
-/// How many turns each node has begun, in all its lives, by what its tools wrote down.
+/// Returns the number of turns that each node started, as recorded by the project's tools.
 fn turns_by_node(root: &Path, processes: &BTreeMap<u32, usize>) -> BTreeMap<String, usize> {
     let mut turns = BTreeMap::new();
     for line in std::fs::read_to_string(root.join(project::TURNS))
@@ -189,10 +186,10 @@ fn turns_by_node(root: &Path, processes: &BTreeMap<u32, usize>) -> BTreeMap<Stri
     turns
 }
 
-/// Answers to asynchronous requests come behind the jobs that asked. The check afterwards tells which never came.
+/// Waits for answers to asynchronous requests, which can arrive after their jobs. The later check reports missing ones.
 fn wait_for_late_answers(root: &Path, store: Option<&str>) {
-    let end = Instant::now() + LAST_LIFE;
-    while !check::all_answers_are_in(root, store) && Instant::now() < end {
+    let end = Instant::now() + FINISH_TIMEOUT;
+    while !check::are_requests_answered(root, store) && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -1,10 +1,11 @@
-//! Kills a swarm with SIGKILL at random moments, starts it again, and checks at the end that every accepted event was
-//! handled once, and in order. With `--store` and `--nodes` there are several processes at work, and `--with` says what else
-//! happens to them and to their database: any of them is killed, stands still for longer than its lease, is cut off or replaced by
-//! another generation; the database crashes, is away or has a full disk ([`plan`]).
+//! Disrupts a busy swarm at random moments, and checks that each accepted input was handled once and in order.
 //!
-//! The parent ([`driver`]) hands inputs to child processes ([`nodes`]) that run a swarm ([`swarm`]) of two agents over the scripted
-//! model ([`project`]); tools write to a ledger. In the end the parent compares what it was promised with what lies on disk
+//! One process on files, or several nodes on PostgreSQL, run a swarm of two agents with the scripted model. They are killed,
+//! stopped in order, suspended, replaced by another generation, disconnected, or given another clock; the database crashes, is
+//! down or has a full disk ([`plan`]). Approval requests are open at all times.
+//!
+//! The parent ([`driver`]) submits jobs to child processes ([`nodes`], [`process`]) that run the swarm ([`swarm`]) of a project
+//! ([`project`]) whose tools append to a file. Finally, the parent compares the acknowledged jobs with the state on disk
 //! ([`check`]).
 
 mod check;
@@ -18,25 +19,25 @@ pub(crate) mod swarm;
 
 use std::path::Path;
 
-use plan::Plan;
+use plan::ChaosPlan;
 
-/// Runs the chaos of the command line, or the swarm that it kills.
+/// Runs the plan on the command line, or the child process that it disrupts.
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     match arguments.first().map(String::as_str) {
         Some("--child") => serve(arguments),
-        _ => driver::run(&Plan::parse(arguments)?),
+        _ => driver::run(&ChaosPlan::parse(arguments)?),
     }
 }
 
 fn serve(arguments: &[String]) -> anyhow::Result<()> {
     let argument = |number: usize| arguments.get(number).map_or("", String::as_str);
-    let given = |number: usize| Some(argument(number)).filter(|text| !text.is_empty());
-    swarm::serve(&swarm::Told {
+    let optional = |number: usize| Some(argument(number)).filter(|text| !text.is_empty());
+    swarm::serve(&swarm::ServeOptions {
         root: Path::new(argument(1)),
         state: argument(2),
         project: argument(3),
-        store: given(4),
-        proxy: given(5).map(str::parse).transpose()?,
-        turns: given(6).map(str::parse).transpose()?,
+        store: optional(4),
+        proxy: optional(5).map(str::parse).transpose()?,
+        turns: optional(6).map(str::parse).transpose()?,
     })
 }

@@ -1,4 +1,4 @@
-//! The processes that run the swarm, and what happens to them.
+//! The nodes that run the swarm, and their disruptions.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,126 +8,152 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use goondan::SharedDatabase;
 use goondan_conformance::proxy::{FaultProxy, ProxyFlow};
+use rand::RngExt;
+use rand::rngs::StdRng;
 
-use super::database::Patient;
-use super::driver::Ledger;
-use super::plan::{Plan, Trouble};
-use super::process::{Process, Start, Word};
+use super::database::DisruptedDatabase;
+use super::driver::JobLedger;
+use super::plan::{ChaosPlan, Disruption};
+use super::process::{ProcessReport, ProcessStart, SwarmProcess};
 use super::project;
-use super::swarm::{self, Said};
+use super::swarm::{self, ProcessCommand, SwarmReport};
 
-/// How long a node stands still, or nothing reaches the database: longer than its lease.
-const LAPSE: Duration = Duration::from_millis(12_500);
+/// Duration of a pause or silence among several nodes: longer than a lease.
+const LEASE_LOSS_DURATION: Duration = Duration::from_millis(12_500);
 
-/// How long its connections are cut, or slow.
-const HITCH: Duration = Duration::from_secs(4);
+/// Duration of a pause of the only node.
+const SHORT_PAUSE_DURATION: Duration = Duration::from_secs(1);
 
-/// How slow they are.
-const SLOW: Duration = Duration::from_millis(20);
+/// Duration of closed or slow connections.
+const CONNECTION_FAULT_DURATION: Duration = Duration::from_secs(4);
 
-/// How often it is looked how all fare.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// Latency of slow connections.
+const SLOW_LATENCY: Duration = Duration::from_millis(20);
 
-/// How long a supervisor waits before it starts a node again that has ended.
-const RESPAWN: Duration = Duration::from_millis(500);
+/// Largest change of a clock, in seconds.
+const MAX_CLOCK_OFFSET: i64 = 2 * 60 * 60;
 
-/// How long a node may take to end when it is told to.
-const LEAVE: Duration = Duration::from_secs(20);
+/// Interval of checks on the processes.
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Jobs that are under way at the same time.
-const UNDER_WAY: usize = 12;
+/// Delay before a process that exited is started again, as by a supervisor.
+const RESTART_DELAY: Duration = Duration::from_millis(500);
 
-/// Where jobs come from.
+/// Time after which a process that was asked to stop is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Number of concurrent jobs.
+const OPEN_JOBS: usize = 12;
+
+/// Jobs to submit.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Feed {
-    /// New ones follow.
+pub(super) enum JobFeed {
+    /// New jobs and unfinished ones.
     Endless,
-    /// Only those without a result.
-    OnlyWhatIsLeft,
+    /// Only unfinished jobs.
+    Unfinished,
 }
 
 /// A place for a process.
-struct Node {
-    process: Option<Process>,
-    /// When it is started again.
+struct NodeSlot {
+    process: Option<SwarmProcess>,
+    /// Time of the next start, if no process is running.
     starts_at: Instant,
-    /// Of the project that it runs.
+    /// Generation of the project that the next process runs.
     generation: usize,
     proxy: Option<FaultProxy>,
-    /// Since when it stands still.
-    paused: Option<Instant>,
-    /// Until when its connections are in trouble.
-    hindered: Option<Instant>,
-    /// Since when it is to end.
-    leaving: Option<Instant>,
+    /// Time of SIGSTOP.
+    paused_since: Option<Instant>,
+    /// End of a connection fault.
+    faulty_until: Option<Instant>,
+    /// Time of SIGTERM.
+    stopping_since: Option<Instant>,
 }
 
-impl Node {
-    /// Whether nothing but a kill is the matter with it.
-    fn is_well(&self) -> bool {
-        self.process.is_some()
-            && self.paused.is_none()
-            && self.hindered.is_none()
-            && self.leaving.is_none()
+impl NodeSlot {
+    fn new(proxy: Option<FaultProxy>) -> Self {
+        NodeSlot {
+            process: None,
+            starts_at: Instant::now(),
+            generation: 0,
+            proxy,
+            paused_since: None,
+            faulty_until: None,
+            stopping_since: None,
+        }
     }
 
-    fn go_on(&mut self) -> anyhow::Result<()> {
-        if let (Some(_), Some(process)) = (self.paused.take(), &self.process) {
+    fn is_undisturbed(&self) -> bool {
+        self.process.is_some()
+            && self.paused_since.is_none()
+            && self.faulty_until.is_none()
+            && self.stopping_since.is_none()
+    }
+
+    fn resume(&mut self) -> anyhow::Result<()> {
+        if let (Some(_), Some(process)) = (self.paused_since.take(), &self.process) {
             process.signal("CONT")?;
         }
         Ok(())
     }
 
-    fn hinder(&mut self, flow: ProxyFlow, time: Duration) {
+    fn stop(&mut self) -> anyhow::Result<()> {
+        if let Some(process) = &mut self.process {
+            process.stop()?;
+            self.stopping_since = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn begin_fault(&mut self, flow: ProxyFlow, duration: Duration) {
         if let Some(proxy) = &self.proxy {
             proxy.set(flow);
-            self.hindered = Some(Instant::now() + time);
+            self.faulty_until = Some(Instant::now() + duration);
         }
     }
 
-    fn let_through(&mut self) {
-        self.hindered = None;
+    fn end_fault(&mut self) {
+        self.faulty_until = None;
         if let Some(proxy) = &self.proxy {
             proxy.set(ProxyFlow::Open);
         }
     }
 }
 
-/// The processes that run the swarm, or would.
-pub(super) struct Nodes<'p> {
+/// The nodes that run the swarm.
+pub(super) struct NodeSet<'p> {
     root: &'p Path,
-    plan: &'p Plan,
-    nodes: Vec<Node>,
-    /// What they say, each word with the process that says it.
-    heard: (Sender<Word>, Receiver<Word>),
-    /// How often one of them has begun to lead.
+    plan: &'p ChaosPlan,
+    nodes: Vec<NodeSlot>,
+    reports: (Sender<ProcessReport>, Receiver<ProcessReport>),
+    /// Number of processes that began to lead.
     pub(super) takeovers: usize,
-    /// What has happened.
-    pub(super) troubles: BTreeMap<Trouble, usize>,
-    /// Which node each process was.
+    /// Number of disruptions of each kind.
+    pub(super) disruptions: BTreeMap<Disruption, usize>,
+    /// Node of each process id.
     pub(super) processes: BTreeMap<u32, usize>,
-    /// The process that has begun to lead last.
+    /// Process that began to lead last.
     leader: Option<u32>,
-    /// Who is still to be replaced by the newer generation.
-    old: Vec<usize>,
+    /// Nodes that a running deployment has not replaced yet.
+    outdated: Vec<usize>,
     generation: usize,
-    pub(super) database: Option<Patient>,
+    pub(super) database: Option<DisruptedDatabase>,
 }
 
-impl<'p> Nodes<'p> {
-    pub(super) fn start(root: &'p Path, plan: &'p Plan) -> anyhow::Result<Self> {
-        let mut nodes = Nodes {
+impl<'p> NodeSet<'p> {
+    pub(super) fn start(root: &'p Path, plan: &'p ChaosPlan) -> anyhow::Result<Self> {
+        let mut nodes = NodeSet {
             root,
             plan,
             nodes: Vec::new(),
-            heard: channel(),
+            reports: channel(),
             takeovers: 0,
-            troubles: BTreeMap::new(),
+            disruptions: BTreeMap::new(),
             processes: BTreeMap::new(),
             leader: None,
-            old: Vec::new(),
+            outdated: Vec::new(),
             generation: 0,
-            database: plan.server.clone().map(Patient::new),
+            database: plan.server.clone().map(DisruptedDatabase::new),
         };
         for number in 0..plan.nodes {
             let proxy = match &plan.store {
@@ -136,17 +162,7 @@ impl<'p> Nodes<'p> {
                 )?),
                 None => None,
             };
-            let (starts_at, generation) = (Instant::now(), 0);
-            let (process, paused, hindered, leaving) = (None, None, None, None);
-            nodes.nodes.push(Node {
-                process,
-                starts_at,
-                generation,
-                proxy,
-                paused,
-                hindered,
-                leaving,
-            });
+            nodes.nodes.push(NodeSlot::new(proxy));
             nodes.spawn(number)?;
         }
         Ok(nodes)
@@ -154,9 +170,9 @@ impl<'p> Nodes<'p> {
 
     fn spawn(&mut self, number: usize) -> anyhow::Result<()> {
         let node = &mut self.nodes[number];
-        let start = Start {
+        let start = ProcessStart {
             root: self.root,
-            // The first has the folder of a swarm that is alone.
+            // The first node uses the state directory of a swarm without other nodes.
             state: if number == 0 {
                 project::STATE.to_owned()
             } else {
@@ -167,55 +183,88 @@ impl<'p> Nodes<'p> {
             proxy: node.proxy.as_ref().map(FaultProxy::place),
             turns: None,
         };
-        let process = Process::start(&start, self.heard.0.clone())?;
+        let process = SwarmProcess::start(&start, self.reports.0.clone())?;
         self.processes.insert(process.id(), number);
         node.process = Some(process);
-        node.leaving = None;
+        node.stopping_since = None;
         Ok(())
     }
 
-    /// Makes trouble, where there is not too much of it; says whether.
-    pub(super) fn trouble(&mut self, trouble: Trouble, number: usize) -> anyhow::Result<bool> {
-        // One node is left alone, so that something goes on.
-        let may_hinder = self.nodes[number].is_well()
-            && self.nodes.iter().filter(|node| node.is_well()).count() > 1;
-        let database_is_well = self.database.as_ref().is_some_and(Patient::is_well);
-        let may_be = match trouble {
-            Trouble::Kill => self.nodes[number].process.is_some(),
-            Trouble::Pause | Trouble::Cut | Trouble::Silence | Trouble::Delay => may_hinder,
-            Trouble::Crash | Trouble::Outage | Trouble::Disk => database_is_well,
-            Trouble::Deploy => self.old.is_empty(),
-        };
-        if !may_be {
-            return Ok(false);
+    /// Disrupts a node or the database, unless too many are disrupted already.
+    pub(super) fn disrupt(
+        &mut self,
+        disruption: Disruption,
+        number: usize,
+        random: &mut StdRng,
+    ) -> anyhow::Result<()> {
+        if !self.can_disrupt(disruption, number) {
+            return Ok(());
         }
-        *self.troubles.entry(trouble).or_default() += 1;
+        *self.disruptions.entry(disruption).or_default() += 1;
         let node = &mut self.nodes[number];
-        match (trouble, &mut self.database) {
-            (Trouble::Kill, _) => self.kill(number)?,
-            (Trouble::Pause, _) => {
-                node.process
-                    .as_ref()
-                    .map(|process| process.signal("STOP"))
-                    .transpose()?;
-                node.paused = Some(Instant::now());
+        match disruption {
+            Disruption::Kill => self.kill(number)?,
+            Disruption::Stop => node.stop()?,
+            Disruption::Pause => {
+                if let Some(process) = &node.process {
+                    process.signal("STOP")?;
+                }
+                node.paused_since = Some(Instant::now());
             }
-            (Trouble::Cut, _) => node.hinder(ProxyFlow::Cut, HITCH),
-            (Trouble::Silence, _) => node.hinder(ProxyFlow::Silent, LAPSE),
-            (Trouble::Delay, _) => node.hinder(ProxyFlow::Slow(SLOW), HITCH),
-            (Trouble::Crash, Some(database)) => database.crash()?,
-            (Trouble::Outage, Some(database)) => database.go_away()?,
-            (Trouble::Disk, Some(database)) => database.fill()?,
-            (Trouble::Deploy, _) => self.deploy(),
-            (Trouble::Crash | Trouble::Outage | Trouble::Disk, None) => {}
+            Disruption::Clock => {
+                let offset = random.random_range(-MAX_CLOCK_OFFSET..=MAX_CLOCK_OFFSET);
+                if let Some(process) = &mut node.process {
+                    process.send(&ProcessCommand::ClockOffset(offset));
+                }
+            }
+            Disruption::Cut => node.begin_fault(ProxyFlow::Cut, CONNECTION_FAULT_DURATION),
+            Disruption::Silence => node.begin_fault(ProxyFlow::Silent, LEASE_LOSS_DURATION),
+            Disruption::Delay => {
+                node.begin_fault(ProxyFlow::Slow(SLOW_LATENCY), CONNECTION_FAULT_DURATION);
+            }
+            Disruption::Deploy => self.deploy(),
+            Disruption::Crash | Disruption::Outage | Disruption::Disk => {
+                self.disrupt_database(disruption)?;
+            }
         }
-        Ok(true)
+        Ok(())
+    }
+
+    fn can_disrupt(&self, disruption: Disruption, number: usize) -> bool {
+        let node = &self.nodes[number];
+        let undisturbed = self.nodes.iter().filter(|node| node.is_undisturbed());
+        // One of several nodes stays undisturbed, so that work continues.
+        let may_suspend =
+            node.is_undisturbed() && (self.nodes.len() == 1 || undisturbed.count() > 1);
+        match disruption {
+            Disruption::Kill => node.process.is_some(),
+            Disruption::Stop | Disruption::Clock => node.is_undisturbed(),
+            Disruption::Pause | Disruption::Cut | Disruption::Silence | Disruption::Delay => {
+                may_suspend
+            }
+            Disruption::Crash | Disruption::Outage | Disruption::Disk => self
+                .database
+                .as_ref()
+                .is_some_and(DisruptedDatabase::is_recovered),
+            Disruption::Deploy => self.outdated.is_empty(),
+        }
+    }
+
+    fn disrupt_database(&mut self, disruption: Disruption) -> anyhow::Result<()> {
+        let Some(database) = &mut self.database else {
+            return Ok(());
+        };
+        match disruption {
+            Disruption::Crash => database.crash(),
+            Disruption::Outage => database.begin_outage(),
+            _ => database.fill_disk(),
+        }
     }
 
     /// Kills a node, and starts it again.
     fn kill(&mut self, number: usize) -> anyhow::Result<()> {
         let node = &mut self.nodes[number];
-        node.paused = None;
+        node.paused_since = None;
         if let Some(mut process) = node.process.take() {
             process.kill()?;
         }
@@ -225,112 +274,105 @@ impl<'p> Nodes<'p> {
     /// Begins to replace all nodes, the leader last.
     fn deploy(&mut self) {
         self.generation = (self.generation + 1) % project::GENERATIONS.len();
-        let mut old: Vec<usize> = (0..self.nodes.len()).collect();
-        // Who comes first here is replaced last.
-        old.sort_by_key(|number| !self.leads(*number));
-        self.old = old;
+        let mut outdated: Vec<usize> = (0..self.nodes.len()).collect();
+        // Nodes are taken from the end.
+        outdated.sort_by_key(|number| !self.is_leader(*number));
+        self.outdated = outdated;
     }
 
-    fn leads(&self, number: usize) -> bool {
+    fn is_leader(&self, number: usize) -> bool {
         self.nodes[number]
             .process
             .as_ref()
             .is_some_and(|process| Some(process.id()) == self.leader)
     }
 
-    /// Replaces the next node, once the one before it is replaced.
-    fn go_on_deploying(&mut self) {
-        if self.nodes.iter().any(|node| node.leaving.is_some()) {
-            return;
+    /// Replaces the next node of a deployment, after the previous one has stopped.
+    fn continue_deployment(&mut self) -> anyhow::Result<()> {
+        if self.nodes.iter().any(|node| node.stopping_since.is_some()) {
+            return Ok(());
         }
-        let Some(number) = self.old.pop() else { return };
-        let node = &mut self.nodes[number];
-        node.generation = self.generation;
-        if let Some(process) = &mut node.process {
-            process.dismiss();
-            node.leaving = Some(Instant::now());
-        }
+        let Some(number) = self.outdated.pop() else {
+            return Ok(());
+        };
+        self.nodes[number].generation = self.generation;
+        self.nodes[number].resume()?;
+        self.nodes[number].stop()
     }
 
-    /// Whether any node stands still or is kept from the database.
-    pub(super) fn are_hindered(&self) -> bool {
+    /// Returns whether a node is paused or disconnected.
+    pub(super) fn has_suspended_node(&self) -> bool {
         self.nodes
             .iter()
-            .any(|node| node.paused.is_some() || node.hindered.is_some())
+            .any(|node| node.paused_since.is_some() || node.faulty_until.is_some())
     }
 
-    /// Ends what has lasted for long enough, or all.
-    pub(super) fn heal(&mut self, all: bool) -> anyhow::Result<()> {
+    /// Ends each disruption after its duration, or immediately if `all`.
+    pub(super) fn recover(&mut self, all: bool) -> anyhow::Result<()> {
         if let Some(database) = &mut self.database {
-            database.heal(all)?;
+            database.recover(all)?;
         }
+        let pause_duration = match self.nodes.len() {
+            1 => SHORT_PAUSE_DURATION,
+            _ => LEASE_LOSS_DURATION,
+        };
         for node in &mut self.nodes {
-            if node
-                .paused
-                .is_some_and(|since| all || since.elapsed() > LAPSE)
-            {
-                node.go_on()?;
+            let is_pause_over = |since: Instant| all || since.elapsed() > pause_duration;
+            if node.paused_since.is_some_and(is_pause_over) {
+                node.resume()?;
             }
             if node
-                .hindered
+                .faulty_until
                 .is_some_and(|until| all || Instant::now() > until)
             {
-                node.let_through();
+                node.end_fault();
             }
         }
         Ok(())
     }
 
-    /// Feeds the swarm and listens for as long as `life`, or until nothing is left.
-    pub(super) fn live(
+    /// Submits jobs and receives reports for a duration, or until no job is left.
+    pub(super) fn work(
         &mut self,
-        ledger: &mut Ledger,
-        life: Duration,
-        feed: Feed,
+        ledger: &mut JobLedger,
+        duration: Duration,
+        feed: JobFeed,
     ) -> anyhow::Result<()> {
-        let end = Instant::now() + life;
-        let mut looked = Instant::now();
+        let end = Instant::now() + duration;
+        let mut checked = Instant::now();
         loop {
-            self.feed(ledger, feed);
-            if feed == Feed::OnlyWhatIsLeft
-                && ledger.jobs.keys().all(|id| ledger.done.contains_key(id))
-            {
+            self.submit_jobs(ledger, feed);
+            if feed == JobFeed::Unfinished && ledger.unfinished().next().is_none() {
                 return Ok(());
             }
-            // One that was killed may have said something before.
-            match self
-                .heard
-                .1
-                .recv_timeout(end.saturating_duration_since(Instant::now()).min(LOOK))
-            {
-                Ok((process, said)) => self.hear(ledger, process, said),
+            // A killed process can have sent reports before.
+            let wait = end.saturating_duration_since(Instant::now());
+            match self.reports.1.recv_timeout(wait.min(CHECK_INTERVAL)) {
+                Ok((process, report)) => self.receive(ledger, process, report),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
-            if looked.elapsed() >= LOOK {
-                looked = Instant::now();
-                self.heal(false)?;
-                self.look_after_processes()?;
-                self.go_on_deploying();
+            if checked.elapsed() >= CHECK_INTERVAL {
+                checked = Instant::now();
+                self.recover(false)?;
+                self.supervise()?;
+                self.continue_deployment()?;
             }
-            if Instant::now() >= end {
-                if feed == Feed::OnlyWhatIsLeft {
-                    let left: Vec<_> = ledger
-                        .jobs
-                        .keys()
-                        .filter(|id| !ledger.done.contains_key(*id))
-                        .collect();
-                    bail!(
-                        "after {} s these jobs have no result: {left:?}",
-                        life.as_secs()
-                    );
-                }
-                return Ok(());
+            if Instant::now() < end {
+                continue;
             }
+            if feed == JobFeed::Unfinished {
+                let left: Vec<_> = ledger.unfinished().map(|job| &job.id).collect();
+                bail!(
+                    "these jobs have no result after {} s: {left:?}",
+                    duration.as_secs()
+                );
+            }
+            return Ok(());
         }
     }
 
-    /// Jobs without a result are given again to each process that leads, under the same id.
-    fn feed(&mut self, ledger: &mut Ledger, feed: Feed) {
+    /// Submits each job without a result to the leader. The id of a job stays the same.
+    fn submit_jobs(&mut self, ledger: &mut JobLedger, feed: JobFeed) {
         let leader = self.leader;
         let mut processes = self
             .nodes
@@ -339,48 +381,44 @@ impl<'p> Nodes<'p> {
         let Some(leader) = processes.find(|process| Some(process.id()) == leader) else {
             return;
         };
-        if feed == Feed::Endless {
-            ledger.make_jobs(UNDER_WAY);
+        if feed == JobFeed::Endless {
+            ledger.create_jobs(OPEN_JOBS);
         }
-        ledger.open().for_each(|job| leader.give(job));
+        ledger.unfinished().for_each(|job| leader.submit(job));
     }
 
-    fn hear(&mut self, ledger: &mut Ledger, process: u32, said: Said) {
+    fn receive(&mut self, ledger: &mut JobLedger, process: u32, report: SwarmReport) {
         let mut processes = self
             .nodes
             .iter_mut()
             .filter_map(|node| node.process.as_mut());
-        if said == Said::Ready && processes.any(|there| there.id() == process) {
+        if report == SwarmReport::Ready && processes.any(|running| running.id() == process) {
             self.leader = Some(process);
             self.takeovers += 1;
         }
-        match said {
-            // The database was away, or another node leads by now: the turn goes on, and whoever asks again is told how it
-            // ended.
-            Said::Done(id, reason) if self.plan.may_fail() && reason == "error" => {
-                for process in self
-                    .nodes
-                    .iter_mut()
-                    .filter_map(|node| node.process.as_mut())
-                {
-                    process.given.remove(&id);
-                }
+        let store_may_fail = self.plan.store_may_fail();
+        match report {
+            // The turn continues after the outage or on another leader, so the result is requested again.
+            SwarmReport::Done(id, reason) if store_may_fail && reason == "error" => {
+                self.forget_submission(&id);
             }
-            Said::Refused(id) if self.plan.may_fail() => {
-                for process in self
-                    .nodes
-                    .iter_mut()
-                    .filter_map(|node| node.process.as_mut())
-                {
-                    process.given.remove(&id);
-                }
-            }
-            said => ledger.note(said),
+            SwarmReport::Refused(id) if store_may_fail => self.forget_submission(&id),
+            report => ledger.add(report),
         }
     }
 
-    /// A node that ends by itself is a fault, unless its database may be away: then it is started again, as a supervisor would.
-    fn look_after_processes(&mut self) -> anyhow::Result<()> {
+    fn forget_submission(&mut self, id: &str) {
+        for process in self
+            .nodes
+            .iter_mut()
+            .filter_map(|node| node.process.as_mut())
+        {
+            process.submitted.remove(id);
+        }
+    }
+
+    /// Restarts nodes that exited. An unexpected exit is an error.
+    fn supervise(&mut self) -> anyhow::Result<()> {
         for number in 0..self.nodes.len() {
             let node = &mut self.nodes[number];
             let Some(process) = &mut node.process else {
@@ -389,24 +427,33 @@ impl<'p> Nodes<'p> {
                 }
                 continue;
             };
-            if let Some(status) = process.child.try_wait()? {
-                let is_meant = match status.code() {
-                    Some(0) => node.leaving.is_some(),
-                    Some(swarm::TAKEN_OVER) => true,
-                    Some(1) => self.plan.may_fail(),
-                    _ => false,
-                };
-                if !is_meant {
-                    bail!("a node ended by itself: {status}");
+            let Some(status) = process.child.try_wait()? else {
+                if node
+                    .stopping_since
+                    .is_some_and(|since| since.elapsed() > STOP_TIMEOUT)
+                {
+                    self.kill(number)?;
                 }
-                let was_told = node.leaving.take().is_some();
-                node.process = None;
-                node.paused = None;
-                node.starts_at = Instant::now() + if was_told { Duration::ZERO } else { RESPAWN };
-            } else if node.leaving.is_some_and(|since| since.elapsed() > LEAVE) {
-                // As a supervisor does.
-                self.kill(number)?;
+                continue;
+            };
+            let is_expected = match status.code() {
+                // SIGTERM can arrive before the process handles it.
+                Some(0) | None => node.stopping_since.is_some(),
+                Some(swarm::TAKEN_OVER) => true,
+                Some(1) => self.plan.store_may_fail(),
+                _ => false,
+            };
+            if !is_expected {
+                bail!("a node exited unexpectedly: {status}");
             }
+            let was_stopped = node.stopping_since.take().is_some();
+            node.process = None;
+            node.paused_since = None;
+            node.starts_at = Instant::now()
+                + match was_stopped {
+                    true => Duration::ZERO,
+                    false => RESTART_DELAY,
+                };
         }
         Ok(())
     }

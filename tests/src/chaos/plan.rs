@@ -1,90 +1,102 @@
-//! What a run does, as the command line says.
+//! Command-line options of a chaos run.
 
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use super::database::Server;
+use super::database::DatabaseServer;
 
-/// What may happen to the nodes and to their database.
+/// An event that disrupts nodes or their database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Trouble {
-    /// A node gets SIGKILL.
+pub(super) enum Disruption {
+    /// A node receives SIGKILL.
     Kill,
-    /// A node stands still for longer than its lease, and goes on.
+    /// A node receives SIGTERM, and a new process replaces it.
+    Stop,
+    /// A node receives SIGSTOP, and SIGCONT later. With several nodes, its lease expires between them.
     Pause,
-    /// The connections of a node to the database are closed, and new ones too.
+    /// The clock of a node is set to another time.
+    Clock,
+    /// The connections of a node to the database are closed, including new ones.
     Cut,
-    /// Connections of a node to the database stay open, and nothing comes through for longer than its lease.
+    /// The connections of a node to the database stay open, but transfer nothing for longer than its lease.
     Silence,
-    /// What a node and the database say to each other comes late.
+    /// The connections of a node to the database are slow.
     Delay,
-    /// The database crashes and starts again.
+    /// The database crashes and restarts.
     Crash,
-    /// The database crashes and is away for ten seconds.
+    /// The database crashes and is down for ten seconds.
     Outage,
-    /// The disk of the database is full for some seconds.
+    /// The disk of the database is full for several seconds.
     Disk,
-    /// All nodes are replaced by those of another generation, one after another.
+    /// Processes with another generation of the project replace all nodes, one after another.
     Deploy,
 }
 
-impl Trouble {
-    /// All of them, and how often one comes among the others.
-    const ALL: [(Trouble, &'static str, usize); 9] = [
-        (Trouble::Kill, "kills", 8),
-        (Trouble::Pause, "pauses", 2),
-        (Trouble::Cut, "cuts", 2),
-        (Trouble::Silence, "silences", 2),
-        (Trouble::Delay, "delays", 1),
-        (Trouble::Crash, "crashes", 1),
-        (Trouble::Outage, "outages", 2),
-        (Trouble::Disk, "disk", 2),
-        (Trouble::Deploy, "deploys", 1),
+impl Disruption {
+    /// Every disruption with its name on the command line, and its relative frequency.
+    const ALL: [(Disruption, &'static str, usize); 11] = [
+        (Disruption::Kill, "kills", 8),
+        (Disruption::Stop, "stops", 4),
+        (Disruption::Pause, "pauses", 2),
+        (Disruption::Clock, "clocks", 2),
+        (Disruption::Cut, "cuts", 2),
+        (Disruption::Silence, "silences", 2),
+        (Disruption::Delay, "delays", 1),
+        (Disruption::Crash, "crashes", 1),
+        (Disruption::Outage, "outages", 2),
+        (Disruption::Disk, "disk", 2),
+        (Disruption::Deploy, "deploys", 1),
     ];
 
-    /// As the command line calls it.
+    /// Returns the name on the command line.
     pub(super) fn name(self) -> &'static str {
         Self::ALL
             .iter()
-            .find(|(trouble, ..)| *trouble == self)
+            .find(|(disruption, ..)| *disruption == self)
             .map_or("", |(_, name, _)| name)
+    }
+
+    /// Returns whether the disruption concerns the database, or a node's connection to it.
+    fn needs_database(self) -> bool {
+        use Disruption::{Crash, Cut, Delay, Disk, Outage, Silence};
+        matches!(self, Cut | Silence | Delay | Crash | Outage | Disk)
     }
 }
 
-/// What a run does.
+/// Options of a run.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
-    /// How long there is trouble.
+pub(super) struct ChaosPlan {
+    /// Duration of the disruptions.
     pub(super) seconds: Duration,
-    /// It ends earlier after that many of these.
-    pub(super) enough: Option<(Trouble, usize)>,
-    /// What the random moments come from.
+    /// Number of disruptions of one kind after which the run ends early.
+    pub(super) limit: Option<(Disruption, usize)>,
+    /// Seed of the random moments.
     pub(super) seed: u64,
-    /// The database that keeps everything, instead of files.
+    /// URL of the database. `None` to store everything in files.
     pub(super) store: Option<String>,
-    /// So many processes run the swarm.
+    /// Number of processes that run the swarm.
     pub(super) nodes: usize,
-    /// The longest time between two troubles.
-    pub(super) life: Duration,
-    /// What happens, each as often as it is to come among the others.
-    pub(super) troubles: Vec<Trouble>,
-    /// How the database is ended and started.
-    pub(super) server: Option<Server>,
+    /// Maximum time between two disruptions.
+    pub(super) interval: Duration,
+    /// Enabled disruptions, each repeated by its relative frequency.
+    pub(super) disruptions: Vec<Disruption>,
+    /// Database server, if the run can restart it.
+    pub(super) server: Option<DatabaseServer>,
 }
 
-impl Plan {
-    /// What the command line says.
+impl ChaosPlan {
+    /// Parses the options on the command line.
     pub(super) fn parse(arguments: &[String]) -> anyhow::Result<Self> {
-        let mut plan = Plan {
+        let mut plan = ChaosPlan {
             seconds: Duration::from_secs(20),
-            enough: None,
+            limit: None,
             seed: rand::random(),
             store: None,
             nodes: 1,
-            life: Duration::ZERO,
-            troubles: vec![Trouble::Kill],
-            server: Server::of_environment(),
+            interval: Duration::ZERO,
+            disruptions: vec![Disruption::Kill],
+            server: DatabaseServer::of_environment(),
         };
         let mut with = None;
         for pair in arguments.chunks(2) {
@@ -94,97 +106,99 @@ impl Plan {
             match name.as_str() {
                 "--store" => plan.store = Some(value.clone()),
                 "--with" => with = Some(value.as_str()),
-                _ => plan.take_number(name, value)?,
+                _ => plan.set_number(name, value)?,
             }
         }
-        if plan.life.is_zero() {
-            // Several nodes have to find each other first.
-            plan.life = Duration::from_millis(if plan.nodes > 1 { 2_000 } else { 400 });
+        if plan.interval.is_zero() {
+            // Several nodes first elect a leader.
+            plan.interval = Duration::from_millis(if plan.nodes > 1 { 2_000 } else { 400 });
         }
         if plan.nodes > 1 && plan.store.is_none() {
-            bail!("several nodes need a --store that they share");
+            bail!("several nodes need --store, a database that they share");
         }
         if let Some(with) = with {
-            plan.troubles = plan.troubles_of(with)?;
+            plan.disruptions = plan.disruptions_named(with)?;
         }
         Ok(plan)
     }
 
-    fn take_number(&mut self, name: &str, value: &str) -> anyhow::Result<()> {
+    fn set_number(&mut self, name: &str, value: &str) -> anyhow::Result<()> {
         let number: u64 = value
             .parse()
-            .with_context(|| format!("{name} takes a whole number, not `{value}`"))?;
+            .with_context(|| format!("{name} needs an integer, not `{value}`"))?;
         match name {
             "--seconds" => self.seconds = Duration::from_secs(number),
-            "--kills" => self.enough = Some((Trouble::Kill, usize::try_from(number)?)),
-            "--pauses" => self.enough = Some((Trouble::Pause, usize::try_from(number)?)),
+            "--kills" => self.limit = Some((Disruption::Kill, usize::try_from(number)?)),
+            "--pauses" => self.limit = Some((Disruption::Pause, usize::try_from(number)?)),
             "--seed" => self.seed = number,
-            "--life" => self.life = Duration::from_millis(number),
+            "--interval" => self.interval = Duration::from_millis(number),
             "--nodes" => self.nodes = usize::try_from(number)?.max(1),
             _ => bail!(
-                "there is no option {name}; there are --seconds, --kills, --pauses, --seed, --store, --nodes, --life and --with"
+                "there is no option {name}; use --seconds, --kills, --pauses, --seed, --store, --nodes, --interval or --with"
             ),
         }
         Ok(())
     }
 
-    /// `everything`, or names with commas between them.
-    #[allow(clippy::print_stdout, reason = "a program's result")]
-    fn troubles_of(&self, with: &str) -> anyhow::Result<Vec<Trouble>> {
-        let mut troubles = Vec::new();
-        for (trouble, name, weight) in Trouble::ALL {
+    /// Parses `everything`, or a list of names separated by commas.
+    #[allow(clippy::print_stdout, reason = "output of the program")]
+    fn disruptions_named(&self, with: &str) -> anyhow::Result<Vec<Disruption>> {
+        let mut disruptions = Vec::new();
+        for (disruption, name, weight) in Disruption::ALL {
             let is_named = with.split(',').any(|wanted| wanted == name);
             if !is_named && with != "everything" {
                 continue;
             }
-            match self.lacks(trouble) {
-                None => troubles.extend(std::iter::repeat_n(trouble, weight)),
-                Some(lack) if is_named => bail!("there can't be {name}: {lack}"),
-                Some(lack) => println!("without {name}: {lack}"),
+            match self.missing_requirement(disruption) {
+                None => disruptions.extend(std::iter::repeat_n(disruption, weight)),
+                Some(missing) if is_named => bail!("{name} are not possible: {missing}"),
+                Some(missing) => println!("without {name}: {missing}"),
             }
         }
-        let is_known = |wanted: &str| Trouble::ALL.iter().any(|(_, name, _)| *name == wanted);
+        let is_known = |wanted: &str| Disruption::ALL.iter().any(|(_, name, _)| *name == wanted);
         if let Some(unknown) = with
             .split(',')
             .find(|wanted| *wanted != "everything" && !is_known(wanted))
         {
-            let names: Vec<_> = Trouble::ALL.iter().map(|(_, name, _)| *name).collect();
+            let names: Vec<_> = Disruption::ALL.iter().map(|(_, name, _)| *name).collect();
             bail!(
-                "--with takes everything, or some of {}; not `{unknown}`",
+                "--with needs `everything` or names from {}; not `{unknown}`",
                 names.join(",")
             );
         }
-        Ok(troubles)
+        Ok(disruptions)
     }
 
-    /// Why there can't be such trouble.
-    fn lacks(&self, trouble: Trouble) -> Option<&'static str> {
-        match trouble {
-            Trouble::Kill => None,
-            _ if self.nodes < 2 => Some("it takes several --nodes"),
-            Trouble::Crash | Trouble::Outage if self.server.is_none() => {
-                Some("nothing says how the database is ended and started; see tests/postgres.sh")
+    /// Returns the reason why a disruption is not possible in this run.
+    fn missing_requirement(&self, disruption: Disruption) -> Option<&'static str> {
+        match disruption {
+            _ if disruption.needs_database() && self.store.is_none() => Some("no --store"),
+            Disruption::Cut | Disruption::Silence | Disruption::Delay if self.nodes < 2 => {
+                Some("only one node; use --nodes")
             }
-            Trouble::Disk
+            Disruption::Crash | Disruption::Outage if self.server.is_none() => {
+                Some("the server can't be restarted; see tests/postgres.sh")
+            }
+            Disruption::Disk
                 if self
                     .server
                     .as_ref()
                     .is_none_or(|server| server.disk.is_none()) =>
             {
                 Some(
-                    "the database has no disk of its own; see GOONDAN_POSTGRES_DISK in tests/postgres.sh",
+                    "the database has no separate disk; see GOONDAN_POSTGRES_DISK in tests/postgres.sh",
                 )
             }
             _ => None,
         }
     }
 
-    /// Whether a node may end by itself, as it does where it can't start without its database, and whether it and its agents may
-    /// be told that the store has failed a turn.
-    pub(super) fn may_fail(&self) -> bool {
-        !self
-            .troubles
+    /// Returns whether the store may fail: a node may then exit because it can't start, and callers and agents may receive store
+    /// errors.
+    pub(super) fn store_may_fail(&self) -> bool {
+        let is_pause = |disruption: &Disruption| *disruption == Disruption::Pause;
+        self.disruptions
             .iter()
-            .all(|trouble| matches!(trouble, Trouble::Kill | Trouble::Deploy))
+            .any(|disruption| disruption.needs_database() || self.nodes > 1 && is_pause(disruption))
     }
 }

@@ -1,4 +1,4 @@
-//! A process that runs the swarm, or would.
+//! A child process that runs the swarm, or waits as a standby node.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,38 +10,41 @@ use std::sync::mpsc::Sender;
 
 use anyhow::Context;
 
-use super::swarm::{Job, Said};
+use super::swarm::{Job, ProcessCommand, SwarmReport};
 
-/// What all processes write to standard error.
-const COMPLAINTS: &str = "stderr.txt";
+/// File with the standard error of all processes.
+const STDERR_FILE: &str = "stderr.txt";
 
-/// What a process says, with its number.
-pub(crate) type Word = (u32, Said);
+/// A report with the id of the process that sent it.
+pub(crate) type ProcessReport = (u32, SwarmReport);
 
-/// What a process is to run.
-pub(crate) struct Start<'a> {
+/// Arguments of a child process.
+pub(crate) struct ProcessStart<'a> {
     pub(crate) root: &'a Path,
-    /// The folder of its state.
+    /// Name of the state directory.
     pub(crate) state: String,
-    /// The folder of its project.
+    /// Name of the project directory.
     pub(crate) project: &'static str,
     pub(crate) store: &'a str,
-    /// By way of which the database is reached.
+    /// Address of the proxy in front of the database.
     pub(crate) proxy: Option<SocketAddr>,
-    /// So many turns at a time, unless it is to find out by itself.
+    /// Maximum number of concurrent turns. `None` for the default.
     pub(crate) turns: Option<usize>,
 }
 
-/// A process that runs the swarm, or would.
-pub(crate) struct Process {
+/// A child process.
+pub(crate) struct SwarmProcess {
     pub(crate) child: Child,
-    /// `None` where it was told to end.
     stdin: Option<ChildStdin>,
-    pub(crate) given: BTreeSet<String>,
+    /// Ids of the jobs that the process has received.
+    pub(crate) submitted: BTreeSet<String>,
 }
 
-impl Process {
-    pub(crate) fn start(start: &Start<'_>, heard: Sender<Word>) -> anyhow::Result<Self> {
+impl SwarmProcess {
+    pub(crate) fn start(
+        start: &ProcessStart<'_>,
+        reports: Sender<ProcessReport>,
+    ) -> anyhow::Result<Self> {
         let proxy = start
             .proxy
             .map(|proxy| proxy.to_string())
@@ -56,31 +59,36 @@ impl Process {
             .args([&start.state, start.project, start.store, &proxy, &turns])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A node that can't start while its database is away says so each time.
+            // A node that can't start while its database is down logs an error each time.
             .stderr(
                 File::options()
                     .create(true)
                     .append(true)
-                    .open(start.root.join(COMPLAINTS))?,
+                    .open(start.root.join(STDERR_FILE))?,
             )
             .spawn()?;
         let stdin = child.stdin.take();
-        let stdout = BufReader::new(child.stdout.take().context("a pipe from the swarm")?);
+        let stdout = BufReader::new(
+            child
+                .stdout
+                .take()
+                .context("standard output of the swarm")?,
+        );
         let process = child.id();
         std::thread::spawn(move || {
-            // A line that was cut off by the kill was not said.
+            // A kill can cut the last line off, which then counts as not sent.
             for line in stdout.lines().map_while(Result::ok) {
                 if serde_json::from_str(&line)
-                    .is_ok_and(|word: Said| heard.send((process, word)).is_err())
+                    .is_ok_and(|report: SwarmReport| reports.send((process, report)).is_err())
                 {
                     return;
                 }
             }
         });
-        Ok(Process {
+        Ok(SwarmProcess {
             child,
             stdin,
-            given: BTreeSet::new(),
+            submitted: BTreeSet::new(),
         })
     }
 
@@ -88,19 +96,24 @@ impl Process {
         self.child.id()
     }
 
-    /// Hands in a job, once.
-    pub(crate) fn give(&mut self, job: &Job) {
-        let Some(stdin) = &mut self.stdin else { return };
-        if self.given.insert(job.id.clone()) {
-            let line = serde_json::to_string(job).expect("a job is plain data");
-            // A swarm that has just ended does not read; its end shows when we listen.
-            let _ = writeln!(stdin, "{line}");
+    /// Submits a job, once.
+    pub(crate) fn submit(&mut self, job: &Job) {
+        if self.stdin.is_some() && self.submitted.insert(job.id.clone()) {
+            self.send(&ProcessCommand::Job(job.clone()));
         }
     }
 
-    /// Tells it to end.
-    pub(crate) fn dismiss(&mut self) {
+    /// Sends a command. A process that has just exited does not read it; its exit is noticed later.
+    pub(crate) fn send(&mut self, command: &ProcessCommand) {
+        let Some(stdin) = &mut self.stdin else { return };
+        let line = serde_json::to_string(command).expect("commands serialize");
+        let _ = writeln!(stdin, "{line}");
+    }
+
+    /// Stops the process in order: it accepts no more commands and receives SIGTERM.
+    pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
         self.stdin = None;
+        self.signal("TERM")
     }
 
     pub(crate) fn signal(&self, signal: &str) -> anyhow::Result<()> {
@@ -118,7 +131,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for SwarmProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

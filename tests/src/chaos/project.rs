@@ -1,26 +1,28 @@
-//! The project that is killed: a coordinator that writes to a ledger, asks a worker twice (once for an answer now, once for
-//! one later), and a worker that writes to the ledger, too.
+//! The project of the chaos run.
+//!
+//! A coordinator appends to a file, with and without approval, and sends a worker two requests: one synchronous and one
+//! asynchronous. The worker appends to the same file.
 
 use std::path::Path;
 
 use goondan::SharedDatabase;
 
-/// The instance keys that inputs go to.
+/// Conversation keys of the jobs.
 pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
 
-/// The folder of the first node's state.
+/// State directory of the first node.
 pub(super) const STATE: &str = "state";
 
-/// The folders of the project's generations, which differ in what the worker is told.
+/// Directories of the project's generations, which differ in the worker's prompt.
 pub(super) const GENERATIONS: [&str; 2] = ["project", "project-next"];
 
-/// What the tools of all generations write to.
-pub(super) const LEDGER: &str = "ledger.txt";
+/// File to which the tools append.
+pub(super) const EFFECTS: &str = "effects.txt";
 
-/// Which process has begun each turn of the coordinator.
+/// File with the process id of each started turn of the coordinator.
 pub(super) const TURNS: &str = "nodes.txt";
 
-/// A scripted model, and a tool whose commands may run again. What the agents are follows.
+/// A scripted model, and a tool with repeatable commands. Agents follow.
 pub(crate) const MODEL_AND_TOOL: &str = r#"
 apiVersion: goondan.ai/v1
 kind: Model
@@ -37,13 +39,20 @@ spec:
 
 const BUNDLE: &str = r#"---
 apiVersion: goondan.ai/v1
+kind: Tool
+metadata: {name: approved}
+spec: {entry: "builtin:bash"}
+---
+apiVersion: goondan.ai/v1
 kind: Agent
 metadata: {name: coordinator}
 spec:
   modelConfig: {modelRef: Model/m}
   workdir: .
-  permissions: {default: allow}
-  tools: [{ref: Tool/bash}, {ref: Tool/repeatable}, {ref: Tool/agents}]
+  permissions:
+    default: allow
+    rules: [{tool: approved__exec, action: ask}]
+  tools: [{ref: Tool/bash}, {ref: Tool/repeatable}, {ref: Tool/approved}, {ref: Tool/agents}]
 ---
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -62,9 +71,10 @@ spec:
   instanceKey: chaos
   entryAgent: Agent/coordinator
   agents: [{ref: Agent/coordinator}, {ref: Agent/worker}]
+  policy: {shutdown: {gracePeriodSeconds: 1}}
 "#;
 
-/// An input is `job-N`; each tool call appends one line that names the job and the place.
+/// An input is `job-N`. Each tool call appends one line with the job and the name of the effect.
 const SCRIPT: &str = r#"
 rules:
   - when: {agent: coordinator, role: user, contains: inter_agent_response}
@@ -73,8 +83,9 @@ rules:
     reply:
       delayMs: 2
       calls:
-        - {id: once, tool: bash__exec, args: {command: "echo '{{ input }} once' >> ../ledger.txt; echo $PPID >> ../nodes.txt"}}
-        - {id: again, tool: repeatable__exec, args: {command: "echo '{{ input }} repeatable' >> ../ledger.txt"}}
+        - {id: once, tool: bash__exec, args: {command: "echo '{{ input }} once' >> ../effects.txt; echo $PPID >> ../nodes.txt"}}
+        - {id: again, tool: repeatable__exec, args: {command: "echo '{{ input }} repeatable' >> ../effects.txt"}}
+        - {id: approved, tool: approved__exec, args: {command: "echo '{{ input }} approved' >> ../effects.txt"}}
         - {id: later, tool: agents__request, args: {target: worker, input: "{{ input }} async", async: true}}
   - when: {agent: coordinator, role: tool, contains: '"response":"did'}
     reply: {text: "done {{ input }}", delayMs: 2}
@@ -85,7 +96,7 @@ rules:
   - when: {agent: worker, role: user}
     reply:
       delayMs: 2
-      calls: [{id: work, tool: bash__exec, args: {command: "echo '{{ input }}' >> ../ledger.txt"}}]
+      calls: [{id: work, tool: bash__exec, args: {command: "echo '{{ input }}' >> ../effects.txt"}}]
   - when: {agent: worker, role: tool}
     reply: {text: "did {{ input }}", delayMs: 3}
 "#;
@@ -104,7 +115,7 @@ pub(super) fn write(root: &Path, generation: usize) -> std::io::Result<()> {
     std::fs::write(folder.join("script.yaml"), SCRIPT)
 }
 
-/// The database of a run, in which it has a workspace of its own.
+/// Returns the database of a run, with a separate workspace.
 pub(crate) fn database(store: &str, root: &Path) -> anyhow::Result<SharedDatabase> {
     let name = root
         .file_name()

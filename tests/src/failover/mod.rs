@@ -1,9 +1,8 @@
-//! Measures how soon the turns of a node go on elsewhere when it is killed, when its connections to the database are closed, and
-//! when nothing comes through them any more.
+//! Measures how soon the turns of a node resume on another node: after the node is killed, after its connections to the database
+//! are closed, and after they transfer nothing.
 //!
-//! Three processes run the swarm of [`chaos`](crate::chaos) nodes over a project of their own ([`project`]), whose only tool says
-//! which process runs it and stays until it is let go. [`nodes`] starts them, hands in turns and does to one of them what is
-//! measured.
+//! Three processes run the swarm of a project ([`project`]). Its only tool records the process that runs it, and returns after a
+//! release. [`nodes`] starts the processes, submits jobs and loses one node at a time.
 
 mod nodes;
 mod project;
@@ -12,38 +11,44 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-use nodes::{Loss, Nodes, Place};
+use nodes::{FailoverNodes, NodeLoss, NodeRole};
 
-/// What is measured: a loss, at which node, and every how many rounds, for some take the ten seconds of a lease.
-const LOSSES: [(&str, Loss, Place, u32); 4] = [
-    ("leader killed", Loss::Kill, Place::Leader, 1),
-    ("worker killed", Loss::Kill, Place::Worker, 1),
-    ("worker's connections closed", Loss::Cut, Place::Worker, 4),
+/// Measured losses with the role of the node, and how many rounds share one. Some take the ten seconds of a lease.
+const LOSSES: [(&str, NodeLoss, NodeRole, u32); 4] = [
+    ("leader killed", NodeLoss::Kill, NodeRole::Leader, 1),
+    ("worker killed", NodeLoss::Kill, NodeRole::Worker, 1),
+    (
+        "worker's connections closed",
+        NodeLoss::Cut,
+        NodeRole::Worker,
+        4,
+    ),
     (
         "worker's connections silent",
-        Loss::Silence,
-        Place::Worker,
+        NodeLoss::Silence,
+        NodeRole::Worker,
         4,
     ),
 ];
 
-/// Measures each loss as often as the command line says, and prints what it took.
-#[allow(clippy::print_stdout, reason = "a program's result")]
+/// Measures each loss as often as the command line requires, and prints the durations.
+#[allow(clippy::print_stdout, reason = "output of the program")]
 pub fn run(arguments: &[String]) -> anyhow::Result<()> {
     let (store, times) = parse(arguments)?;
     let folder = tempfile::tempdir()?;
     project::write(folder.path())?;
-    let mut nodes = Nodes::start(folder.path(), &store)?;
-    for (name, loss, place, seldom) in LOSSES {
-        let mut took = Vec::new();
-        for _ in 0..times.div_ceil(seldom) {
-            took.extend(nodes.lose(loss, place).with_context(|| name.to_owned())?);
+    let mut nodes = FailoverNodes::start(folder.path(), &store)?;
+    for (name, loss, role, rounds) in LOSSES {
+        let mut durations = Vec::new();
+        for _ in 0..times.div_ceil(rounds) {
+            durations.extend(nodes.lose(loss, role).with_context(|| name.to_owned())?);
         }
-        took.sort_unstable();
-        let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64();
+        durations.sort_unstable();
+        let at =
+            |share: f64| durations[((durations.len() - 1) as f64 * share) as usize].as_secs_f64();
         println!(
-            "{name}: {} turns went on elsewhere after {:.2} s (median), {:.2} s at most",
-            took.len(),
+            "{name}: {} turns resumed on another node after {:.2} s (median), {:.2} s at most",
+            durations.len(),
             at(0.5),
             at(1.0)
         );
@@ -62,17 +67,17 @@ fn parse(arguments: &[String]) -> anyhow::Result<(String, u32)> {
             "--times" => {
                 times = value
                     .parse::<u32>()
-                    .context("--times takes a whole number")?
+                    .context("--times needs an integer")?
                     .max(1)
             }
-            _ => bail!("there is no option {name}; there are --store and --times"),
+            _ => bail!("there is no option {name}; use --store or --times"),
         }
     }
     Ok((
-        store.context("nodes need a --store that they share")?,
+        store.context("nodes need --store, a database that they share")?,
         times,
     ))
 }
 
-/// How long anything here may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of each step.
+const TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! The nodes, their turns, and what happens to one of them.
+//! The nodes, their turns, and the loss of one node.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,130 +9,133 @@ use anyhow::bail;
 use goondan::SharedDatabase;
 use goondan_conformance::proxy::{FaultProxy, ProxyFlow};
 
-use crate::chaos::process::{Process, Start, Word};
-use crate::chaos::swarm::{Job, Said};
+use crate::chaos::process::{ProcessReport, ProcessStart, SwarmProcess};
+use crate::chaos::swarm::{Job, SwarmReport};
 
-use super::{PATIENCE, project};
+use super::{TIMEOUT, project};
 
-const NODES: usize = 3;
+const NODE_COUNT: usize = 3;
 
-/// Turns that a node runs at a time.
-const TURNS: usize = 4;
+/// Maximum number of concurrent turns of a node.
+const TURNS_PER_NODE: usize = 4;
 
-/// Turns under way: more than one node takes, and no more than two.
-const JOBS: usize = 8;
+/// Number of concurrent turns: more than one node runs, and at most what two nodes run.
+const CONCURRENT_JOBS: usize = 8;
 
-/// How often it is looked where turns run.
-const LOOK: Duration = Duration::from_millis(2);
+/// Interval of checks on the turns.
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What happens to a node.
+/// Way to lose a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Loss {
-    /// It gets SIGKILL.
+pub(super) enum NodeLoss {
+    /// The node receives SIGKILL.
     Kill,
-    /// Its connections to the database are closed, and new ones too.
+    /// Its connections to the database are closed, including new ones.
     Cut,
-    /// Its connections to the database stay open, and nothing comes through.
+    /// Its connections to the database stay open, but transfer nothing.
     Silence,
 }
 
-/// Which node it happens to.
+/// Role of the lost node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum NodeRole {
     Leader,
     Worker,
 }
 
-struct Node {
-    process: Process,
+struct ProxiedNode {
+    process: SwarmProcess,
     proxy: FaultProxy,
 }
 
-/// The nodes, and the turns that are under way.
-pub(super) struct Nodes<'p> {
+/// The nodes with their running turns.
+pub(super) struct FailoverNodes<'p> {
     root: &'p Path,
     store: &'p str,
-    nodes: Vec<Node>,
-    heard: (Sender<Word>, Receiver<Word>),
+    nodes: Vec<ProxiedNode>,
+    reports: (Sender<ProcessReport>, Receiver<ProcessReport>),
     leader: Option<u32>,
-    /// Those without a result.
+    /// Jobs without a result.
     open: BTreeMap<String, Job>,
-    made: usize,
+    /// Number of created jobs.
+    created: usize,
 }
 
-impl<'p> Nodes<'p> {
+impl<'p> FailoverNodes<'p> {
     pub(super) fn start(root: &'p Path, store: &'p str) -> anyhow::Result<Self> {
-        let (heard, open) = (channel(), BTreeMap::new());
-        let mut all = Nodes {
+        let (reports, open) = (channel(), BTreeMap::new());
+        let mut all = FailoverNodes {
             root,
             store,
             nodes: Vec::new(),
-            heard,
+            reports,
             leader: None,
             open,
-            made: 0,
+            created: 0,
         };
-        for number in 0..NODES {
+        for number in 0..NODE_COUNT {
             let proxy = FaultProxy::start(store.parse::<SharedDatabase>()?.server())?;
             let process = all.process(number, &proxy)?;
-            all.nodes.push(Node { process, proxy });
+            all.nodes.push(ProxiedNode { process, proxy });
         }
         Ok(all)
     }
 
-    fn process(&self, number: usize, proxy: &FaultProxy) -> anyhow::Result<Process> {
-        let start = Start {
+    fn process(&self, number: usize, proxy: &FaultProxy) -> anyhow::Result<SwarmProcess> {
+        let start = ProcessStart {
             root: self.root,
             state: format!("state-{number}"),
             project: project::FOLDER,
             store: self.store,
             proxy: Some(proxy.place()),
-            turns: Some(TURNS),
+            turns: Some(TURNS_PER_NODE),
         };
-        Process::start(&start, self.heard.0.clone())
+        SwarmProcess::start(&start, self.reports.0.clone())
     }
 
-    /// Has turns run, lets one of the nodes that run some be lost, and tells how long each of its turns took to go on elsewhere.
-    pub(super) fn lose(&mut self, loss: Loss, place: Place) -> anyhow::Result<Vec<Duration>> {
-        let end = Instant::now() + PATIENCE;
-        let (victim, turns) = loop {
+    /// Starts turns, loses a node that runs some of them, and returns how long each took to resume on another node.
+    pub(super) fn lose(&mut self, loss: NodeLoss, role: NodeRole) -> anyhow::Result<Vec<Duration>> {
+        let end = Instant::now() + TIMEOUT;
+        let (lost_node, turns) = loop {
             self.begin()?;
-            if let Some(found) = self.who_runs(place)? {
+            if let Some(found) = self.busiest_node(role)? {
                 break found;
             }
-            // That node is not there yet.
+            // No such node is ready yet.
             self.finish()?;
-            anyhow::ensure!(Instant::now() < end, "no turn has come to such a node");
+            anyhow::ensure!(Instant::now() < end, "no node with this role runs a turn");
         };
-        let lost = Instant::now();
-        let node = &mut self.nodes[victim];
+        let lost_at = Instant::now();
+        let node = &mut self.nodes[lost_node];
         let process = node.process.id();
         match loss {
-            Loss::Kill => node.process.kill()?,
-            Loss::Cut => node.proxy.set(ProxyFlow::Cut),
-            Loss::Silence => node.proxy.set(ProxyFlow::Silent),
+            NodeLoss::Kill => node.process.kill()?,
+            NodeLoss::Cut => node.proxy.set(ProxyFlow::Cut),
+            NodeLoss::Silence => node.proxy.set(ProxyFlow::Silent),
         }
-        let mut took = BTreeMap::new();
-        self.until("its turns go on elsewhere", |nodes| {
-            let begun = project::begun(nodes.root)?;
+        let mut durations = BTreeMap::new();
+        self.wait_until("its turns resume on another node", |nodes| {
+            let running = project::running_on(nodes.root)?;
             for turn in &turns {
-                if begun.get(turn).is_some_and(|by| *by != process) {
-                    took.entry(turn.clone()).or_insert_with(|| lost.elapsed());
+                if running.get(turn).is_some_and(|by| *by != process) {
+                    durations
+                        .entry(turn.clone())
+                        .or_insert_with(|| lost_at.elapsed());
                 }
             }
-            Ok(took.len() == turns.len())
+            Ok(durations.len() == turns.len())
         })?;
-        self.nodes[victim].proxy.set(ProxyFlow::Open);
+        self.nodes[lost_node].proxy.set(ProxyFlow::Open);
         self.finish()?;
-        self.revive()?;
-        Ok(took.into_values().collect())
+        self.restart_exited()?;
+        Ok(durations.into_values().collect())
     }
 
-    /// Hands in turns, and waits until all of them run.
+    /// Submits jobs, and waits until all their turns run.
     fn begin(&mut self) -> anyhow::Result<()> {
-        for _ in 0..JOBS {
-            let id = format!("job-{}", self.made);
-            // An instance would wait for the node that its last turn ran on.
+        for _ in 0..CONCURRENT_JOBS {
+            let id = format!("job-{}", self.created);
+            // A conversation waits for the node of its last turn, so each job has its own.
             self.open.insert(
                 id.clone(),
                 Job {
@@ -141,21 +144,21 @@ impl<'p> Nodes<'p> {
                     text: id,
                 },
             );
-            self.made += 1;
+            self.created += 1;
         }
-        self.until("the turns have begun", |nodes| {
-            let begun = project::begun(nodes.root)?;
-            Ok(nodes.open.keys().all(|job| begun.contains_key(job)))
+        self.wait_until("all turns run", |nodes| {
+            let running = project::running_on(nodes.root)?;
+            Ok(nodes.open.keys().all(|job| running.contains_key(job)))
         })
     }
 
-    /// The node of that place that runs the most turns, and its turns.
-    fn who_runs(&self, place: Place) -> anyhow::Result<Option<(usize, Vec<String>)>> {
-        let begun = project::begun(self.root)?;
+    /// Returns the node with this role that runs the most turns, and these turns.
+    fn busiest_node(&self, role: NodeRole) -> anyhow::Result<Option<(usize, Vec<String>)>> {
+        let running = project::running_on(self.root)?;
         let turns_of = |process: u32| -> Vec<String> {
             self.open
                 .keys()
-                .filter(|job| begun.get(*job) == Some(&process))
+                .filter(|job| running.get(*job) == Some(&process))
                 .cloned()
                 .collect()
         };
@@ -164,25 +167,25 @@ impl<'p> Nodes<'p> {
             .iter()
             .enumerate()
             .map(|(number, node)| (number, node.process.id()));
-        let of_place = nodes
-            .filter(|(_, process)| (Some(*process) == self.leader) == (place == Place::Leader));
-        let with_turns = of_place.map(|(number, process)| (number, turns_of(process)));
+        let with_role = nodes
+            .filter(|(_, process)| (Some(*process) == self.leader) == (role == NodeRole::Leader));
+        let with_turns = with_role.map(|(number, process)| (number, turns_of(process)));
         Ok(with_turns
             .filter(|(_, turns)| !turns.is_empty())
             .max_by_key(|(_, turns)| turns.len()))
     }
 
-    /// Lets all turns go on to their end.
+    /// Lets all turns end.
     fn finish(&mut self) -> anyhow::Result<()> {
         for job in self.open.keys() {
-            project::let_go(self.root, job)?;
+            project::release(self.root, job)?;
         }
-        self.until("the turns have ended", |nodes| Ok(nodes.open.is_empty()))
+        self.wait_until("all turns have ended", |nodes| Ok(nodes.open.is_empty()))
     }
 
-    /// Starts again what has ended.
-    fn revive(&mut self) -> anyhow::Result<()> {
-        for number in 0..NODES {
+    /// Starts exited processes again.
+    fn restart_exited(&mut self) -> anyhow::Result<()> {
+        for number in 0..NODE_COUNT {
             if self.nodes[number].process.child.try_wait()?.is_some() {
                 self.nodes[number].process = self.process(number, &self.nodes[number].proxy)?;
             }
@@ -190,49 +193,53 @@ impl<'p> Nodes<'p> {
         Ok(())
     }
 
-    /// Hands turns in to whoever leads, and listens, until something is so.
-    fn until(
+    /// Submits jobs to the leader and receives reports until a condition holds.
+    fn wait_until(
         &mut self,
-        what: &str,
-        mut is_so: impl FnMut(&Self) -> anyhow::Result<bool>,
+        condition: &str,
+        mut holds: impl FnMut(&Self) -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
-        let end = Instant::now() + PATIENCE;
-        while !is_so(self)? {
+        let end = Instant::now() + TIMEOUT;
+        while !holds(self)? {
             let leader = self.leader;
             if let Some(leader) = self
                 .nodes
                 .iter_mut()
                 .find(|node| Some(node.process.id()) == leader)
             {
-                self.open.values().for_each(|job| leader.process.give(job));
+                self.open
+                    .values()
+                    .for_each(|job| leader.process.submit(job));
             }
-            match self.heard.1.recv_timeout(LOOK) {
-                Ok((process, Said::Ready)) => self.leader = Some(process),
-                Ok((_, Said::Done(id, reason))) if reason != "error" => drop(self.open.remove(&id)),
-                // The leader is told of the database, too: it is asked again.
-                Ok((process, Said::Done(id, _) | Said::Refused(id))) => {
-                    self.ask_again(process, &id)
+            match self.reports.1.recv_timeout(CHECK_INTERVAL) {
+                Ok((process, SwarmReport::Ready)) => self.leader = Some(process),
+                Ok((_, SwarmReport::Done(id, reason))) if reason != "error" => {
+                    drop(self.open.remove(&id))
                 }
-                Ok((_, Said::Accepted(_))) | Err(_) => {}
+                // A leader without its database reports an error, and receives the job again.
+                Ok((process, SwarmReport::Done(id, _) | SwarmReport::Refused(id))) => {
+                    self.forget_submission(process, &id)
+                }
+                Ok((_, SwarmReport::Accepted(_))) | Err(_) => {}
             }
             if Instant::now() >= end {
                 let open: Vec<_> = self.open.keys().collect();
                 bail!(
-                    "after {} s it is not so that {what}; without a result: {open:?}",
-                    PATIENCE.as_secs()
+                    "timeout after {} s until {condition}; jobs without a result: {open:?}",
+                    TIMEOUT.as_secs()
                 );
             }
         }
         Ok(())
     }
 
-    fn ask_again(&mut self, process: u32, id: &str) {
+    fn forget_submission(&mut self, process: u32, id: &str) {
         if let Some(node) = self
             .nodes
             .iter_mut()
             .find(|node| node.process.id() == process)
         {
-            node.process.given.remove(id);
+            node.process.submitted.remove(id);
         }
     }
 }

@@ -1,15 +1,15 @@
-//! The project whose turns last until they are let go.
+//! The project, whose turns run until their release.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::chaos::project::MODEL_AND_TOOL;
 
-/// The folder of the project.
+/// Directory of the project.
 pub(super) const FOLDER: &str = "project";
 
-/// Where the tool writes which process runs it, a line each time.
-const BEGUN: &str = "begun.txt";
+/// File to which each tool call appends its job and its process.
+const RUNNING_FILE: &str = "running.txt";
 
 const BUNDLE: &str = "---
 apiVersion: goondan.ai/v1
@@ -37,7 +37,7 @@ rules:
       calls:
         - id: stay
           tool: repeatable__exec
-          args: {command: "echo '{{ input }}' $PPID >> ../begun.txt; until [ -e '../go-{{ input }}' ]; do sleep 0.05; done"}
+          args: {command: "echo '{{ input }}' $PPID >> ../running.txt; until [ -e '../go-{{ input }}' ]; do sleep 0.05; done"}
   - when: {role: tool}
     reply: {text: "done"}
 "#;
@@ -46,7 +46,7 @@ rules:
 pub(super) fn write(root: &Path) -> std::io::Result<()> {
     let folder = root.join(FOLDER);
     std::fs::create_dir_all(&folder)?;
-    std::fs::write(root.join(BEGUN), "")?;
+    std::fs::write(root.join(RUNNING_FILE), "")?;
     std::fs::write(
         folder.join("goondan.yaml"),
         format!("{MODEL_AND_TOOL}{BUNDLE}"),
@@ -54,18 +54,19 @@ pub(super) fn write(root: &Path) -> std::io::Result<()> {
     std::fs::write(folder.join("script.yaml"), SCRIPT)
 }
 
-/// The process that has begun each job last.
-pub(super) fn begun(root: &Path) -> std::io::Result<BTreeMap<String, u32>> {
-    let text = std::fs::read_to_string(root.join(BEGUN))?;
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    Ok(whole
+/// Returns the process that started each job last.
+pub(super) fn running_on(root: &Path) -> std::io::Result<BTreeMap<String, u32>> {
+    let text = std::fs::read_to_string(root.join(RUNNING_FILE))?;
+    // The last line can be incomplete.
+    let lines = text.rfind('\n').map_or("", |end| &text[..end]);
+    Ok(lines
         .lines()
         .filter_map(|line| line.split_once(' '))
         .filter_map(|(job, process)| Some((job.to_owned(), process.parse().ok()?)))
         .collect())
 }
 
-/// Lets a job go on.
-pub(super) fn let_go(root: &Path, job: &str) -> std::io::Result<()> {
+/// Lets the turn of a job end.
+pub(super) fn release(root: &Path, job: &str) -> std::io::Result<()> {
     std::fs::write(root.join(format!("go-{job}")), "")
 }
