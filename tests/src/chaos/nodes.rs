@@ -112,6 +112,8 @@ pub(super) struct Nodes<'p> {
     old: Vec<usize>,
     generation: usize,
     pub(super) database: Option<Patient>,
+    /// How long a node stands still.
+    lapse: Duration,
 }
 
 impl<'p> Nodes<'p> {
@@ -128,6 +130,8 @@ impl<'p> Nodes<'p> {
             old: Vec::new(),
             generation: 0,
             database: plan.server.clone().map(Patient::new),
+            // Files have no lease that could end.
+            lapse: if plan.is_on_files() { HITCH } else { LAPSE },
         };
         for number in 0..plan.nodes {
             let proxy = match &plan.store {
@@ -178,7 +182,8 @@ impl<'p> Nodes<'p> {
     pub(super) fn trouble(&mut self, trouble: Trouble, number: usize) -> anyhow::Result<bool> {
         // One node is left alone, so that something goes on.
         let may_hinder = self.nodes[number].is_well()
-            && self.nodes.iter().filter(|node| node.is_well()).count() > 1;
+            && (self.plan.is_on_files()
+                || self.nodes.iter().filter(|node| node.is_well()).count() > 1);
         let database_is_well = self.database.as_ref().is_some_and(Patient::is_well);
         let may_be = match trouble {
             Trouble::Kill => self.nodes[number].process.is_some(),
@@ -267,7 +272,7 @@ impl<'p> Nodes<'p> {
         for node in &mut self.nodes {
             if node
                 .paused
-                .is_some_and(|since| all || since.elapsed() > LAPSE)
+                .is_some_and(|since| all || since.elapsed() > self.lapse)
             {
                 node.go_on()?;
             }

@@ -161,6 +161,7 @@ impl Plan {
     fn lacks(&self, trouble: Trouble) -> Option<&'static str> {
         match trouble {
             Trouble::Kill => None,
+            Trouble::Pause | Trouble::Deploy if self.is_on_files() => None,
             _ if self.nodes < 2 => Some("it takes several --nodes"),
             Trouble::Crash | Trouble::Outage if self.server.is_none() => {
                 Some("nothing says how the database is ended and started; see tests/postgres.sh")
@@ -179,12 +180,18 @@ impl Plan {
         }
     }
 
+    /// Whether the swarm keeps its state in files.
+    pub(super) fn is_on_files(&self) -> bool {
+        self.store.is_none()
+    }
+
     /// Whether a node may end by itself, as it does where it can't start without its database, and whether it and its agents may
     /// be told that the store has failed a turn.
     pub(super) fn may_fail(&self) -> bool {
-        !self
-            .troubles
-            .iter()
-            .all(|trouble| matches!(trouble, Trouble::Kill | Trouble::Deploy))
+        !self.troubles.iter().all(|trouble| match trouble {
+            Trouble::Kill | Trouble::Deploy => true,
+            Trouble::Pause => self.is_on_files(),
+            _ => false,
+        })
     }
 }

@@ -42,7 +42,9 @@ metadata: {name: coordinator}
 spec:
   modelConfig: {modelRef: Model/m}
   workdir: .
-  permissions: {default: allow}
+  permissions:
+    default: allow
+    rules: [{tool: bash__exec, action: ask}]
   tools: [{ref: Tool/bash}, {ref: Tool/repeatable}, {ref: Tool/agents}]
 ---
 apiVersion: goondan.ai/v1

@@ -4,10 +4,14 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use goondan::ports::approval::ApprovalAnswer;
 use goondan::spec::Environment;
-use goondan::{Input, Swarm};
+use goondan::{ApprovalBroker, Input, Swarm};
+use rand::RngExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
@@ -67,7 +71,11 @@ pub(crate) fn serve(told: &Told<'_>) -> anyhow::Result<()> {
         let mut builder = Swarm::builder(bundle)
             .state_root(root.join(told.state))
             .environment(Environment::default());
+        if told.store.is_none() {
+            builder = builder.approver(Arc::new(approve_late()));
+        }
         if let Some(store) = told.store {
+            builder = builder.approve_all(true);
             let database = project::database(store, root)?.waiting();
             let database = match told.turns {
                 Some(most) => database.turns(most),
@@ -98,6 +106,23 @@ pub(crate) fn serve(told: &Told<'_>) -> anyhow::Result<()> {
         swarm.shutdown().await;
         Ok(())
     })
+}
+
+/// Returns an approver that approves each call, some time after it was asked. So approval requests are open at almost all
+/// times.
+fn approve_late() -> ApprovalBroker {
+    let broker = ApprovalBroker::default();
+    let mut listener = broker.listen();
+    tokio::spawn(async move {
+        while let Some(question) = listener.next().await {
+            tokio::spawn(async move {
+                let thinking = rand::rng().random_range(10..300);
+                tokio::time::sleep(Duration::from_millis(thinking)).await;
+                question.answer(ApprovalAnswer::ONCE);
+            });
+        }
+    });
+    broker
 }
 
 async fn handle(swarm: Swarm, job: Job) -> anyhow::Result<()> {
