@@ -19,3 +19,4 @@ pub mod lines;
 pub mod measure;
 mod nested_cargo;
 pub mod reloads;
+pub mod starts;
