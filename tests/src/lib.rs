@@ -23,3 +23,4 @@ pub mod lines;
 pub mod measure;
 mod nested_cargo;
 pub mod reloads;
+pub mod starts;

@@ -7,10 +7,10 @@ use crate::event::TurnResult;
 use crate::ids::InstanceId;
 
 /// Maximum number of remembered events, not counting those that are still needed.
-const MAX_CACHED_EVENTS: usize = 10_000;
+pub const MAX_CACHED_EVENTS: usize = 10_000;
 
 /// Maximum size of all remembered results.
-const MAX_CACHED_BYTES: usize = 64 * 1024 * 1024;
+pub const MAX_CACHED_BYTES: usize = 64 * 1024 * 1024;
 
 /// Result of a turn, cached for repeated requests. These are rare, so the result is stored as JSON,
 /// which takes a quarter of the memory.
@@ -161,6 +161,12 @@ impl<V> ResultCache<V> {
     /// Returns all results, in any order.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.entries.values().map(|entry| &entry.value)
+    }
+
+    /// Returns the ids and values of all results, in any order, each with its size in bytes.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &V, usize)> {
+        let entries = self.entries.iter();
+        entries.map(|(event_id, entry)| (&**event_id, &entry.value, entry.bytes))
     }
 
     /// Returns the next sequence number; a lower number is forgotten first.

@@ -1,10 +1,11 @@
 //! Changes made by reloads since the process began. Reload events are not stored in any
 //! conversation.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{SecondsFormat, Utc};
+use goondan::spec::Diagnostic;
 use goondan::{ReloadNews, ReloadOutcome, Swarm};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -12,18 +13,28 @@ use crate::wire::ReloadRecord;
 
 const MAX_RELOAD_RECORDS: usize = 200;
 
+/// Maximum number of diagnostics in memory. The diagnostics of the last reload are always kept.
+const MAX_DIAGNOSTICS: usize = 10_000;
+
 #[derive(Default)]
-pub(crate) struct ReloadLog(Mutex<VecDeque<ReloadRecord>>);
+pub(crate) struct ReloadLog(Mutex<VecDeque<LoggedReload>>);
+
+/// A reload. Reloads with equal diagnostics share them.
+struct LoggedReload {
+    /// The record without its diagnostics.
+    record: ReloadRecord,
+    diagnostics: Arc<[Diagnostic]>,
+}
 
 impl ReloadLog {
     /// Returns the records, oldest first.
     pub(crate) fn all(&self) -> Vec<ReloadRecord> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .cloned()
-            .collect()
+        let reloads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let complete = |reload: &LoggedReload| ReloadRecord {
+            diagnostics: reload.diagnostics.to_vec(),
+            ..reload.record.clone()
+        };
+        reloads.iter().map(complete).collect()
     }
 
     /// Records reloads until the channel closes.
@@ -35,14 +46,34 @@ impl ReloadLog {
         }
     }
 
-    /// Adds a record; removes the oldest record if the log is full.
-    fn push(&self, record: ReloadRecord) {
-        let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if records.len() == MAX_RELOAD_RECORDS {
-            records.pop_front();
+    /// Adds a record; removes the oldest records if the log is full.
+    fn push(&self, mut record: ReloadRecord) {
+        let mut reloads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let diagnostics = std::mem::take(&mut record.diagnostics);
+        let known = reloads.iter().rev().map(|reload| &reload.diagnostics);
+        let equal = known
+            .filter(|known| ***known == *diagnostics)
+            .map(Arc::clone)
+            .next();
+        let diagnostics = equal.unwrap_or_else(|| diagnostics.into());
+        reloads.push_back(LoggedReload {
+            record,
+            diagnostics,
+        });
+        while reloads.len() > MAX_RELOAD_RECORDS
+            || (reloads.len() > 1 && diagnostics_in(&reloads) > MAX_DIAGNOSTICS)
+        {
+            reloads.pop_front();
         }
-        records.push_back(record);
     }
+}
+
+/// Returns the number of diagnostics in memory.
+fn diagnostics_in(reloads: &VecDeque<LoggedReload>) -> usize {
+    let mut seen = HashSet::new();
+    let lists = reloads.iter().map(|reload| &reload.diagnostics);
+    let distinct = lists.filter(|list| seen.insert(Arc::as_ptr(list).cast::<Diagnostic>()));
+    distinct.map(|list| list.len()).sum()
 }
 
 /// Describes a reload.
@@ -55,5 +86,51 @@ fn record(outcome: &ReloadOutcome, serving: u64) -> ReloadRecord {
         plan: (&outcome.plan).into(),
         diagnostics: diagnostics.clone(),
         duration_ms: outcome.timing.total_ms(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::PlanBody;
+    use goondan::spec::Code;
+
+    fn reload(number: u64, warnings: impl IntoIterator<Item = String>) -> ReloadRecord {
+        let warnings = warnings.into_iter();
+        ReloadRecord {
+            at: number.to_string(),
+            ok: true,
+            generation: number,
+            plan: PlanBody::default(),
+            diagnostics: warnings
+                .map(|text| Diagnostic::new(Code::UNUSED, text))
+                .collect(),
+            duration_ms: 1,
+        }
+    }
+
+    #[test]
+    fn equal_warnings_of_reloads_are_kept_once() {
+        let log = ReloadLog::default();
+        let warnings = || (0..800).map(|number| format!("Tool {number} is unused."));
+        for number in 0..600 {
+            log.push(reload(number, warnings()));
+        }
+        let records = log.all();
+        assert_eq!((records.len(), records[0].generation), (200, 400));
+        assert!(records.iter().all(|record| record.diagnostics.len() == 800));
+        let reloads = log.0.lock().unwrap();
+        assert_eq!(diagnostics_in(&reloads), 800);
+    }
+
+    #[test]
+    fn different_warnings_of_reloads_are_limited() {
+        let log = ReloadLog::default();
+        for number in 0..100 {
+            let warnings = (0..800).map(|tool| format!("Tool {tool} is unused in {number}."));
+            log.push(reload(number, warnings));
+        }
+        let records = log.all();
+        assert_eq!((records.len(), records[0].generation), (12, 88));
     }
 }

@@ -1,5 +1,7 @@
 //! Determines which inbox records are still needed. Has no side effects.
 
+mod checkpoint;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -8,6 +10,8 @@ use crate::record::{CarriedFold, InboxRecord, SettledFold};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{HandledEvent, RecoveredState};
 use goondan_core::result_cache::{EncodedResult, ResultCache};
+
+pub(super) use checkpoint::{HandledEntry, NeededRecords, hash_of};
 
 /// The inbox records that are still needed: those of pending events and of recently handled events.
 /// Records are identified by their position.

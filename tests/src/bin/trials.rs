@@ -8,6 +8,7 @@
 //! cargo run -p goondan-tests --bin trials -- reloads --reloads N --instances N --versions N --seed S
 //! cargo run -p goondan-tests --bin trials -- hosted --reloads N --calls N --between TURNS
 //! cargo run -p goondan-tests --bin trials -- kills
+//! cargo run -p goondan-tests --bin trials -- starts target/debug/gdn CONVERSATIONS TURNS ROUNDS
 //! cargo run --release -p goondan-tests --bin trials -- measure steps|turns|instances|reload COUNT
 //! ```
 
@@ -29,9 +30,10 @@ fn main() -> ExitCode {
         "hosted" => goondan_tests::hosted::run(&arguments),
         #[cfg(unix)]
         "kills" => goondan_tests::kills::run(&arguments),
+        "starts" => goondan_tests::starts::run(&arguments),
         "measure" => goondan_tests::measure::run(&arguments),
         _ => {
-            eprintln!("usage: trials chaos|failover|lines|reloads|hosted|kills|measure …");
+            eprintln!("usage: trials chaos|failover|lines|reloads|hosted|kills|starts|measure …");
             return ExitCode::from(2);
         }
     };

@@ -154,7 +154,7 @@ impl From<&ReloadPlan> for PlanBody {
 /// Reloads since the process began.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 pub struct ReloadsBody {
-    /// The latest 200, oldest first.
+    /// Up to the latest 200, oldest first; fewer if they have more than 10,000 different diagnostics.
     pub reloads: Vec<ReloadRecord>,
 }
 

@@ -36,6 +36,11 @@ pub trait FileSystem: Send + Sync {
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
     /// Lists the subdirectories in any order. A missing directory has none.
     fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Lists the files of a directory in any order. A missing directory has none.
+    fn files(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Returns the time of the last change of a file's contents or of a directory's names, in
+    /// nanoseconds since an epoch of the file system; `None` if it is missing or unknown.
+    fn modified(&self, path: &Path) -> Option<u64>;
     fn remove_folder(&self, path: &Path) -> io::Result<()>;
     /// Returns true if so many files are open that idle ones should be closed.
     fn is_crowded(&self) -> bool;

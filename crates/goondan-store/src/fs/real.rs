@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 
 use super::{DataFile, FileSystem, OpenedDataFile};
 use goondan_core::private_files;
@@ -82,19 +83,17 @@ impl FileSystem for RealFs {
     }
 
     fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        let entries = match fs::read_dir(path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let mut folders = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                folders.push(entry.path());
-            }
-        }
-        Ok(folders)
+        entries(path, |kind| kind.is_dir())
+    }
+
+    fn files(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        entries(path, |kind| kind.is_file())
+    }
+
+    fn modified(&self, path: &Path) -> Option<u64> {
+        let modified = fs::metadata(path).ok()?.modified().ok()?;
+        let since_epoch = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        u64::try_from(since_epoch.as_nanos()).ok()
     }
 
     fn remove_folder(&self, path: &Path) -> io::Result<()> {
@@ -109,6 +108,24 @@ impl FileSystem for RealFs {
     fn boot(&self) -> Option<String> {
         boot()
     }
+}
+
+/// Returns the paths of the entries of a directory with a matching type; none if the directory does
+/// not exist.
+fn entries(path: &Path, matches: impl Fn(fs::FileType) -> bool) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if matches(entry.file_type()?) {
+            paths.push(entry.path());
+        }
+    }
+    Ok(paths)
 }
 
 /// The kernel generates a new boot id at each start.

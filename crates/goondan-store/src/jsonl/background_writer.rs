@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::changed_instances::ChangedInstances;
 use super::runtime_events::RuntimeEventFiles;
 use super::synced_disk::SyncedDisk;
 use super::{instance_directories, layout};
@@ -36,6 +37,7 @@ struct BackgroundShared {
     workspace: PathBuf,
     waiting: Mutex<PendingWrites>,
     wake: Condvar,
+    changed: Arc<ChangedInstances>,
     /// Held while metadata is written, so that an older version never overwrites a newer one.
     metas: Mutex<()>,
 }
@@ -59,7 +61,11 @@ struct PendingWrites {
 
 impl BackgroundWriter {
     /// Starts the writer thread. Fails if the system cannot start a thread.
-    pub(super) fn start(disk: Arc<SyncedDisk>, workspace: PathBuf) -> std::io::Result<Self> {
+    pub(super) fn start(
+        disk: Arc<SyncedDisk>,
+        workspace: PathBuf,
+        changed: Arc<ChangedInstances>,
+    ) -> std::io::Result<Self> {
         let files = RuntimeEventFiles::new(Arc::clone(&disk), workspace.clone());
         let (waiting, metas) = (Mutex::default(), Mutex::default());
         let shared = Arc::new(BackgroundShared {
@@ -67,6 +73,7 @@ impl BackgroundWriter {
             workspace,
             waiting,
             wake: Condvar::new(),
+            changed,
             metas,
         });
         let thread_shared = Arc::clone(&shared);
@@ -149,8 +156,14 @@ impl BackgroundWriter {
 }
 
 impl Drop for BackgroundWriter {
-    /// Blocks until everything is written.
     fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl BackgroundWriter {
+    /// Blocks until everything is written. Nothing may be queued afterwards.
+    pub(super) fn finish(&self) {
         self.shared.waiting().is_over = true;
         self.shared.wake.notify_one();
         if let Some(writer) = self
@@ -254,11 +267,11 @@ impl BackgroundShared {
 
     /// Writes the metadata of an instance.
     fn write_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
-        instance_directories::put_meta(
-            &self.disk,
-            &layout::instance_dir(&self.workspace, &meta.id()),
-            meta,
-        )
+        self.changed.note(&meta.id());
+        let dir = layout::instance_dir(&self.workspace, &meta.id());
+        instance_directories::put_meta(&self.disk, &dir, meta)?;
+        self.changed.note_written(meta);
+        Ok(())
     }
 }
 

@@ -148,6 +148,7 @@ fn remove_deleted(to: &Path, existing: &HashSet<OsString>) -> io::Result<()> {
 /// process.
 fn copy_workspace_files(from: &Path, to: &Path) -> io::Result<()> {
     let mut excluded = vec![from.join(layout::INSTANCES), from.join(layout::INBOX)];
+    excluded.extend(layout::checkpoint_files(from));
     excluded.extend(layout::process_files(from));
     copy_directory(from, to, &|path| {
         !excluded.iter().any(|other| other == path)

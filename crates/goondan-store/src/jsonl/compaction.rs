@@ -106,7 +106,7 @@ impl<'a> CompactableFile<'a> {
 }
 
 /// Decodes the parts of a line that decide if its record must be kept.
-fn decode_outline<'a>(
+pub(super) fn decode_outline<'a>(
     line: &JsonlFileLine<'a>,
     path: &Path,
 ) -> Result<(RecordHeader<'a>, RecordFacts), String> {

@@ -134,8 +134,9 @@ impl DirtyCheckpoints {
     }
 
     /// Closes the workspace. A small number of folds is left to the next process, with a note that
-    /// everything is readable during this boot. Otherwise the bases are synced.
-    pub(super) fn close(&self) {
+    /// everything is readable during this boot. Otherwise the bases are synced. Returns true if the
+    /// bases contain all folds.
+    pub(super) fn close(&self) -> bool {
         let waiting = self.waiting();
         let is_nothing = waiting.last_turns.is_empty() && waiting.carrying.is_empty();
         let is_little =
@@ -145,8 +146,13 @@ impl DirtyCheckpoints {
         match self.disk.boot().filter(|_| is_little && is_written) {
             _ if is_nothing => {}
             Some(boot) => self.inbox.append_unsynced(&InboxRecord::Closed { boot }),
-            None => self.settle_all(),
+            None => {
+                self.settle_all();
+                let waiting = self.waiting();
+                return waiting.last_turns.is_empty() && waiting.carrying.is_empty();
+            }
         }
+        true
     }
 
     /// Takes over the folds that a previous process of the same boot left when it closed the

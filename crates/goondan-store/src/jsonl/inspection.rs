@@ -41,6 +41,9 @@ pub fn inspect(dir: &Path, is_running: bool) -> io::Result<WorkspaceInspection> 
         found: WorkspaceInspection::default(),
     };
     let log = inspector.check_log(dir)?;
+    if !is_running {
+        inspector.check_checkpoint(dir)?;
+    }
     let mut folders = inspector.fs.folders(&dir.join(layout::INSTANCES))?;
     folders.sort();
     for folder in folders {
@@ -71,6 +74,16 @@ struct WorkspaceInspector<'a> {
 }
 
 impl WorkspaceInspector<'_> {
+    /// Checks the files of the last clean end. They can be rebuilt, so their records do not count.
+    fn check_checkpoint(&mut self, dir: &Path) -> io::Result<()> {
+        let before = self.found.records;
+        for name in [layout::CHECKPOINT, layout::CONVERSATIONS] {
+            self.records::<IgnoredAny>(&dir.join(name))?;
+        }
+        self.found.records = before;
+        Ok(())
+    }
+
     /// Reads the records of a file, and notes its problems.
     fn records<T: DeserializeOwned>(&mut self, path: &Path) -> io::Result<Vec<T>> {
         let read = match lines::read::<T>(self.fs, path) {

@@ -125,7 +125,10 @@ pub(super) fn find(disk: &SyncedDisk, folder: &Path) -> Result<Option<InstanceMe
 
 /// Reads the metadata of an instance; `None` if the file is missing or invalid. A file that the
 /// disk does not return is not lost: it must not be rebuilt and overwritten.
-fn read_meta(fs: &dyn FileSystem, dir: &Path) -> Result<Option<InstanceMeta>, StoreError> {
+pub(super) fn read_meta(
+    fs: &dyn FileSystem,
+    dir: &Path,
+) -> Result<Option<InstanceMeta>, StoreError> {
     let path = dir.join(layout::METADATA);
     let read = fs.read_if_there(&path).or_else(|_| fs.read_if_there(&path));
     let bytes = read.map_err(|cause| StoreError::file("read", &path, cause))?;
@@ -222,6 +225,23 @@ pub(super) fn all_of_name(
             .map(|meta| meta.id())
             .or_else(|| name_of(&**disk, folder));
         if let (Some(id), Some(record)) = (id, key_values::read(&**disk, folder, name)?) {
+            records.push((id, record));
+        }
+    }
+    Ok(records)
+}
+
+/// Reads the records named `name` of these instances.
+pub(super) fn records_of(
+    disk: &SyncedDisk,
+    workspace: &Path,
+    name: &str,
+    ids: impl IntoIterator<Item = InstanceId>,
+) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
+    let mut records = Vec::new();
+    for id in ids {
+        let folder = layout::instance_dir(workspace, &id);
+        if let Some(record) = key_values::read(&**disk, &folder, name)? {
             records.push((id, record));
         }
     }

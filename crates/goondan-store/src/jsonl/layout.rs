@@ -12,6 +12,10 @@ pub const WORKSPACES: &str = "workspaces";
 /// Directory of a workspace's instances.
 pub const INSTANCES: &str = "instances";
 pub const INBOX: &str = "inbox.jsonl";
+/// State of a workspace at its clean end.
+pub const CHECKPOINT: &str = "checkpoint.jsonl";
+/// List of conversations at the last clean end.
+pub const CONVERSATIONS: &str = "conversations.jsonl";
 pub const METADATA: &str = "metadata.json";
 /// Folded messages.
 pub const BASE: &str = "messages/base.jsonl";
@@ -76,6 +80,11 @@ pub fn workspace_dir(state_root: &Path, swarm_instance_key: &str) -> PathBuf {
 /// Returns the directory of an instance.
 pub fn instance_dir(workspace: &Path, id: &InstanceId) -> PathBuf {
     workspace.join(INSTANCES).join(file_name(&id.to_string()))
+}
+
+/// Returns the paths of the files that a clean end writes. A copy of them would describe other files.
+pub(super) fn checkpoint_files(workspace: &Path) -> [PathBuf; 2] {
+    [CHECKPOINT, CONVERSATIONS].map(|name| workspace.join(name))
 }
 
 /// Returns the paths of the files that only the process of a running swarm needs.

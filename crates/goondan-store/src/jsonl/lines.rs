@@ -150,6 +150,15 @@ pub(super) struct JsonlFileLine<'a> {
 impl LineReader<BufReader<FileReader>> {
     /// Opens the file at `path` without reading it into memory; `None` if it does not exist.
     pub(super) fn open(fs: &dyn FileSystem, path: &Path) -> io::Result<Option<Self>> {
+        LineReader::open_at(fs, path, 0)
+    }
+
+    /// Opens the file like [`LineReader::open`], at the start of a line. Line numbers begin there.
+    pub(super) fn open_at(
+        fs: &dyn FileSystem,
+        path: &Path,
+        start: u64,
+    ) -> io::Result<Option<Self>> {
         const BUFFER: usize = 64 * 1024;
         if !fs.exists(path) {
             return Ok(None);
@@ -158,11 +167,14 @@ impl LineReader<BufReader<FileReader>> {
         let reader = FileReader {
             len: file.len()?,
             file,
-            at: 0,
+            at: start,
         };
-        Ok(Some(LineReader::of(BufReader::with_capacity(
-            BUFFER, reader,
-        ))))
+        if reader.len < start {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut lines = LineReader::of(BufReader::with_capacity(BUFFER, reader));
+        lines.end = usize::try_from(start).map_err(io::Error::other)?;
+        Ok(Some(lines))
     }
 }
 

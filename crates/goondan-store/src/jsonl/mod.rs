@@ -4,6 +4,8 @@
 //! <state root>/workspaces/<workspaceId>/
 //!   lock                      held by the process that runs the swarm (rule C5)
 //!   inbox.jsonl               accepted and finished events; one fsync per batch
+//!   checkpoint.jsonl          state at the last clean end; can be rebuilt
+//!   conversations.jsonl       conversations at the last clean end; can be rebuilt
 //!   instances/<agent>:<key>/
 //!     metadata.json           can be rebuilt from the other files
 //!     messages/base.jsonl     folded messages
@@ -24,18 +26,24 @@
 mod appender;
 mod background_writer;
 mod backup;
+mod changed_instances;
+mod checkpoint;
 mod checksum;
 mod compaction;
 mod conversation;
+mod conversation_list;
 mod dirty_checkpoints;
 mod file_format;
+mod handled_events;
 mod inspection;
 mod instance_directories;
 mod journal;
 mod key_values;
 pub mod layout;
+mod line_at;
 mod lines;
 mod lock;
+mod log_checkpoint;
 mod lost_log;
 mod record_header;
 mod record_sequence;
@@ -46,6 +54,7 @@ mod tree_copy;
 mod wal;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -57,16 +66,22 @@ use goondan_core::ids::InstanceId;
 use goondan_core::message::MessageEvent;
 use goondan_core::ports::journal::{TurnJournal, TurnJournalStore};
 use goondan_core::ports::store::{
-    ConversationStore, DurabilityTicket, InstanceLease, InstanceMeta, InstanceStore, LogRecord,
-    OpenConversation, RecordStore, RecordVersion, RecoveredState, RuntimeEventStore, StoreError,
-    StoredConversation, TurnRemains, VersionedRecord, WorkspaceLog, WorkspacePaths, blocking,
-    put_begun_first,
+    ConversationStore, DEAD_LETTERS_RECORD, DurabilityTicket, InstanceLease, InstanceMeta,
+    InstanceStore, LogRecord, OpenConversation, RecordStore, RecordVersion, RecoveredState,
+    RuntimeEventStore, StoreError, StoredConversation, TurnRemains, VersionedRecord, WorkspaceLog,
+    WorkspacePaths, blocking, put_begun_first,
 };
+use goondan_core::result_cache::EncodedResult;
 
 use crate::workspace_directories::WorkspaceDirectories;
 
 use background_writer::BackgroundWriter;
 pub use backup::{BackupReport, back_up, back_up_watched};
+use changed_instances::ChangedInstances;
+use checkpoint::TakenCheckpoint;
+pub use checkpoint::listed_conversations;
+use conversation_list::ListState;
+pub use conversation_list::ListedConversation;
 use dirty_checkpoints::DirtyCheckpoints;
 pub use file_format::{FORMAT_VERSION, NewerFormat};
 pub use inspection::{WorkspaceInspection, inspect};
@@ -76,6 +91,12 @@ pub use lock::{LockError, WorkspaceLock, holder_of};
 pub use lost_log::LostLog;
 pub use repair::{RepairReport, repair};
 use synced_disk::SyncedDisk;
+
+/// Number of instances up to which a start loads all of them.
+const MAX_LOADED_INSTANCES: usize = 512;
+
+/// Number of idle instances in memory, if a start does not load all of them.
+const MAX_REMEMBERED_INSTANCES: usize = 4_096;
 
 /// A workspace on disk, locked by this process until the store is dropped.
 ///
@@ -87,6 +108,11 @@ pub struct JsonlStore {
     /// Held during a compare-and-set of a record.
     setting: Arc<Mutex<()>>,
     recovered: Mutex<Option<RecoveredState>>,
+    changed: Arc<ChangedInstances>,
+    /// The checkpoint of the last clean end, if it was current.
+    checkpoint: Option<TakenCheckpoint>,
+    /// True if the list of conversations could not be read.
+    is_list_lost: AtomicBool,
     /// Dropped last, after all writers have ended.
     _lock: Option<lock::WorkspaceLock>,
 }
@@ -138,10 +164,18 @@ impl JsonlStore {
         lost_log: LostLogPolicy,
     ) -> Result<Self, StoreError> {
         make_folder(&*fs, dir)?;
-        instance_directories::finish_deletions(&*fs, dir);
         let disk = SyncedDisk::new(Arc::clone(&fs));
-        let found = wal::InboxWal::open(Arc::clone(&disk), &dir.join(layout::INBOX))?;
-        if !found.has_records && lost_log == LostLogPolicy::Refuse {
+        let checkpoint = checkpoint::take(&disk, dir)?;
+        if checkpoint.is_none() {
+            instance_directories::finish_deletions(&*fs, dir);
+        }
+        let (path, state) = (
+            dir.join(layout::INBOX),
+            checkpoint.as_ref().map(|checkpoint| &checkpoint.log),
+        );
+        let found = wal::InboxWal::open(Arc::clone(&disk), &path, state)?;
+        let checkpoint = checkpoint.filter(|_| found.is_restored);
+        if !found.has_records && checkpoint.is_none() && lost_log == LostLogPolicy::Refuse {
             lost_log::check(&*fs, dir)?;
         }
         let (inbox, mut recovered) = (Arc::new(found.inbox), found.recovered);
@@ -154,10 +188,12 @@ impl JsonlStore {
         put_begun_first(&mut recovered, |id| {
             traces(&*fs, &layout::instance_dir(dir, id))
         });
+        let changed = ChangedInstances::new(Arc::clone(&disk), dir.to_owned());
         let background =
-            BackgroundWriter::start(Arc::clone(&disk), dir.to_owned()).map_err(|cause| {
-                StoreError::file("start the writer of runtime events in", dir, cause)
-            })?;
+            BackgroundWriter::start(Arc::clone(&disk), dir.to_owned(), Arc::clone(&changed))
+                .map_err(|cause| {
+                    StoreError::file("start the writer of runtime events in", dir, cause)
+                })?;
         let journals = journal::JournalFiles::new(Arc::clone(&disk), dir.to_owned());
         let shared = conversation::ConversationShared {
             disk,
@@ -172,8 +208,55 @@ impl JsonlStore {
             journals,
             setting,
             recovered,
+            changed,
+            checkpoint,
+            is_list_lost: AtomicBool::new(false),
             _lock: None,
         })
+    }
+
+    /// Writes the checkpoint of a clean end. A failure is not a problem: the next start then reads
+    /// everything.
+    fn write_checkpoint(&self) {
+        let written = checkpoint::write(
+            &self.shared.disk,
+            &self.dir,
+            self.checkpoint.as_ref(),
+            self.shared.inbox.is_rewritten(),
+            &self.changed,
+        );
+        if let Err(error) = written {
+            tracing::debug!(%error, "no checkpoint was written");
+        }
+    }
+
+    /// Returns the summary of the conversations at the last clean end; `None` if it is not known.
+    fn list_state(&self) -> Option<&ListState> {
+        let checkpoint = self.checkpoint.as_ref()?;
+        let is_lost = self.is_list_lost.load(Ordering::Relaxed);
+        (!is_lost).then_some(&checkpoint.conversations)
+    }
+
+    /// Returns the metadata of all instances from the list of the last clean end, and from the files
+    /// of changed ones; `None` if the list is not known.
+    async fn listed_instances(&self) -> Result<Option<Vec<InstanceMeta>>, StoreError> {
+        if self.list_state().is_none() {
+            return Ok(None);
+        }
+        if let Some(metas) = self.changed.metas() {
+            return Ok(Some(metas));
+        }
+        let (shared, dir, changed) = (
+            self.shared.clone(),
+            self.dir.clone(),
+            Arc::clone(&self.changed),
+        );
+        let listed = blocking(move || list_instances(&shared, &dir, &changed)).await?;
+        if listed.is_none() {
+            self.is_list_lost.store(true, Ordering::Relaxed);
+            self.changed.note_unknown();
+        }
+        Ok(listed)
     }
 
     /// Returns the directory of an instance.
@@ -184,8 +267,14 @@ impl JsonlStore {
 
 impl Drop for JsonlStore {
     fn drop(&mut self) {
-        self.shared.unsettled.close();
+        let is_settled = self.shared.unsettled.close();
         self.shared.inbox.close();
+        // A conversation that is still open may change later.
+        let is_unused = Arc::strong_count(&self.shared.background) == 1;
+        if is_settled && is_unused {
+            self.shared.background.finish();
+            self.write_checkpoint();
+        }
     }
 }
 
@@ -199,6 +288,33 @@ fn traces(fs: &dyn FileSystem, dir: &Path) -> TurnRemains {
         journal,
         ..TurnRemains::in_events(events.iter().map(|(event, _)| event))
     }
+}
+
+/// Reads the list of conversations, and the metadata of those that changed since. Returns `None` if
+/// the list is damaged.
+fn list_instances(
+    shared: &conversation::ConversationShared,
+    dir: &Path,
+    changed: &ChangedInstances,
+) -> Result<Option<Vec<InstanceMeta>>, StoreError> {
+    let (writes, ids) = (changed.writes(), changed.ids());
+    let listed = match conversation_list::read(&**shared.disk, dir) {
+        Ok(listed) => listed,
+        Err(problem) => {
+            tracing::warn!(
+                "the list of conversations is damaged: {problem}. The files of all \
+                conversations are read"
+            );
+            return Ok(None);
+        }
+    };
+    let metas = listed.into_iter().map(|listed| listed.meta);
+    let mut metas: Vec<_> = metas.filter(|meta| !ids.contains(&meta.id())).collect();
+    for id in &ids {
+        metas.extend(shared.background.meta(id)?);
+    }
+    changed.keep_metas(&metas, writes);
+    Ok(Some(metas))
 }
 
 /// Creates the instances directory of a workspace.
@@ -218,6 +334,11 @@ impl WorkspaceLog for JsonlStore {
         Ok(recovered.take().unwrap_or_default())
     }
 
+    fn earlier_result(&self, event_id: &str) -> Option<EncodedResult> {
+        let handled = self.checkpoint.as_ref()?.handled.as_ref()?;
+        handled.result(event_id)
+    }
+
     fn append(&self, record: LogRecord) -> DurabilityTicket {
         self.shared.inbox.submit(&record.into())
     }
@@ -234,6 +355,7 @@ impl ConversationStore for JsonlStore {
 
     async fn open(&self, lease: InstanceLease) -> Result<Box<dyn OpenConversation>, StoreError> {
         let dir = self.instance_dir(&lease.instance);
+        self.changed.note(&lease.instance);
         Ok(Box::new(conversation::JsonlConversation::new(
             lease.instance,
             self.shared.clone(),
@@ -253,8 +375,21 @@ impl ConversationStore for JsonlStore {
 #[async_trait]
 impl InstanceStore for JsonlStore {
     async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
+        if let Some(metas) = self.listed_instances().await? {
+            return Ok(metas);
+        }
         let (disk, dir) = (Arc::clone(&self.shared.disk), self.dir.clone());
         blocking(move || instance_directories::list(&disk, &dir)).await
+    }
+
+    fn remembered_outside(&self) -> Option<usize> {
+        let live = self.list_state()?.live;
+        (live > MAX_LOADED_INSTANCES).then_some(MAX_REMEMBERED_INSTANCES)
+    }
+
+    fn idle_instances(&self) -> Option<usize> {
+        let state = self.list_state()?;
+        (state.processing == 0).then_some(state.live)
     }
 
     async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
@@ -272,10 +407,14 @@ impl InstanceStore for JsonlStore {
 
     async fn delete_instance(&self, id: &InstanceId) -> Result<bool, StoreError> {
         let (shared, id, dir) = (self.shared.clone(), id.clone(), self.instance_dir(id));
+        let changed = Arc::clone(&self.changed);
         blocking(move || {
+            changed.note(&id);
             shared.background.close(&id);
             shared.unsettled.forget(&id)?;
-            instance_directories::delete(&**shared.disk, &dir)
+            let deleted = instance_directories::delete(&**shared.disk, &dir);
+            changed.note_deleted(&id);
+            deleted.inspect_err(|_| changed.note_unknown())
         })
         .await
     }
@@ -312,7 +451,9 @@ impl RecordStore for JsonlStore {
             Arc::clone(&self.setting),
         );
         let (name, value) = (name.to_owned(), value.clone());
+        let (changed, id) = (Arc::clone(&self.changed), id.clone());
         blocking(move || {
+            changed.note(&id);
             let _one_at_a_time = setting.lock().unwrap_or_else(PoisonError::into_inner);
             if key_values::read(&**disk, &dir, &name)?.map(|record| record.version) != expected {
                 return Ok(false);
@@ -328,7 +469,18 @@ impl RecordStore for JsonlStore {
             self.dir.clone(),
             name.to_owned(),
         );
-        blocking(move || instance_directories::all_of_name(&disk, &dir, &name)).await
+        let listed = self.list_state().and_then(|state| state.having(&name));
+        let changed = self.changed.ids();
+        blocking(
+            move || match listed.filter(|_| name != DEAD_LETTERS_RECORD) {
+                Some(mut ids) => {
+                    ids.extend(changed);
+                    instance_directories::records_of(&disk, &dir, &name, ids)
+                }
+                None => instance_directories::all_of_name(&disk, &dir, &name),
+            },
+        )
+        .await
     }
 }
 

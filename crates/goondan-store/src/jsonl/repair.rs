@@ -39,9 +39,10 @@ pub fn repair(from: &Path, to: &Path) -> io::Result<RepairReport> {
     }
     let mut copy = RepairedCopy::default();
     let instances = from.join(layout::INSTANCES);
-    let process_files = layout::process_files(from);
+    let mut excluded = layout::process_files(from).to_vec();
+    excluded.extend(layout::checkpoint_files(from));
     copy_directory(from, to, &|path| {
-        path != instances && !process_files.iter().any(|file| file == path)
+        path != instances && !excluded.iter().any(|file| file == path)
     })?;
     private_files::create_directory(&to.join(layout::INSTANCES))?;
     let carried = copy.log(&from.join(layout::INBOX), &to.join(layout::INBOX))?;

@@ -12,7 +12,9 @@ use std::thread::JoinHandle;
 use super::appender::FileAppender;
 use super::compaction::{self, CompactableFile, TakenUp};
 use super::lines;
+use super::log_checkpoint::LogState;
 use super::synced_disk::SyncedDisk;
+use crate::fs::FileSystem;
 use crate::record::InboxRecord;
 use crate::wal_index::{TurnCheckpoint, WalIndex, WalState};
 use goondan_core::ports::store::{
@@ -47,6 +49,8 @@ pub(super) struct OpenedWal {
     /// True if the last process closed the inbox during the same boot, so that all writes are
     /// readable.
     pub(super) is_closed: bool,
+    /// True if the state came from a checkpoint.
+    pub(super) is_restored: bool,
 }
 
 struct WalShared {
@@ -84,6 +88,8 @@ struct WalAppend {
 }
 
 struct WalFile {
+    /// True if a compaction replaced the file.
+    is_rewritten: bool,
     lines: FileAppender,
     worth_compacting: u64,
     /// The state of the last compaction, kept to reuse its memory. Repeatedly freeing and
@@ -95,29 +101,39 @@ struct WalFile {
 
 impl InboxWal {
     /// Reads the existing file and starts the writer thread.
-    pub(super) fn open(disk: Arc<SyncedDisk>, path: &Path) -> Result<OpenedWal, StoreError> {
-        InboxWal::open_with(disk, path, MIN_COMPACTION_BYTES)
+    pub(super) fn open(
+        disk: Arc<SyncedDisk>,
+        path: &Path,
+        state: Option<&LogState>,
+    ) -> Result<OpenedWal, StoreError> {
+        InboxWal::open_with(disk, path, state, MIN_COMPACTION_BYTES)
     }
 
-    /// Opens the log and returns its pending state. `worth_compacting`: size in bytes from which
-    /// the log is compacted.
+    /// Opens the log and returns its pending state. Reads only the needed records if the `state` of
+    /// the log is known. `worth_compacting`: size in bytes from which the log is compacted.
     fn open_with(
         disk: Arc<SyncedDisk>,
         path: &Path,
+        state: Option<&LogState>,
         worth_compacting: u64,
     ) -> Result<OpenedWal, StoreError> {
         let failed = |cause: io::Error| StoreError::file("read", path, cause);
+        let restored = state.and_then(|state| restore(&**disk, path, state));
+        let is_restored = restored.is_some();
         let TakenUp {
             held,
             count,
             closed_in,
-        } = compaction::take_up(&**disk, path).map_err(failed)?;
+        } = match restored {
+            Some(restored) => restored,
+            None => compaction::take_up(&**disk, path).map_err(failed)?,
+        };
         let WalState {
             recovered,
             unsettled,
             ..
         } = held;
-        let is_closed = closed_in.is_some() && closed_in == disk.boot();
+        let is_closed = is_restored || (closed_in.is_some() && closed_in == disk.boot());
         let mut lines = FileAppender::new(Arc::clone(&disk), path.to_owned(), WAL_PARENT_DEPTH);
         if count > 0 && !is_closed {
             // An earlier process may have been killed before this sync. Turns build on these
@@ -127,6 +143,7 @@ impl InboxWal {
         let check_at = worth_compacting;
         let ledger = WalIndex::default();
         let file = Mutex::new(WalFile {
+            is_rewritten: false,
             lines,
             worth_compacting,
             ledger,
@@ -154,6 +171,7 @@ impl InboxWal {
             unsettled,
             has_records: count > 0,
             is_closed,
+            is_restored,
         })
     }
 
@@ -227,7 +245,22 @@ impl Drop for InboxWal {
     }
 }
 
+/// Restores the state of the log from a checkpoint. Reports a record that can't be read.
+fn restore(fs: &dyn FileSystem, path: &Path, state: &LogState) -> Option<TakenUp> {
+    let restored = state.restore(fs, path);
+    let restored = restored.inspect_err(|problem| {
+        tracing::warn!(path = %path.display(), "a record of the checkpoint can't be read: \
+            {problem}. The whole log is read");
+    });
+    restored.ok()
+}
+
 impl InboxWal {
+    /// Returns true if a compaction replaced the file.
+    pub(super) fn is_rewritten(&self) -> bool {
+        self.shared.file().is_rewritten
+    }
+
     /// Waits until all submitted records are durable. No record may be submitted afterwards.
     pub(super) fn close(&self) {
         self.shared.queue().is_over = true;
@@ -368,6 +401,7 @@ impl WalFile {
         })?;
         if kept * 2 < self.lines.len() {
             // The next sync makes the new file's name durable before it acknowledges a record.
+            self.is_rewritten = true;
             self.lines.replace_with(|file| {
                 let mut file = BufWriter::with_capacity(COMPACTION_BUFFER_BYTES, file);
                 reducible.lines(|line| file.write_all(line))?;
@@ -402,6 +436,7 @@ mod tests {
         let found = InboxWal::open_with(
             SyncedDisk::new(Arc::new(fs.clone())),
             Path::new(PATH),
+            None,
             SMALL,
         )
         .unwrap();

@@ -137,6 +137,10 @@ impl WorkspaceLog for UnreliableStore {
         self.store.recover().await
     }
 
+    fn earlier_result(&self, event_id: &str) -> Option<goondan_core::result_cache::EncodedResult> {
+        self.store.earlier_result(event_id)
+    }
+
     fn append(&self, record: LogRecord) -> DurabilityTicket {
         let (receipt, ticket) = DurabilityTicket::new();
         // If the runtime has ended, the ticket reports that the store is closed.
@@ -232,6 +236,10 @@ impl InstanceStore for UnreliableStore {
     fn remembered_outside(&self) -> Option<usize> {
         self.remembered_outside
             .or_else(|| self.store.remembered_outside())
+    }
+
+    fn idle_instances(&self) -> Option<usize> {
+        self.store.idle_instances()
     }
 
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {

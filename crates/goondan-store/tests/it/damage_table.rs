@@ -270,6 +270,8 @@ async fn metadata_that_the_disk_does_not_return_is_not_overwritten() {
     meta.status = InstanceStatus::Retired;
     let before = serde_json::to_vec(&meta).unwrap();
     fs.put(&path, &before);
+    // A start with a checkpoint does not read the file.
+    fs.put(&Path::new(WORKSPACE).join(layout::CHECKPOINT), b"");
     let store = JsonlStore::on(Arc::new(fs.clone()), Path::new(WORKSPACE)).unwrap();
     fs.fail_reads(Some(&path));
     assert!(store.instances().await.is_err());

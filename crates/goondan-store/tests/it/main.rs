@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test may panic")]
 
 mod carried;
+mod checkpoints;
 mod checks;
 mod conformity;
 mod copies;

@@ -1,6 +1,7 @@
 //! Random damage to each kind of file: it is reported or repaired, no call runs twice that must run
 //! once, and nothing hangs or crashes.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ struct FileKind {
 }
 
 /// Files of an interrupted turn and of a finished one.
-const KINDS: [FileKind; 12] = [
+const KINDS: [FileKind; 14] = [
     kind(layout::INBOX, false),
     kind(layout::EVENTS, false),
     kind(layout::JOURNAL, false),
@@ -53,6 +54,8 @@ const KINDS: [FileKind; 12] = [
     kind(layout::BASE, true),
     kind(layout::RUNTIME_EVENTS, true),
     kind(layout::METADATA, true),
+    kind(layout::CHECKPOINT, true),
+    kind(layout::CONVERSATIONS, true),
 ];
 
 const fn kind(name: &'static str, is_over: bool) -> FileKind {
@@ -61,7 +64,9 @@ const fn kind(name: &'static str, is_over: bool) -> FileKind {
 
 fn path(name: &str) -> PathBuf {
     match name {
-        layout::INBOX => Path::new(WORKSPACE).join(name),
+        layout::INBOX | layout::CHECKPOINT | layout::CONVERSATIONS => {
+            Path::new(WORKSPACE).join(name)
+        }
         name => layout::instance_dir(Path::new(WORKSPACE), &a()).join(name),
     }
 }
@@ -119,8 +124,20 @@ async fn start(fs: &SimFs, world: &World, lost_log: LostLogPolicy) -> Option<Pro
     Process::start_with(store, fs, world, Arc::new(SystemClock), "{}").await
 }
 
+/// Effect of a damage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum DamageEffect {
+    /// The bytes of the file did not change.
+    Unchanged,
+    /// Nothing is lost, and nothing was reported.
+    Harmless,
+    Reported,
+    /// The start needed the consent of the user.
+    Refused,
+}
+
 /// Damages a file of this kind once and continues.
-async fn try_once(kind: FileKind, seed: u64) {
+async fn try_once(kind: FileKind, seed: u64) -> DamageEffect {
     let (fs, world) = match kind.is_over {
         true => finished().await,
         false => killed_after_result().await,
@@ -131,11 +148,11 @@ async fn try_once(kind: FileKind, seed: u64) {
     let is_changed = fs.contents(&path(kind.name)) != before;
     let warnings = LoggedWarnings::default();
     let _collected = tracing::subscriber::set_default(warnings.clone());
-    let mut is_reported = false;
+    let mut is_refused = false;
     let process = match start(&fs, &world, LostLogPolicy::Refuse).await {
         Some(process) => process,
         None => {
-            is_reported = true;
+            is_refused = true;
             start(&fs, &world, LostLogPolicy::Accept)
                 .await
                 .expect(&about)
@@ -152,20 +169,33 @@ async fn try_once(kind: FileKind, seed: u64) {
             == 1
     };
     let is_whole = result.error.is_none() && has_once("input one");
-    is_reported |= !warnings.0.lock().unwrap().is_empty();
+    let effect = match is_changed {
+        false => DamageEffect::Unchanged,
+        true if is_refused => DamageEffect::Refused,
+        true if !warnings.0.lock().unwrap().is_empty() => DamageEffect::Reported,
+        true => DamageEffect::Harmless,
+    };
     assert!(
-        is_reported || is_whole || !is_changed,
+        effect != DamageEffect::Harmless || is_whole,
         "{about}: nothing reports it"
     );
     within(process.runtime.shutdown(std::time::Duration::from_secs(60))).await;
+    effect
 }
 
-async fn try_kinds(seeds: u64) {
+/// Returns the number of damages by the kind of the file and their effect.
+async fn try_kinds(seeds: u64) -> Vec<(FileKind, BTreeMap<DamageEffect, usize>)> {
+    let mut table = Vec::new();
     for kind in KINDS {
+        let mut effects = BTreeMap::new();
         for seed in 0..seeds {
-            within(try_once(kind, seed)).await;
+            *effects
+                .entry(within(try_once(kind, seed)).await)
+                .or_default() += 1;
         }
+        table.push((kind, effects));
     }
+    table
 }
 
 #[tokio::test]
@@ -174,7 +204,13 @@ async fn random_damage_is_reported_and_runs_no_call_twice() {
 }
 
 #[tokio::test]
+#[allow(clippy::print_stdout, reason = "the table is the result")]
 #[ignore = "takes minutes; run it with `cargo test -p goondan-store --test it -- --ignored`"]
 async fn much_random_damage_is_reported_and_runs_no_call_twice() {
-    try_kinds(MANY).await;
+    for (kind, effects) in try_kinds(MANY).await {
+        println!(
+            "{} (turn is over: {}): {effects:?}",
+            kind.name, kind.is_over
+        );
+    }
 }

@@ -21,7 +21,10 @@ use goondan_core::ports::store::{
     DeadLetter, InstanceMeta, InstanceStatus, InstanceStore as _, StoredConversation,
 };
 use goondan_core::private_files;
-use goondan_store::jsonl::{JournalRecord, JsonlStore, OpenWorkspaceError, layout, read_lines};
+use goondan_store::jsonl::{
+    JournalRecord, JsonlStore, ListedConversation, OpenWorkspaceError, layout, listed_conversations,
+    read_lines,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -148,6 +151,34 @@ impl UnfinishedEffect {
 impl Workspace {
     /// Returns all instances, newest change first.
     pub fn instances(&self) -> io::Result<Vec<InstanceSummary>> {
+        let mut summaries = match listed_conversations(&self.dir) {
+            Some(listed) => self.summaries(&listed)?,
+            None => self.found_instances()?,
+        };
+        summaries.sort_by(|a, b| (b.updated_at, &a.id).cmp(&(a.updated_at, &b.id)));
+        Ok(summaries)
+    }
+
+    /// Returns the summaries of listed conversations.
+    fn summaries(&self, listed: &[ListedConversation]) -> io::Result<Vec<InstanceSummary>> {
+        let mut summaries = Vec::with_capacity(listed.len());
+        for ListedConversation {
+            meta,
+            messages,
+            is_at_work,
+        } in listed
+        {
+            let messages = match messages.filter(|_| !is_at_work) {
+                Some(messages) => messages,
+                None => self.conversation(&meta.id())?.0.len(),
+            };
+            summaries.push(summary(meta, *is_at_work, messages));
+        }
+        Ok(summaries)
+    }
+
+    /// Reads the files of all instances.
+    fn found_instances(&self) -> io::Result<Vec<InstanceSummary>> {
         let mut summaries = Vec::new();
         for dir in subdirectories(&self.dir.join(layout::INSTANCES))? {
             // An interrupted creation leaves a directory without metadata.
@@ -160,7 +191,6 @@ impl Workspace {
                 ));
             }
         }
-        summaries.sort_by(|a, b| (b.updated_at, &a.id).cmp(&(a.updated_at, &b.id)));
         Ok(summaries)
     }
 

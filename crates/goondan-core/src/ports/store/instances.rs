@@ -40,6 +40,12 @@ pub trait InstanceStore: Send + Sync {
         None
     }
 
+    /// Returns the number of instances that are not retired, if the store knows it without reading
+    /// all instances, and no instance has the status `processing`.
+    fn idle_instances(&self) -> Option<usize> {
+        None
+    }
+
     /// Writes the metadata of an instance, and creates the instance if necessary.
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError>;
 

@@ -18,6 +18,12 @@ pub trait WorkspaceLog: Send + Sync {
     /// Includes everything that was reported as durable.
     async fn recover(&self) -> Result<RecoveredState, StoreError>;
 
+    /// Returns the result of an event that was handled before the store was opened, and that
+    /// [`recover`](WorkspaceLog::recover) left out. Reads at most a few kilobytes.
+    fn earlier_result(&self, _event_id: &str) -> Option<EncodedResult> {
+        None
+    }
+
     /// Appends a record, in the order of the calls, and returns immediately. The ticket resolves
     /// when the record is durable; tickets resolve in the order of the calls.
     fn append(&self, record: LogRecord) -> DurabilityTicket;
@@ -96,7 +102,8 @@ pub struct RecoveredState {
     pub pending: Vec<AgentEvent>,
     /// Ids of the pending events whose turn had begun.
     pub begun: Vec<String>,
-    /// Recently handled events, oldest first, for repeated requests and redelivered events.
+    /// Recently handled events, oldest first, for repeated requests and redelivered events. The
+    /// store may leave out those that [`WorkspaceLog::earlier_result`] returns.
     pub handled: Vec<HandledEvent>,
     /// Warnings about unreadable data, for people.
     pub warnings: Vec<String>,

@@ -27,6 +27,7 @@ pub enum EventState {
 impl Orchestrator {
     /// Returns the state of an event; `None` if it was never accepted or ended too long ago.
     pub(super) fn find(&mut self, event_id: &str) -> Option<EventState> {
+        self.recall_result(event_id);
         if let Some(handled) = self.handled.get(event_id) {
             let result = handled
                 .decode()
@@ -48,6 +49,17 @@ impl Orchestrator {
             trace_id: pending.trace_id.clone(),
             result,
         })
+    }
+
+    /// Takes the result of an event from the store, if the event was handled before the start.
+    pub(super) fn recall_result(&mut self, event_id: &str) {
+        if self.handled.get(event_id).is_some() || self.pending.get(event_id).is_some() {
+            return;
+        }
+        if let Some(result) = self.engine.store.earlier_result(event_id) {
+            let size = result.size();
+            self.handled.put(event_id, result, size, None);
+        }
     }
 
     /// Cancels the turn of an event, or removes the event from the queue if no turn has begun.

@@ -65,6 +65,10 @@ impl InstanceTable {
             }
             return Ok(instances);
         }
+        if let Some(count) = store.idle_instances() {
+            instances.len = count;
+            return Ok(instances);
+        }
         let mut last = None;
         loop {
             let page = store.instances_behind(last.as_ref()).await?;

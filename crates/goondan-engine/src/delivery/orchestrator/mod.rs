@@ -255,6 +255,7 @@ impl Orchestrator {
         waiter: Option<oneshot::Sender<TurnResult>>,
         accepted: oneshot::Sender<Result<(), SubmitError>>,
     ) {
+        self.recall_result(&event.id);
         if let Some(result) = self.handled.get(&event.id) {
             // Duplicate delivery: accepted again, with the stored result.
             let _ = accepted.send(Ok(()));

@@ -54,12 +54,16 @@ struct SimState {
 struct SimFileContents {
     now: Vec<u8>,
     on_disk: Vec<u8>,
+    /// Number of the last change.
+    modified: u64,
 }
 
 #[derive(Default)]
 struct SimDirectory {
     now: Names,
     on_disk: Names,
+    /// Number of the last change.
+    modified: u64,
 }
 
 type Names = BTreeMap<OsString, SimNode>;
@@ -186,6 +190,17 @@ impl SimFs {
         next
     }
 
+    /// Returns the paths of the matching entries of a directory; none if it is missing.
+    fn entries(&self, path: &Path, matches: fn(&SimNode) -> bool) -> io::Result<Vec<PathBuf>> {
+        let state = self.alive()?;
+        let Ok(folder) = state.folder(path) else {
+            return Ok(Vec::new());
+        };
+        let entries = state.folders[folder].now.iter();
+        let entries = entries.filter(|(_, node)| matches(node));
+        Ok(entries.map(|(name, _)| path.join(name)).collect())
+    }
+
     /// Returns the current contents of a file.
     pub fn contents(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
@@ -273,6 +288,7 @@ impl SimState {
                     self.folders.push(SimDirectory::default());
                     let new = self.folders.len() - 1;
                     self.folders[at].now.insert(name, SimNode::Folder(new));
+                    self.folders[at].modified = self.changes;
                     new
                 }
             };
@@ -288,6 +304,7 @@ impl SimState {
             }
             self.change()?;
             self.folders[folder].now.remove(&name);
+            self.folders[folder].modified = self.changes;
         }
         Ok(())
     }
@@ -302,6 +319,7 @@ impl SimState {
             // The process died in the middle of this write, so only half is written.
             Err(_) => bytes.len() / 2,
         };
+        self.files[file].modified = self.changes;
         let now = &mut self.files[file].now;
         now.resize(now.len().max(start + written), 0);
         now[start..start + written].copy_from_slice(&bytes[..written]);
@@ -352,6 +370,7 @@ impl FileSystem for SimFs {
         state.files.push(SimFileContents::default());
         let file = state.files.len() - 1;
         state.folders[folder].now.insert(name, SimNode::File(file));
+        state.folders[folder].modified = state.changes;
         Ok(OpenedDataFile {
             file: Box::new(SimFile {
                 fs: self.clone(),
@@ -389,6 +408,10 @@ impl FileSystem for SimFs {
         state.change()?;
         state.folders[old].now.remove(&old_name);
         state.folders[new].now.insert(new_name, node);
+        let changes = state.changes;
+        [old, new]
+            .into_iter()
+            .for_each(|folder| state.folders[folder].modified = changes);
         Ok(())
     }
 
@@ -405,15 +428,19 @@ impl FileSystem for SimFs {
     }
 
     fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        let state = self.alive()?;
-        let Ok(folder) = state.folder(path) else {
-            return Ok(Vec::new());
-        };
-        let folders = state.folders[folder]
-            .now
-            .iter()
-            .filter(|(_, node)| matches!(node, SimNode::Folder(_)));
-        Ok(folders.map(|(name, _)| path.join(name)).collect())
+        self.entries(path, |node| matches!(node, SimNode::Folder(_)))
+    }
+
+    fn files(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        self.entries(path, |node| matches!(node, SimNode::File(_)))
+    }
+
+    fn modified(&self, path: &Path) -> Option<u64> {
+        let state = self.alive().ok()?;
+        Some(match state.find(path)? {
+            SimNode::File(file) => state.files[file].modified,
+            SimNode::Folder(folder) => state.folders[folder].modified,
+        })
     }
 
     fn remove_folder(&self, path: &Path) -> io::Result<()> {
@@ -424,6 +451,7 @@ impl FileSystem for SimFs {
         let above = state.folder(above)?;
         state.change()?;
         state.folders[above].now.remove(&name);
+        state.folders[above].modified = state.changes;
         Ok(())
     }
 
@@ -466,9 +494,10 @@ impl DataFile for SimFile {
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         let mut state = self.fs.alive()?;
         state.change()?;
-        state.files[self.file]
-            .now
-            .resize(usize::try_from(len).unwrap(), 0);
+        let changes = state.changes;
+        let contents = &mut state.files[self.file];
+        contents.now.resize(usize::try_from(len).unwrap(), 0);
+        contents.modified = changes;
         Ok(())
     }
 
