@@ -353,6 +353,10 @@ async function modelCalls() {
   await page.locator(".span-row").first().click();
   await request.getByText("Take your time.").waitFor();
   holds(true, "its open parts stay open while the trace changes");
+  await page.setViewportSize({ width: 390, height: 844 });
+  await picture("model-call-narrow");
+  holds((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, "the call fits into 390 pixels");
+  await page.setViewportSize({ width: 1280, height: 800 });
   const found = await accessibility(page);
   holds(found.length === 0, `axe-core finds nothing serious ${found.join("\n")}`);
 }
