@@ -162,6 +162,7 @@ impl Trial {
             .env_clear()
             .env("HOME", state)
             .env("PATH", "/usr/bin:/bin")
+            .env("GOONDAN_TRUST", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());

@@ -468,6 +468,9 @@ impl SwarmRuntime {
         instance: &InstanceId,
     ) -> Result<Vec<Arc<Message>>, StoreError> {
         let stored = self.engine.store.read(instance).await?;
+        for warning in &stored.warnings {
+            tracing::warn!(%instance, "{warning}");
+        }
         Ok(Conversation::restore(stored).0.messages().to_vec())
     }
 

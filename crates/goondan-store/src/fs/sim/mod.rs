@@ -29,6 +29,7 @@ pub struct SimFs {
     process: u32,
 }
 
+#[derive(Clone)]
 struct SimState {
     files: Vec<SimFileContents>,
     folders: Vec<SimDirectory>,
@@ -58,7 +59,7 @@ struct SimFileContents {
     modified: u64,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct SimDirectory {
     now: Names,
     on_disk: Names,
@@ -96,6 +97,14 @@ impl SimFs {
         SimFs {
             state: Arc::new(Mutex::new(state)),
             process: 0,
+        }
+    }
+
+    /// Returns an independent copy of the files, for the current process.
+    pub fn copy(&self) -> SimFs {
+        SimFs {
+            state: Arc::new(Mutex::new(self.state().clone())),
+            process: self.process,
         }
     }
 
