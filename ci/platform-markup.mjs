@@ -57,15 +57,19 @@ function check() {
   const require = createRequire(join(folder, "package.json"));
   const { HTMLParser } = require("telegram/extensions/html");
   const { parse } = require("discord-markdown-parser");
-  const text = (node) => (Array.isArray(node) ? node.map(text).join("") : typeof node === "string" ? node : text(node?.content ?? ""));
+  const words = { br: "\n", everyone: "@everyone", here: "@here" };
+  const text = (node) => {
+    if (Array.isArray(node)) return node.map(text).join("");
+    return typeof node === "string" ? node : (words[node.type] ?? text(node.content ?? ""));
+  };
   const kinds = (node) => (Array.isArray(node) ? node.flatMap(kinds) : typeof node === "object" && node ? [node.type, ...kinds(node.content)] : []);
   // Bullets and the URLs of links differ between the platforms.
-  const letters = (shown) => shown.replace(/https?:\/\/\S+/g, "").replace(/[^\p{L}\p{N}&<>_@!*]/gu, "");
+  const letters = (shown) => shown.replace(/https?:\/\/[\w.\/?=&]+/g, "").replace(/[^\p{L}\p{N}&<>_@!*]/gu, "");
   const samples = JSON.parse(readFileSync(join(folder, "messages.json"), "utf8"));
   samples.forEach(({ markdown, messages }, number) => {
     const telegram = messages.telegram.map((message) => HTMLParser.parse(message));
     const discord = messages.discord.map((message) => parse(message, "normal"));
-    const shown = [telegram.map(([shown]) => shown).join("\n"), text(discord)].map(letters);
+    const shown = [telegram.map(([shown]) => shown).join("\n"), discord.map(text).join("\n")].map(letters);
     if (shown[0] !== shown[1]) fail("the platforms show different text", markdown, shown);
     if (number > 0) return;
     const found = { discord: kinds(discord), telegram: telegram.flatMap(([, entities]) => entities.map((entity) => entity.className)) };

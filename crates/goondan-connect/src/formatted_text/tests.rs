@@ -127,6 +127,13 @@ fn contains_in_order(whole: &str, part: &str) -> bool {
     part.chars().all(|wanted| rest.any(|c| c == wanted))
 }
 
+/// Returns the characters in alphabetical order.
+fn sorted(text: &str) -> String {
+    let mut characters: Vec<char> = text.chars().collect();
+    characters.sort_unstable();
+    characters.into_iter().collect()
+}
+
 /// Reads the HTML of Telegram. Returns the text, or the reason why Telegram refuses it.
 fn telegram_text(html: &str) -> Result<String, String> {
     let (mut text, mut open, mut rest) = (String::new(), Vec::new(), html);
@@ -187,7 +194,7 @@ proptest! {
                         prop_assert!(is_safe, "{}", message);
                         message.clone()
                     }
-                    _ => message.replace("\\\\", "\\"),
+                    _ => message.clone(),
                 };
                 if name != "telegram" {
                     prop_assert_eq!(message.matches("```").count() % 2, 0, "{}: {}", name, message);
@@ -198,7 +205,12 @@ proptest! {
                 });
             }
             let text: String = text.chars().filter(|c| !c.is_whitespace() && *c != ZERO_WIDTH_SPACE).collect();
-            prop_assert!(contains_in_order(&text, &wanted), "{}: {:?} lacks {:?} of {:?}", name, text, wanted, markdown);
+            // The list of a wide table repeats the headings, in another order.
+            let is_complete = match markdown.contains("|---") {
+                true => contains_in_order(&sorted(&text), &sorted(&wanted)),
+                false => contains_in_order(&text, &wanted),
+            };
+            prop_assert!(is_complete, "{}: {:?} lacks {:?} of {:?}", name, text, wanted, markdown);
         }
     }
 }
