@@ -57,7 +57,7 @@ function check() {
   const require = createRequire(join(folder, "package.json"));
   const { HTMLParser } = require("telegram/extensions/html");
   const { parse } = require("discord-markdown-parser");
-  const words = { br: "\n", everyone: "@everyone", here: "@here" };
+  const words = { br: "\n", autolink: "", url: "", everyone: "@everyone", here: "@here" };
   const text = (node) => {
     if (Array.isArray(node)) return node.map(text).join("");
     return typeof node === "string" ? node : (words[node.type] ?? text(node.content ?? ""));
