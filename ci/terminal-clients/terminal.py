@@ -219,18 +219,18 @@ def is_one_input(rows):
 def chat(person, before):
     terminal = person.terminal
     person.terminal.write('"$GDN" run p\r')
-    person.wait_last("a>")
+    person.wait_last("you → a>")
     terminal.write("日本🙂語")
-    person.wait_last("a> 日本🙂語")
+    person.wait_last("you → a> 日本🙂語")
     person.wait("the cursor", lambda _: terminal.cursor() == 3 + 8)
     terminal.write("\r")
     person.wait_row("heard 日本🙂語")
     holds(True, "wide letters and emoji, and the cursor behind them")
 
-    person.wait_last("a>")
+    person.wait_last("you → a>")
     terminal.write("many lines\r")
     person.wait_row(f"line {LINES} ")
-    person.wait_last("a>")
+    person.wait_last("you → a>")
     seen = [row for row in terminal.history() if row.startswith("line ")]
     holds(seen == [f"line {number} 日本 🙂" for number in range(1, LINES + 1)], f"{LINES} lines are all there, in their order")
 
@@ -238,7 +238,7 @@ def chat(person, before):
     person.wait_row("200 lines, ")
     terminal.write("\r")
     person.wait_row("row 199")
-    person.wait_last("a>")
+    person.wait_last("you → a>")
     # The answer moves into the history step by step.
     person.wait("one input", lambda _: is_one_input(terminal.history()))
     holds(True, "200 pasted lines are one input")
@@ -248,15 +248,15 @@ def chat(person, before):
     terminal.write("typed meanwhile")
     for height, width in [(24, 40), (10, 30), (30, 120), (24, 80)]:
         terminal.resize(height, width)
-        person.wait("one prompt", lambda rows: sum(row.startswith("a> typed") for row in rows) == 1)
+        person.wait("one prompt", lambda rows: sum(row.startswith("you → a> typed") for row in rows) == 1)
     open(os.path.join(person.folder, "p", "go"), "w").close()
     sizes = [(20, 70), (12, 100), (24, 60), (24, 80)]
     for height, width in sizes:
         terminal.resize(height, width)
     person.wait_row("piece 400")
-    rows = person.wait_last("a> typed meanwhile")
+    rows = person.wait_last("you → a> typed meanwhile")
     # Output for the old size can arrive after the change and leave a copy of the prompt above.
-    copies = sum(row.startswith("a> typed") for row in rows) - 1
+    copies = sum(row.startswith("you → a> typed") for row in rows) - 1
     holds(copies <= len(sizes), "another size while an answer streams keeps the prompt and its text")
 
     for _ in range(2):
@@ -268,10 +268,10 @@ def chat(person, before):
         terminal.write("clear; echo in the shell\r")
         person.wait("in the shell", lambda rows: rows[0] == "in the shell")
         terminal.write("fg\r")
-        person.wait_last("a> typed meanwhile")
+        person.wait_last("you → a> typed meanwhile")
     terminal.write("\r")
     person.wait_row("heard typed meanwhile")
-    person.wait_last("a>")
+    person.wait_last("you → a>")
     holds(True, "fg: the chat goes on with what was typed")
     terminal.write("/quit\r")
     person.wait_last("sh%")

@@ -20,6 +20,8 @@ use crate::streamed_text::TurnTextWatch;
 const MAX_DRAFT_CHARS: usize = 16_000;
 /// Suffix of an unfinished text.
 const UNFINISHED_SUFFIX: &str = " …";
+/// Suffix of an unfinished text whose last line must not change.
+const UNFINISHED_LINE: &str = "\n…";
 /// Final text of a message whose turn produced no answer.
 pub(crate) const STOPPED_TEXT: &str = "This request was stopped before there was an answer.";
 
@@ -79,7 +81,7 @@ pub(crate) async fn stream_answer(
     }
 }
 
-/// Shows `text` with a mark for unfinished text: edits the streamed message, or creates it.
+/// Shows `text`: edits the streamed message, or creates it.
 async fn update_draft(
     runtime: &ConnectionRuntime,
     id: &str,
@@ -87,11 +89,10 @@ async fn update_draft(
     draft: &mut Option<Value>,
     text: &str,
 ) -> Result<(), PlatformFailure> {
-    let text = format!("{text}{UNFINISHED_SUFFIX}");
     match draft {
-        Some(handle) => runtime.platform.edit(origin, handle, &text, None).await,
+        Some(handle) => runtime.platform.edit(origin, handle, text, None).await,
         None => {
-            let handle = runtime.platform.draft(origin, &text).await?;
+            let handle = runtime.platform.draft(origin, text).await?;
             *draft = Some(handle.clone());
             let written = runtime.owed.outbox.draft(id, handle).await;
             written.map_err(|error| {
@@ -101,30 +102,25 @@ async fn update_draft(
     }
 }
 
-/// Returns the text of the growing message, which becomes the first message of the answer.
+/// Returns the growing message, which becomes the first message of the answer. Empty without text.
 fn first_message(runtime: &ConnectionRuntime, text: &str) -> String {
     // Text far beyond the first message does not affect it.
     let beginning = text
         .char_indices()
         .nth(MAX_DRAFT_CHARS)
-        .map_or(text, |(end, _)| &text[..end]);
-    let mut text = runtime
-        .platform
-        .pieces(beginning)
-        .into_iter()
-        .next()
-        .unwrap_or_default();
-    // Leaves space for the suffix.
-    while !text.is_empty()
-        && runtime
-            .platform
-            .pieces(&format!("{text}{UNFINISHED_SUFFIX}"))
-            .len()
-            > 1
-    {
-        text.pop();
+        .map_or(text, |(end, _)| &text[..end])
+        .trim_end();
+    if beginning.is_empty() {
+        return String::new();
     }
-    text
+    let last_line = beginning.lines().next_back().unwrap_or_default();
+    // A fence is only a fence if nothing follows it.
+    let suffix = match last_line.trim_start().starts_with(['`', '~', '|']) {
+        true => UNFINISHED_LINE,
+        false => UNFINISHED_SUFFIX,
+    };
+    let messages = runtime.platform.pieces(&format!("{beginning}{suffix}"));
+    messages.into_iter().next().unwrap_or_default()
 }
 
 /// Returns true if the visible text differs from `shown` and is not empty.

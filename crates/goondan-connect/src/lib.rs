@@ -17,6 +17,7 @@ mod console;
 mod delivery;
 mod event;
 mod event_files;
+mod formatted_text;
 mod growing_reply;
 mod http;
 mod journal;

@@ -43,14 +43,14 @@ fn five_thousand_lines_are_all_there_and_the_prompt_stands_below() {
         .collect();
     let sandbox = scripted(&json!({"default": {"text": answer, "chunks": 1500}}).to_string());
     let mut viewer = Viewer::sit_down(&sandbox);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("go\r");
     // What is under way stands below until the frame is drawn whole.
     let is_last = |row: &String| row.starts_with("line 5000 ");
     viewer.wait(|rows| {
         rows.iter().any(is_last) && !rows.iter().any(|row| row.contains("is thinking"))
     });
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     let lines = viewer.history();
     let seen: Vec<&String> = lines
         .iter()
@@ -67,7 +67,10 @@ fn five_thousand_lines_are_all_there_and_the_prompt_stands_below() {
     );
     assert_eq!(seen.len(), 5000);
     assert_eq!(
-        lines.iter().filter(|line| line.starts_with("a>")).count(),
+        lines
+            .iter()
+            .filter(|line| line.starts_with("you → a>"))
+            .count(),
         2,
         "the input, and the prompt"
     );
@@ -82,7 +85,7 @@ fn reasoning_is_folded_once_the_answer_begins() {
         json!({"reasoning": "First this.\nThen that.", "text": "So.", "finishReason": "length"});
     let sandbox = scripted(&json!({"default": reply}).to_string());
     let mut viewer = Viewer::sit_down(&sandbox);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("go\r");
     viewer.wait(|rows| {
         let begins = |text: &str| rows.iter().position(|row| row.starts_with(text));
@@ -93,7 +96,7 @@ fn reasoning_is_folded_once_the_answer_begins() {
         ];
         places.iter().all(Option::is_some) && places.is_sorted()
     });
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("/reasoning\r");
     viewer.wait(|rows| rows.iter().any(|row| row == "Then that."));
     viewer.write("/quit\r");
@@ -105,12 +108,12 @@ fn reasoning_is_folded_once_the_answer_begins() {
 fn the_cursor_stands_where_wide_letters_end() {
     let sandbox = scripted(ECHO);
     let mut viewer = Viewer::sit_down(&sandbox);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("日本🙂e\u{301}");
-    viewer.wait_prompt("a> 日本🙂e\u{301}");
+    viewer.wait_prompt("you → a> 日本🙂e\u{301}");
     viewer.wait_cursor(|_, column| column == 3 + 2 + 2 + 2 + 1);
     viewer.write("\x1b[D\x1b[D\x7f語");
-    viewer.wait_prompt("a> 日語🙂e\u{301}");
+    viewer.wait_prompt("you → a> 日語🙂e\u{301}");
     viewer.wait_cursor(|_, column| column == 3 + 4);
     viewer.write("\x01x\x05y\r");
     viewer.wait_row("heard x日語🙂e\u{301}y");
@@ -120,7 +123,7 @@ fn the_cursor_stands_where_wide_letters_end() {
 fn keys_edit_and_earlier_inputs_come_back_in_the_next_chat() {
     let sandbox = scripted(ECHO);
     let mut viewer = Viewer::sit_down(&sandbox);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("one two three\x17\x1bb\x0b2\x1b\rthree\r");
     viewer.wait_row("heard one 2");
     viewer.wait_idle("three");
@@ -128,25 +131,26 @@ fn keys_edit_and_earlier_inputs_come_back_in_the_next_chat() {
     assert_eq!(viewer.end(), 0);
     viewer.assert_clean();
     let mut viewer = Viewer::sit_down(&sandbox);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("\x1b[A\x1b[A");
     viewer.wait(|rows| {
-        rows.iter().any(|row| row == "a> one 2") && rows.iter().any(|row| row == "   three")
+        rows.iter().any(|row| row == "you → a> one 2")
+            && rows.iter().any(|row| row == "         three")
     });
     // To the first line, and away.
     viewer.write("\x1b[B\x1b[B");
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
 }
 
 #[test]
 fn two_hundred_pasted_lines_are_one_input() {
     let sandbox = scripted("default: {text: 'there were {{ input }}'}\n");
     let mut viewer = Viewer::sit_down(&sandbox);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     let lines: String = (1..=200).map(|number| format!("row {number}\r")).collect();
     viewer.write(&format!("\x1b[200~{lines}\x03\x04end\x1b[201~"));
     viewer.wait_text("201 lines, 190 to 201");
-    viewer.wait_prompt("   \\u{3}\\u{4}end");
+    viewer.wait_prompt("         \\u{3}\\u{4}end");
     viewer.write("\r");
     viewer.wait_idle("\\u{3}\\u{4}end");
     let lines = viewer.history();
@@ -175,7 +179,7 @@ fn a_terminal_that_changes_its_size_meanwhile_shows_one_prompt() {
     let script = json!({"agents": {"a": [run(WAIT), {"text": answer, "chunks": 400}]}});
     let sandbox = working(&script, "{default: allow}");
     let mut viewer = Viewer::sit_down(&sandbox);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("go\r");
     viewer.wait_text("a runs bash__exec");
     viewer.write("a line that is being typed while all of this goes on");
@@ -184,7 +188,7 @@ fn a_terminal_that_changes_its_size_meanwhile_shows_one_prompt() {
         viewer.wait(|rows| {
             let prompts = rows
                 .iter()
-                .filter(|row| row.starts_with("a> a line"))
+                .filter(|row| row.starts_with("you → a> a line"))
                 .count();
             prompts == 1
                 && rows
@@ -200,7 +204,7 @@ fn a_terminal_that_changes_its_size_meanwhile_shows_one_prompt() {
     }
     viewer.wait_row("line 400");
     viewer.write("\x15done\r");
-    viewer.wait_row("a> done");
+    viewer.wait_row("you → a> done");
     let drawn = viewer.bytes();
     let mut rest = drawn.as_str();
     for number in 1..=400 {
@@ -216,21 +220,22 @@ fn a_terminal_that_changes_its_size_meanwhile_shows_one_prompt() {
 fn ctrl_c_cancels_then_clears_then_leaves() {
     let sandbox = scripted(SLOW);
     let mut viewer = Viewer::sit_down(&sandbox);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("slow\r");
     viewer.wait_text("a is thinking");
     viewer.write("what next\r");
     viewer.wait_row("next: what next");
     viewer.write("and th");
-    viewer.wait_prompt("a> and th");
+    viewer.wait_prompt("you → a> and th");
     viewer.write("\x03");
     viewer.wait_row("Cancelled.");
     // What waited is not sent: it is back at the prompt.
     viewer.wait(|rows| {
-        rows.iter().any(|row| row == "a> what next") && rows.iter().any(|row| row == "   and th")
+        rows.iter().any(|row| row == "you → a> what next")
+            && rows.iter().any(|row| row == "         and th")
     });
     viewer.write("\x03");
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("\x03");
     viewer.wait_row("Press Ctrl-C again to leave, or keep typing.");
     viewer.write("h");
@@ -252,7 +257,7 @@ fn what_is_typed_while_a_turn_runs_is_the_next_input() {
         "{default: allow}",
     );
     let mut viewer = Viewer::sit_down(&sandbox);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("one\r");
     viewer.wait_text("a runs bash__exec");
     viewer.write("two\r");
@@ -262,10 +267,12 @@ fn what_is_typed_while_a_turn_runs_is_the_next_input() {
     viewer.wait_row("A turn is running. Ctrl-D again cancels it and leaves.");
     sandbox.write("p/go", "");
     viewer.wait_row("second");
-    let rows = viewer.wait_prompt("a>");
+    let rows = viewer.wait_prompt("you → a>");
     let at = |text: &str| rows.iter().position(|row| row == text).unwrap();
     assert!(
-        at("a> one") < at("first") && at("first") < at("a> two") && at("a> two") < at("second"),
+        at("you → a> one") < at("first")
+            && at("first") < at("you → a> two")
+            && at("you → a> two") < at("second"),
         "{rows:#?}"
     );
     assert!(
@@ -282,15 +289,15 @@ fn a_running_command_shows_its_last_line_and_the_context_its_parts() {
         "{default: allow}",
     );
     let mut viewer = Viewer::sit_down(&sandbox);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("one\r");
     viewer.wait_text("a: compiling");
     sandbox.write("p/go", "");
     viewer.wait_row("done");
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("/context\r");
     viewer.wait_row("window       128000");
-    let rows = viewer.wait_prompt("a>");
+    let rows = viewer.wait_prompt("you → a>");
     for part in ["system", "skills", "tools", "messages", "results", "total"] {
         assert!(rows.iter().any(|row| row.starts_with(part)), "{rows:#?}");
     }
@@ -301,12 +308,12 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     for (signal, code) in [("TERM", 143), ("INT", 130), ("QUIT", 131)] {
         let sandbox = scripted(SLOW);
         let mut viewer = Viewer::sit_down(&sandbox);
-        viewer.wait_prompt("a>");
+        viewer.wait_prompt("you → a>");
         viewer.write("dra");
-        viewer.wait_prompt("a> dra");
+        viewer.wait_prompt("you → a> dra");
         viewer.signal(signal);
         if signal == "INT" {
-            viewer.wait_prompt("a>");
+            viewer.wait_prompt("you → a>");
             for _ in 0..2 {
                 viewer.signal(signal);
                 viewer.wait(|rows| {
@@ -343,9 +350,9 @@ fn a_chat_stops_and_goes_on_as_jobs_do() {
     let mut viewer = Viewer::at(shell, 24, 80);
     viewer.wait_prompt("sh%");
     viewer.write("\"$GDN\" run p\n");
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("dra");
-    viewer.wait_prompt("a> dra");
+    viewer.wait_prompt("you → a> dra");
     for _ in 0..2 {
         viewer.write("\x1a");
         viewer.wait_text("Stopped");
@@ -354,7 +361,7 @@ fn a_chat_stops_and_goes_on_as_jobs_do() {
         viewer.write("clear; echo in the shell\n");
         viewer.wait(|rows| rows.first().is_some_and(|row| row == "in the shell"));
         viewer.write("fg\n");
-        viewer.wait_prompt("a> dra");
+        viewer.wait_prompt("you → a> dra");
     }
     viewer.write("ft\r");
     viewer.wait_idle("heard draft");
@@ -381,11 +388,11 @@ fn a_question_stands_in_the_place_of_the_prompt_and_only_what_is_typed_then_answ
             .replace("maxStepsPerTurn: 3", "maxStepsPerTurn: 9"),
     );
     let mut viewer = Viewer::sit_down(&sandbox);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("go\r");
     viewer.wait_text("a runs bash__exec");
     viewer.write("y");
-    viewer.wait_prompt("a> y");
+    viewer.wait_prompt("you → a> y");
     sandbox.write("p/go", "");
     // Somebody types: the question waits.
     viewer
@@ -399,7 +406,7 @@ fn a_question_stands_in_the_place_of_the_prompt_and_only_what_is_typed_then_answ
     );
     viewer.write("\r");
     viewer.wait_text("✗ bash__exec error");
-    viewer.wait_prompt("a> y");
+    viewer.wait_prompt("you → a> y");
     viewer.write("\x7f");
     viewer.wait_prompt(question);
     viewer.wait_row("  │ command: echo two");
@@ -418,11 +425,63 @@ fn a_question_stands_in_the_place_of_the_prompt_and_only_what_is_typed_then_answ
 }
 
 #[test]
+fn arrow_keys_choose_the_answer_to_a_request() {
+    let script =
+        json!({"agents": {"a": [run("echo one"), run("echo two"), {"text": "it is over"}]}});
+    let sandbox = working(&script, "{default: ask}");
+    let mut viewer = Viewer::sit_down(&sandbox);
+    viewer.wait_prompt("you → a>");
+    viewer.write("go\r");
+    viewer.wait_row("  │ command: echo one");
+    viewer.wait_row("▸ Do not allow");
+    viewer.write("\x1b[A\x1b[A\x1b[A");
+    viewer.wait_row("▸ Allow once");
+    viewer.write("\r");
+    viewer.wait_text("✓ bash__exec");
+    viewer.wait_row("  │ command: echo two");
+    // The choice of an earlier request is not kept.
+    viewer.wait_row("▸ Do not allow");
+    viewer.write("\r");
+    viewer.wait_text("✗ bash__exec");
+    viewer.wait_idle("it is over");
+    viewer.write("/permissions\r");
+    viewer.wait_row("ask    all calls");
+    viewer.write("/tools\r");
+    viewer.wait_text("bash__exec               ");
+    viewer.write("/model\r");
+    viewer.wait_text(": scripted ");
+    viewer.write("/sessions\r");
+    viewer.wait_row("Continue one with `/agent NAME` and `/key KEY`.");
+    viewer.write("/quit\r");
+    assert_eq!(viewer.end(), 0);
+    viewer.assert_clean();
+}
+
+#[test]
+fn tables_are_aligned_and_named_files_are_attached() {
+    let table = "| name | n |\n|---|---|\n| bees | 20 |\n";
+    let script = json!({"rules": [{"when": {"contains": "inside"}, "reply": {"text": "attached"}}], "default": {"text": table}});
+    let sandbox = scripted(&script.to_string());
+    let mut viewer = Viewer::sit_down(&sandbox);
+    viewer.wait_prompt("you → a>");
+    viewer.write("go\r");
+    viewer.wait_row("name │ n");
+    viewer.wait_row("bees │ 20");
+    viewer.wait_prompt("you → a>");
+    sandbox.write("note.txt", "inside the file");
+    let path = sandbox.dir().join("note.txt");
+    viewer.write(&format!("see @{}\r", path.display()));
+    viewer.wait_idle("attached");
+    viewer.write("/quit\r");
+    assert_eq!(viewer.end(), 0);
+}
+
+#[test]
 fn keys_of_the_moment_before_answer_nothing() {
     let script = json!({"agents": {"a": [run("echo risky"), {"text": "it is over"}]}});
     let sandbox = working(&script, "{default: ask}");
     let mut viewer = Viewer::sit_down(&sandbox);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     // All of it is there before anything can have been asked.
     viewer.write("go\ry\ry\ra\r");
     let asked = viewer.wait_text("Allow this?");
@@ -453,7 +512,7 @@ fn agents_stand_below_the_call_that_waits_for_them() {
         agent("a", "agents"), agent("b", "bash")
     ));
     let mut viewer = Viewer::sit_down(&sandbox);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("go\r");
     let rows = viewer.wait(|rows| {
         rows.iter()
@@ -469,7 +528,7 @@ fn agents_stand_below_the_call_that_waits_for_them() {
     );
     sandbox.write("p/go", "");
     viewer.wait_row("all done");
-    let rows = viewer.wait_prompt("a>");
+    let rows = viewer.wait_prompt("you → a>");
     assert!(
         rows.iter().any(|row| row.starts_with("  b ✓ bash__exec")),
         "{rows:#?}"
@@ -482,14 +541,14 @@ fn agents_stand_below_the_call_that_waits_for_them() {
     viewer.wait_row("a  b");
     viewer.write("b\r/agents\r");
     viewer.wait_row("▸ b");
-    viewer.wait_prompt("b>");
+    viewer.wait_prompt("you → b>");
 }
 
 #[test]
 fn commands_do_what_help_says() {
     let sandbox = scripted(ECHO);
     let mut viewer = Viewer::at(sandbox.command(&["run", "p"]), 40, 100);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("/us\t\r");
     viewer.wait_row("No model has reported its usage yet.");
     viewer.write("/nonsense\r");
@@ -532,7 +591,7 @@ fn plain_lines_where_they_are_wanted_or_all_that_there_is() {
         let mut command = sandbox.command(arguments);
         command.env(variable.0, variable.1);
         let mut viewer = Viewer::at(command, 24, 80);
-        viewer.wait_prompt("a>");
+        viewer.wait_prompt("you → a>");
         viewer.write("hi\r");
         viewer.wait_idle("heard hi");
         viewer.write("/quit\r");
@@ -542,7 +601,7 @@ fn plain_lines_where_they_are_wanted_or_all_that_there_is() {
     let mut command = sandbox.command(&["run", "p"]);
     command.env("NO_COLOR", "1");
     let mut viewer = Viewer::at(command, 24, 80);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("**hi**\r");
     viewer.wait_idle("heard **hi**");
     viewer.write("/quit\r");
@@ -617,7 +676,7 @@ fn what_strangers_wrote_does_nothing_to_the_terminal() {
     };
     let sandbox = scripted(&script.to_string().chars().map(escaped).collect::<String>());
     let mut viewer = Viewer::at(sandbox.command(&["run", "p", "-k", &hostile[2]]), 24, 120);
-    viewer.wait_prompt("a>");
+    viewer.wait_prompt("you → a>");
     viewer.write("go\r");
     viewer.wait(|rows| rows.iter().any(|row| row == "```"));
     // What is pasted is a stranger's, too.

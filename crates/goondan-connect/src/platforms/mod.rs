@@ -130,12 +130,13 @@ pub(crate) trait PlatformConnector: Send + Sync {
         text.to_owned()
     }
 
-    /// Splits an answer into messages.
+    /// Returns the messages of an answer in the markup of the platform. The answer is Markdown.
     fn pieces(&self, text: &str) -> Vec<String> {
         vec![text.to_owned()]
     }
 
-    /// Sends message `number` of an answer, counted from 0.
+    /// Sends message `number` of an answer, counted from 0. `text` is markup of the platform, as for
+    /// [`PlatformConnector::post`] and [`PlatformConnector::edit`].
     async fn send(
         &self,
         _origin: &Value,

@@ -34,13 +34,37 @@ pub(crate) fn signed(secret: &str, age: i64, body: &str) -> Vec<(&'static str, S
 
 pub(crate) fn message(ts: &str, text: &str) -> String {
     json!({"type": "event_callback", "team_id": "T1", "event_id": format!("Ev{ts}"), "event": {
-        "type": "message", "channel": "C1", "channel_type": "im", "user": "U1", "ts": ts, "text": text,
+        "type": "message", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": ts, "text": text,
     }})
     .to_string()
 }
 
 async fn fine() -> Platform {
     Platform::start(|_| Some(json(200, json!({"ok": true})))).await
+}
+
+#[tokio::test]
+async fn a_direct_message_is_answered_inline_with_the_markup_of_slack() {
+    let state = tempfile::tempdir().unwrap();
+    let platform = fine().await;
+    let running = Running::start(state.path(), &app(&platform.base)).await;
+    for (ts, text) in [("1.2", "**one**"), ("1.3", "two")] {
+        let body =
+            message(ts, text).replace("\"channel_type\":\"channel\"", "\"channel_type\":\"im\"");
+        let headers = signed(SECRET, 0, &body);
+        let (status, _) = running.deliver("team", &headers, body.as_bytes()).await;
+        assert_eq!(status, StatusCode::OK);
+    }
+    let sent = platform.wait("chat.postMessage", 2).await;
+    assert_eq!(
+        sent,
+        [
+            json!({"channel": "C1", "text": "heard *one*"}),
+            json!({"channel": "C1", "text": "heard two"}),
+        ]
+    );
+    assert_eq!(running.heard("slack:C1").await, ["**one**", "two"]);
+    running.kill().await;
 }
 
 #[tokio::test]

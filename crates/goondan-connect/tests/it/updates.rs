@@ -300,7 +300,7 @@ async fn discord_commands_bring_their_targets_and_autocomplete_gets_choices() {
     let sent = platform.wait("/messages/@original", 1).await;
     assert_eq!(
         sent[0]["content"],
-        "heard /Summarize\n[a message of 8]\nthe build is red"
+        "heard /Summarize\n\\[a message of 8\\]\nthe build is red"
     );
 }
 

@@ -1,5 +1,6 @@
 //! `gdn logs`.
 
+mod event_line;
 mod otlp;
 
 use std::collections::HashMap;
@@ -43,6 +44,7 @@ Examples:
   gdn logs                                   Show the latest events of this project
   gdn logs --agent writer --lines 20         Show the last 20 events of an agent
   gdn logs --trace 4bf92f3577b34da6a3ce929d0e0e4736
+  gdn logs -v                                Show all fields of each event
   gdn logs --follow --json | jq .            Show new events as JSON while they happen
   gdn logs --otlp                            Send past turns to an OpenTelemetry collector";
 
@@ -263,7 +265,7 @@ fn read_files(
     Ok(new_events)
 }
 
-/// Prints an event as one line, or as JSON.
+/// Prints an event as one line, with `-v` with all fields, or as JSON.
 pub(crate) fn show(event: &RuntimeEvent, output: &CommandOutput) -> Result<(), CliError> {
     if output.json {
         return output.json_line(event);
@@ -271,6 +273,9 @@ pub(crate) fn show(event: &RuntimeEvent, output: &CommandOutput) -> Result<(), C
     let value = serde_json::to_value(event)
         .expect("a runtime event holds strings, numbers and JSON values");
     let kind = value["type"].as_str().unwrap_or_default();
+    if output.verbose == 0 {
+        return output.line(&event_line::event_line(event, kind));
+    }
     let colour = if kind.ends_with(".failed") {
         style::ERROR
     } else {

@@ -1,14 +1,16 @@
-//! Lines of `gdn serve` about waiting approvals, failed turns and delivered answers.
+//! Lines of `gdn serve` about turns, waiting approvals and delivered answers.
 
 use std::time::{Duration, Instant};
 
-use goondan::event::{FinishReason, SwarmEvent};
+use chrono::Local;
+use goondan::event::{CRON_EVENT, FinishReason, INPUT_EVENT, RESPONSE_EVENT};
+use goondan::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent};
 use goondan::internal::untrusted_text;
 use goondan::ports::approval::ApprovalRequest;
 use goondan_connect::DeliveredAnswer;
 
 use crate::exit::CliError;
-use crate::output::{CommandOutput, turn_error};
+use crate::output::{CommandOutput, duration, turn_error};
 
 /// Maximum number of lines in [`LINE_WINDOW`].
 const MAX_LINES: usize = 20;
@@ -21,7 +23,10 @@ const OMITTED: &str = "More lines follow at once and are left out. `gdn logs` pr
 /// Printer of the lines. `--quiet` and `--json` print none.
 pub(super) struct ActivityLines {
     output: CommandOutput,
+    /// Budget of lines about failures, approvals and answers.
     budget: LineBudget,
+    /// Budget of lines about turns, which must not displace the others.
+    turn_budget: LineBudget,
 }
 
 impl ActivityLines {
@@ -29,17 +34,30 @@ impl ActivityLines {
         ActivityLines {
             output: *output,
             budget: LineBudget::new(Instant::now()),
+            turn_budget: LineBudget::new(Instant::now()),
         }
     }
 
     /// Prints a line about an approval request.
     pub(super) fn approval(&mut self, request: &ApprovalRequest) -> Result<(), CliError> {
-        self.print(&approval_line(request))
+        let permit = self.budget.take(Instant::now());
+        self.print(permit, &approval_line(request))
     }
 
-    /// Prints a line if the event is the end of a failed turn.
+    /// Prints a line if the event is the start or the end of a turn.
     pub(super) fn event(&mut self, event: &SwarmEvent) -> Result<(), CliError> {
-        failure_line(event).map_or(Ok(()), |line| self.print(&line))
+        if let Some(line) = failure_line(event) {
+            let permit = self.budget.take(Instant::now());
+            return self.print(permit, &line);
+        }
+        let SwarmEvent::Runtime(event) = event else {
+            return Ok(());
+        };
+        let Some(line) = turn_line(event) else {
+            return Ok(());
+        };
+        let permit = self.turn_budget.take(Instant::now());
+        self.print(permit, &line)
     }
 
     /// Prints a line about a delivered answer.
@@ -48,13 +66,18 @@ impl ActivityLines {
             "Connection/{} delivered an answer of {}.",
             answer.connection, answer.conversation
         );
-        self.print(&line)
+        let permit = self.budget.take(Instant::now());
+        self.print(permit, &line)
     }
 
-    /// Prints a line without secrets and control characters.
-    fn print(&mut self, line: &str) -> Result<(), CliError> {
-        let printed = match self.budget.take(Instant::now()) {
-            LinePermit::Print => shown(&crate::app::redactor().text(line)),
+    /// Prints a line with the time, without secrets and control characters.
+    fn print(&self, permit: LinePermit, line: &str) -> Result<(), CliError> {
+        let printed = match permit {
+            LinePermit::Print => format!(
+                "{} {}",
+                Local::now().format("%H:%M:%S"),
+                shown(&crate::app::redactor().text(line))
+            ),
             LinePermit::Last => OMITTED.to_owned(),
             LinePermit::Omit => return Ok(()),
         };
@@ -114,6 +137,40 @@ fn approval_line(request: &ApprovalRequest) -> String {
         "{} waits for an approval of {}. Answer it in the studio or with `gdn attach`.",
         request.instance, request.tool_name
     )
+}
+
+/// Describes the start or the successful end of a turn; `None` for other events.
+fn turn_line(event: &RuntimeEvent) -> Option<String> {
+    let instance = event.instance();
+    match &event.kind {
+        RuntimeEventKind::TurnStarted { event_type, .. } => {
+            let cause = match event_type.as_str() {
+                INPUT_EVENT => "received an input",
+                RESPONSE_EVENT => "received a response",
+                CRON_EVENT => "started on schedule",
+                _ => "received a message of another agent",
+            };
+            Some(format!("{instance} {cause}."))
+        }
+        RuntimeEventKind::TurnCompleted {
+            duration: millis,
+            step_count,
+            finish_reason,
+            ..
+        } => {
+            let outcome = match finish_reason {
+                FinishReason::TextResponse => "answered",
+                FinishReason::Cancelled => "was cancelled",
+                FinishReason::MaxSteps | FinishReason::Error => return None,
+            };
+            let steps = if *step_count == 1 { "step" } else { "steps" };
+            Some(format!(
+                "{instance} {outcome} after {} ({step_count} {steps}).",
+                duration(*millis)
+            ))
+        }
+        _ => None,
+    }
 }
 
 /// Describes a failed turn; `None` for other events.

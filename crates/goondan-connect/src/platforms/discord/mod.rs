@@ -26,14 +26,12 @@ use crate::channel_approvals::{ButtonPress, PressOutcome, button, parse_button};
 use crate::connection_runtime::EventAcceptance;
 use crate::event::{EventSender, PlatformEvent, plain};
 use crate::event_files::{self, EventFile};
+use crate::formatted_text::{self, DISCORD};
 use crate::http::{self, PlatformFailure};
-use crate::reply_queue;
 use crate::signature::{is_ed25519, is_fresh};
 
 /// Default URL of the API.
 const DEFAULT_API_URL: &str = "https://discord.com/api/v10";
-/// Maximum characters of a message.
-const MAX_MESSAGE_CHARS: usize = 2_000;
 /// Interaction types.
 const INTERACTION_PING: u64 = 1;
 const INTERACTION_COMMAND: u64 = 2;
@@ -136,7 +134,7 @@ impl PlatformConnector for DiscordConnector {
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
-        reply_queue::pieces(text, MAX_MESSAGE_CHARS, |_| 1)
+        formatted_text::messages(text, &DISCORD)
     }
 
     /// The first message replaces the "thinking…" message.

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use self::socket::SlackSocket;
-use self::text::escaped;
+use self::text::unescaped;
 use super::{
     IgnoredUpdate, ParsedRequest, PlatformConnector, bad_request, fenced, header, json_body,
     unauthorized,
@@ -35,15 +35,13 @@ use crate::channel_approvals::{ButtonPress, PressOutcome, button};
 use crate::connection_runtime::{ConnectionRuntime, EventAcceptance};
 use crate::event::PlatformEvent;
 use crate::event_files::{self, EventFile};
+use crate::formatted_text::{self, SLACK, escaped_mrkdwn};
 use crate::http::{self, PlatformFailure};
 use crate::listener;
-use crate::reply_queue;
 use crate::signature::{is_fresh, is_hmac_hex};
 
 /// Default URL of the API.
 const DEFAULT_API_URL: &str = "https://slack.com/api";
-/// Maximum characters of a message that Slack recommends.
-const MAX_MESSAGE_CHARS: usize = 4_000;
 /// Reply to a slash command, visible only to its sender.
 const COMMAND_REPLY: &str =
     "This app does not answer slash commands. Send it a message, or mention it in a channel.";
@@ -206,11 +204,11 @@ impl PlatformConnector for SlackConnector {
     }
 
     fn literal(&self, text: &str) -> String {
-        fenced(text)
+        escaped_mrkdwn(&fenced(text))
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
-        reply_queue::pieces(text, MAX_MESSAGE_CHARS, |_| 1)
+        formatted_text::messages(text, &SLACK)
     }
 
     async fn send(
@@ -219,8 +217,7 @@ impl PlatformConnector for SlackConnector {
         _number: usize,
         text: &str,
     ) -> Result<(), PlatformFailure> {
-        let body = json!({"channel": origin["channel"], "thread_ts": origin["thread"], "text": escaped(text)});
-        self.call("chat.postMessage", &body).await.map(drop)
+        self.post(origin, text, None).await.map(drop)
     }
 
     fn takes_files(&self) -> bool {
@@ -239,9 +236,8 @@ impl PlatformConnector for SlackConnector {
             .upload_unshared(file)
             .await
             .map_err(repeatable_failure)?;
-        let body = json!({
-            "files": [{"id": file_id, "title": file.name}], "channel_id": origin["channel"], "thread_ts": origin["thread"],
-        });
+        let body = json!({"files": [{"id": file_id, "title": file.name}], "channel_id": origin["channel"]});
+        let body = in_thread(origin, body);
         self.call("files.completeUploadExternal", &body)
             .await
             .map(drop)
@@ -253,7 +249,7 @@ impl PlatformConnector for SlackConnector {
         text: &str,
         mark: Option<&str>,
     ) -> Result<Value, PlatformFailure> {
-        let mut body = json!({"channel": origin["channel"], "thread_ts": origin["thread"], "text": escaped(text)});
+        let mut body = in_thread(origin, json!({"channel": origin["channel"], "text": text}));
         if let Some(mark) = mark {
             body["blocks"] = blocks(text, mark);
         }
@@ -268,7 +264,8 @@ impl PlatformConnector for SlackConnector {
         mark: Option<&str>,
     ) -> Result<(), PlatformFailure> {
         let blocks = mark.map_or_else(|| json!([]), |mark| blocks(text, mark));
-        let body = json!({"channel": origin["channel"], "ts": posted, "text": escaped(text), "blocks": blocks});
+        let body =
+            json!({"channel": origin["channel"], "ts": posted, "text": text, "blocks": blocks});
         self.call("chat.update", &body).await.map(drop)
     }
 
@@ -278,9 +275,10 @@ impl PlatformConnector for SlackConnector {
             .bearer_auth(&self.token))
     }
 
-    /// Sets a status below the thread; Slack clears it when the app posts there.
+    /// Sets a status below the thread; Slack clears it when the app posts there. Direct messages
+    /// outside of a thread have no status.
     async fn send_typing(&self, origin: &Value) {
-        if self.has_no_status.load(Relaxed) {
+        if origin["thread"].is_null() || self.has_no_status.load(Relaxed) {
             return;
         }
         let body = json!({"channel_id": origin["channel"], "thread_ts": origin["thread"], "status": "is thinking..."});
@@ -336,6 +334,14 @@ fn check_ok(answer: Value) -> Result<Value, PlatformFailure> {
     }
 }
 
+/// Adds the thread of an event to a message. Direct messages are answered outside of threads.
+fn in_thread(origin: &Value, mut message: Value) -> Value {
+    if !origin["thread"].is_null() {
+        message["thread_ts"] = origin["thread"].clone();
+    }
+    message
+}
+
 /// Marks an unknown result as repeatable, for requests without a visible effect.
 fn repeatable_failure(failure: PlatformFailure) -> PlatformFailure {
     match failure {
@@ -388,7 +394,7 @@ fn blocks(text: &str, mark: &str) -> Value {
         })
     };
     // A section holds at most 3,000 characters.
-    let text: String = text.chars().take(2_900).collect();
+    let text: String = unescaped(text).chars().take(2_900).collect();
     json!([
         {"type": "section", "text": {"type": "plain_text", "text": text}},
         {"type": "actions", "elements": [key("Allow", "primary", true), key("Deny", "danger", false)]},

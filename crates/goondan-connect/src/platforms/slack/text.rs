@@ -5,13 +5,6 @@ use serde_json::Value;
 
 use crate::event::lines;
 
-/// Escapes control sequences, so that an agent cannot mention a whole channel.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-}
-
 /// Returns the text that people see. Each part is decoded once, so no one can type a mention.
 pub(super) fn decoded(text: &str) -> String {
     let mut decoded = String::new();
@@ -32,7 +25,7 @@ fn next_token(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// Decodes the escapes. `&amp;` is the last one, so that `&amp;lt;` stays `&lt;`.
-fn unescaped(text: &str) -> String {
+pub(super) fn unescaped(text: &str) -> String {
     text.replace("&lt;", "<")
         .replace("&gt;", ">")
         .replace("&amp;", "&")
@@ -181,6 +174,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::formatted_text::escaped_mrkdwn as escaped;
 
     #[test]
     fn an_answer_calls_nobody() {

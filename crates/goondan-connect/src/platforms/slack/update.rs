@@ -70,14 +70,15 @@ pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEven
     let (mut files, quoted) = (files_of(event), passed_on(event));
     let file_lines: Vec<String> = files.iter().map(EventFile::line).collect();
     files.extend(attachments(event).flat_map(files_of));
-    let text = lines([own_text(event).trim(), &file_lines.join("\n")]);
+    let text = lines([own_text(payload).trim(), &file_lines.join("\n")]);
     if channel.is_empty() || ts.is_empty() || (text.is_empty() && quoted.is_empty()) {
         return Err(IgnoredUpdate::new("a message without content"));
     }
     let thread = event["thread_ts"]
         .as_str()
         .filter(|thread| !thread.is_empty())
-        .unwrap_or(ts);
+        // A direct message is part of one conversation, unless someone opens a thread.
+        .or((!is_direct).then_some(ts));
     let name = match is_mention {
         true => "app_mention",
         false => "message_im",
@@ -90,7 +91,10 @@ pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEven
         ),
         text,
         quoted,
-        key: format!("slack:{channel}:{thread}"),
+        key: match thread {
+            Some(thread) => format!("slack:{channel}:{thread}"),
+            None => format!("slack:{channel}"),
+        },
         properties: properties(payload),
         sender: Some(EventSender {
             id: user.to_owned(),
@@ -147,10 +151,46 @@ fn message(payload: &Value) -> Result<&Value, IgnoredUpdate> {
     }
 }
 
-/// Returns the words of the sender.
-fn own_text(event: &Value) -> String {
-    let text = decoded(event["text"].as_str().unwrap_or_default());
-    with_blocks(&text, &event["blocks"])
+/// Returns the words of the sender, without the mention of the app that begins or ends them.
+fn own_text(payload: &Value) -> String {
+    let event = &payload["event"];
+    let written = event["text"].as_str().unwrap_or_default();
+    let text = app_mention(payload).map_or(written, |mention| without_mention(written, &mention));
+    with_blocks(&decoded(text), &event["blocks"])
+}
+
+/// Returns the mention of the app. If the payload does not name the app's user, it is the only user
+/// that an `app_mention` mentions.
+fn app_mention(payload: &Value) -> Option<String> {
+    let event = &payload["event"];
+    let bot = payload
+        .pointer("/authorizations/0")
+        .filter(|authorization| authorization["is_bot"] == true);
+    if let Some(user) = bot.and_then(|bot| bot["user_id"].as_str()) {
+        return Some(format!("<@{user}>"));
+    }
+    let text = event["text"]
+        .as_str()
+        .filter(|_| event["type"] == "app_mention")?;
+    let mut users = text
+        .split("<@")
+        .skip(1)
+        .filter_map(|rest| rest.split_once('>'));
+    let (user, _) = users.next()?;
+    users
+        .all(|(other, _)| other == user)
+        .then(|| format!("<@{user}>"))
+}
+
+/// Removes a mention at the beginning and at the end. A text that is only a mention stays.
+fn without_mention<'t>(text: &'t str, mention: &str) -> &'t str {
+    let rest = text.trim();
+    let rest = rest
+        .strip_prefix(mention)
+        .unwrap_or(rest)
+        .trim_start_matches([',', ':']);
+    let rest = rest.strip_suffix(mention).unwrap_or(rest).trim();
+    if rest.is_empty() { text } else { rest }
 }
 
 /// Returns the messages that are passed on, and the previews of links.
@@ -285,6 +325,40 @@ mod tests {
             "no message mentions the app"
         );
         assert!(event(&message(json!({"channel_type": "im"})), true).is_ok());
+    }
+
+    #[test]
+    fn the_own_mention_is_removed() {
+        let own = json!([{"user_id": "UBOT", "is_bot": true}]);
+        for (kind, text, expected) in [
+            (
+                "app_mention",
+                "<@UBOT> when are you open?",
+                "when are you open?",
+            ),
+            ("message", "<@UBOT>, hello <@UBOT>", "hello"),
+            ("message", "ask <@UBOT> about <@U2>", "ask @UBOT about @U2"),
+            ("message", "<@U2> hello", "@U2 hello"),
+            ("app_mention", "<@UBOT>", "@UBOT"),
+        ] {
+            let mut payload = message(json!({"type": kind, "text": text}));
+            payload["authorizations"] = own.clone();
+            assert_eq!(event(&payload, false).unwrap().text, expected, "{text}");
+        }
+        let unnamed = message(json!({"type": "app_mention", "text": "<@UBOT> hello"}));
+        assert_eq!(event(&unnamed, false).unwrap().text, "hello");
+    }
+
+    #[test]
+    fn direct_messages_are_one_conversation() {
+        let direct = event(&message(json!({"channel_type": "im"})), false).unwrap();
+        assert_eq!(direct.key, "slack:C1");
+        assert!(direct.origin.unwrap()["thread"].is_null());
+        let threaded = json!({"channel_type": "im", "thread_ts": "0.9"});
+        assert_eq!(
+            event(&message(threaded), false).unwrap().key,
+            "slack:C1:0.9"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod content;
 mod update;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,16 +29,14 @@ use crate::channel_approvals::{ButtonPress, PressOutcome, button};
 use crate::connection_runtime::{ConnectionRuntime, EventAcceptance};
 use crate::event::PlatformEvent;
 use crate::event_files::EventFile;
+use crate::formatted_text::{self, TELEGRAM, escaped_html};
 use crate::http::{self, PlatformFailure, REQUEST_TIMEOUT};
-use crate::reply_queue;
 use crate::signature::{constant_time_eq, hmac_hex};
 
 /// Default URL of the API.
 const DEFAULT_API_URL: &str = "https://api.telegram.org";
 /// Default duration of a long poll in seconds.
 const DEFAULT_POLL_SECONDS: u64 = 30;
-/// Maximum UTF-16 units of a message.
-const MAX_MESSAGE_UNITS: usize = 4_096;
 /// Reply to an unknown sender, sent once.
 const UNKNOWN_SENDER_REPLY: &str =
     "Sorry, you are not approved yet. The operators of this bot can approve you.";
@@ -51,6 +49,8 @@ pub(super) struct TelegramConnector {
     webhook: Option<TelegramWebhook>,
     /// New ids of groups that became supergroups.
     moved: Mutex<HashMap<i64, Value>>,
+    /// User name of the bot, if Telegram has reported it.
+    own_name: OnceLock<String>,
 }
 
 struct TelegramWebhook {
@@ -81,6 +81,7 @@ impl TelegramConnector {
                 .to_owned(),
             token,
             moved: Mutex::default(),
+            own_name: OnceLock::new(),
             poll: bound
                 .setting("pollTimeoutSeconds")
                 .and_then(|seconds| seconds.parse().ok())
@@ -91,6 +92,27 @@ impl TelegramConnector {
     /// Creates a request to the bot API.
     async fn request(&self, method: &str, body: &Value) -> Result<RequestBuilder, PlatformFailure> {
         Ok(http::client().await?.post(self.url(method)).json(body))
+    }
+
+    /// Requests the user name of the bot. Without the name, mentions of the bot stay in the text.
+    async fn learn_own_name(&self) {
+        match self.call("getMe", &json!({})).await {
+            Ok(bot) => {
+                if let Some(name) = bot["username"].as_str() {
+                    let _ = self.own_name.set(name.to_owned());
+                }
+            }
+            Err(error) => tracing::debug!(%error, "could not read the name of the bot"),
+        }
+    }
+
+    /// Parses an update. The text of a message does not mention the bot.
+    fn read(&self, update: &Value) -> TelegramUpdate {
+        let mut update = TelegramUpdate::read(update);
+        if let (TelegramUpdate::Message(event), Some(name)) = (&mut update, self.own_name.get()) {
+            event.text = update::without_mention(&event.text, name);
+        }
+        update
     }
 
     /// Fetches the updates from `offset` on, which confirms all earlier ones.
@@ -274,9 +296,9 @@ fn move_of(answer: &Value) -> Option<ChatMove> {
     is_gone.then_some(ChatMove::NoTopic)
 }
 
-/// Builds a message for the chat of an event.
+/// Builds a message for the chat of an event. `text` is HTML.
 fn message(origin: &Value, text: &str, mark: Option<&str>) -> Value {
-    let mut body = json!({"chat_id": origin["chat"], "text": text});
+    let mut body = json!({"chat_id": origin["chat"], "text": text, "parse_mode": "HTML"});
     if !origin["thread"].is_null() {
         body["message_thread_id"] = origin["thread"].clone();
     }
@@ -313,7 +335,7 @@ impl PlatformConnector for TelegramConnector {
         {
             return Err(unauthorized());
         }
-        Ok(match TelegramUpdate::read(&json_body(headers, body)?) {
+        Ok(match self.read(&json_body(headers, body)?) {
             TelegramUpdate::Press(press) => ParsedRequest::Press(press),
             TelegramUpdate::Message(event) => ParsedRequest::Event(event),
             TelegramUpdate::Ignored(ignored) => {
@@ -327,6 +349,7 @@ impl PlatformConnector for TelegramConnector {
     }
 
     async fn receive(&self, runtime: &Arc<ConnectionRuntime>) -> Result<(), String> {
+        self.learn_own_name().await;
         if let Some(webhook) = &self.webhook {
             self.deliver_to(webhook).await?;
             return std::future::pending().await;
@@ -341,7 +364,7 @@ impl PlatformConnector for TelegramConnector {
                 }
                 Err(failure) => return Err(failure.to_string()),
             };
-            for update in merge_albums(updates.iter().map(TelegramUpdate::read)) {
+            for update in merge_albums(updates.iter().map(|update| self.read(update))) {
                 self.take(runtime, update).await?;
             }
             let ids = updates
@@ -351,8 +374,12 @@ impl PlatformConnector for TelegramConnector {
         }
     }
 
+    fn literal(&self, text: &str) -> String {
+        escaped_html(text)
+    }
+
     fn pieces(&self, text: &str) -> Vec<String> {
-        reply_queue::pieces(text, MAX_MESSAGE_UNITS, char::len_utf16)
+        formatted_text::messages(text, &TELEGRAM)
     }
 
     async fn send(

@@ -195,6 +195,27 @@ fn replied_to(message: &Value) -> String {
     quoted(&origin, &words)
 }
 
+/// Removes the mention of the bot that begins or ends a text, and the name of the bot in a command
+/// such as `/ask@name`. A text that is only a mention stays.
+pub(super) fn without_mention(text: &str, name: &str) -> String {
+    let mention = format!("@{name}");
+    let is_mention = |word: &str| word.eq_ignore_ascii_case(&mention);
+    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let split = first.len().saturating_sub(mention.len());
+    if first.starts_with('/') && first.get(split..).is_some_and(is_mention) {
+        return format!("{}{}", &first[..split], &text[first.len()..]);
+    }
+    let rest = match is_mention(first.trim_end_matches([',', ':'])) {
+        true => rest.trim_start(),
+        false => text,
+    };
+    let rest = match rest.rsplit_once(char::is_whitespace) {
+        Some((before, last)) if is_mention(last) => before.trim_end(),
+        _ => rest,
+    };
+    if rest.is_empty() { text } else { rest }.to_owned()
+}
+
 /// Returns the full name of a user.
 pub(super) fn name(from: &Value) -> String {
     let parts = ["first_name", "last_name"]
@@ -217,6 +238,23 @@ mod tests {
         let given = fields.as_object().unwrap().clone();
         message.as_object_mut().unwrap().extend(given);
         json!({"update_id": 5, "message": message})
+    }
+
+    #[test]
+    fn the_own_mention_is_removed() {
+        for (text, expected) in [
+            ("@My_Bot when are you open?", "when are you open?"),
+            ("@my_bot, hello", "hello"),
+            ("hello @my_bot", "hello"),
+            ("/ask@my_bot why", "/ask why"),
+            ("ask @my_bot about it", "ask @my_bot about it"),
+            ("@my_bot2 hello", "@my_bot2 hello"),
+            ("@my_bot", "@my_bot"),
+            ("é", "é"),
+            ("", ""),
+        ] {
+            assert_eq!(without_mention(text, "my_bot"), expected, "{text}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -9,6 +10,9 @@ use goondan::Input;
 use goondan::event::{SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
 use goondan::mcp::{PromptInput, ServerPrompt};
+use goondan::ports::model::ToolDefinition;
+use goondan::ports::store::InstanceMeta;
+use goondan::spec::Bundle;
 
 use super::super::approval::PendingApproval;
 use super::super::session::{OnInterrupt, RunSession, not_accepted};
@@ -42,6 +46,12 @@ pub(in crate::commands::run) trait ChatBackend {
     fn agents(&self) -> Vec<String>;
     /// Returns the number of messages of a conversation; 0 if it is unknown here.
     async fn message_count(&self, id: &InstanceId) -> usize;
+    /// Returns the conversations of the swarm; `None` if another process runs it.
+    async fn conversations(&self) -> Option<Vec<InstanceMeta>>;
+    /// Returns the tools of an agent; `None` if another process runs the swarm.
+    fn tools(&self, agent: &str) -> Option<Vec<ToolDefinition>>;
+    /// Returns the resources of the project; `None` if another process runs the swarm.
+    fn bundle(&self) -> Option<Arc<Bundle>>;
     /// Returns the state directory of the swarm.
     fn workspace_dir(&self) -> PathBuf;
     /// Returns the directory of the project.
@@ -121,6 +131,18 @@ impl ChatBackend for LocalBackend {
     async fn message_count(&self, id: &InstanceId) -> usize {
         let messages = self.session.swarm.conversation(id).await;
         messages.map_or(0, |messages| messages.len())
+    }
+
+    async fn conversations(&self) -> Option<Vec<InstanceMeta>> {
+        Some(self.session.swarm.instances().await)
+    }
+
+    fn tools(&self, agent: &str) -> Option<Vec<ToolDefinition>> {
+        self.session.swarm.catalog(agent)
+    }
+
+    fn bundle(&self) -> Option<Arc<Bundle>> {
+        Some(self.session.swarm.bundle())
     }
 
     fn workspace_dir(&self) -> PathBuf {

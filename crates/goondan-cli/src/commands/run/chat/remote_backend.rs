@@ -1,11 +1,15 @@
 //! Chat with a swarm that another process runs. The swarm and its turns continue there.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use goondan::Input;
 use goondan::event::TurnResult;
 use goondan::ids::InstanceId;
 use goondan::mcp::{PromptInput, ServerPrompt};
+use goondan::ports::model::ToolDefinition;
+use goondan::ports::store::InstanceMeta;
+use goondan::spec::Bundle;
 use goondan_serve::client::ClientEvent;
 use goondan_serve::wire::InputState;
 
@@ -59,6 +63,18 @@ impl ChatBackend for RemoteBackend {
     async fn message_count(&self, _id: &InstanceId) -> usize {
         // The other process has the conversation.
         0
+    }
+
+    async fn conversations(&self) -> Option<Vec<InstanceMeta>> {
+        None
+    }
+
+    fn tools(&self, _agent: &str) -> Option<Vec<ToolDefinition>> {
+        None
+    }
+
+    fn bundle(&self) -> Option<Arc<Bundle>> {
+        None
     }
 
     fn workspace_dir(&self) -> PathBuf {

@@ -13,17 +13,21 @@ pub(super) const HELP: &str = "\
 /clear           start a new conversation
 /cancel          cancel the running turn
 /reload          reload the project
+/sessions        list the conversations
+/tools           list the tools of the agent
+/model           show the models of the agent
+/permissions     show the permission rules of the agent
 /usage           show the model usage of this chat
 /context         show what fills the context window
 /reasoning       show the last reasoning in full
 /export [FILE]   write the conversation to a file
 /quit            leave
-Enter sends; while a turn runs, the input waits for its end. Alt-Enter begins a new line. Tab \
+@PATH attaches a file or an image. Enter sends; while a turn runs, the input waits for its end. Alt-Enter begins a new line. Tab \
     completes.
 Ctrl-C cancels the turn, then clears the line, then leaves. Ctrl-D leaves. Ctrl-Z stops the chat \
     until `fg`.";
 
-const COMMAND_NAMES: [&str; 13] = [
+const COMMAND_NAMES: [&str; 17] = [
     "/agent",
     "/agents",
     "/cancel",
@@ -33,9 +37,13 @@ const COMMAND_NAMES: [&str; 13] = [
     "/export",
     "/help",
     "/key",
+    "/model",
+    "/permissions",
     "/quit",
     "/reasoning",
     "/reload",
+    "/sessions",
+    "/tools",
     "/usage",
 ];
 
@@ -46,6 +54,10 @@ pub(super) enum ChatCommand<'l> {
     Cancel,
     Clear,
     Reload,
+    Sessions,
+    Tools,
+    Model,
+    Permissions,
     Usage,
     Context,
     Reasoning,
@@ -66,6 +78,10 @@ pub(super) fn read(line: &str) -> ChatCommand<'_> {
         ("/cancel", "") => ChatCommand::Cancel,
         ("/clear", "") => ChatCommand::Clear,
         ("/reload", "") => ChatCommand::Reload,
+        ("/sessions", "") => ChatCommand::Sessions,
+        ("/tools", "") => ChatCommand::Tools,
+        ("/model", "") => ChatCommand::Model,
+        ("/permissions", "") => ChatCommand::Permissions,
         ("/usage", "") => ChatCommand::Usage,
         ("/context", "") => ChatCommand::Context,
         ("/reasoning", "") => ChatCommand::Reasoning,

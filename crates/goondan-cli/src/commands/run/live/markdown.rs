@@ -4,7 +4,9 @@
 
 use goondan::internal::untrusted_text::{KeptCharacters, TextEscaper};
 
+use super::wrapped_text::wrapped;
 use crate::output::style;
+use crate::output::width::width;
 
 /// Model text that arrives in pieces.
 #[derive(Debug)]
@@ -14,18 +16,24 @@ pub(super) struct StreamedAnswer {
     line: String,
     /// Fence of the open code block.
     fence: Option<String>,
+    /// Rows of a table whose end has not arrived.
+    table: Vec<String>,
     /// Styles are available. Without them Markdown stays unchanged.
     has_styles: bool,
+    /// Width of the terminal. Longer lines are wrapped between words.
+    columns: usize,
 }
 
 impl StreamedAnswer {
     /// Creates an empty answer. Without styles, Markdown stays unchanged.
-    pub(super) fn new(has_styles: bool) -> Self {
+    pub(super) fn new(has_styles: bool, columns: usize) -> Self {
         StreamedAnswer {
             escaper: TextEscaper::new(KeptCharacters::Writing),
             line: String::new(),
             fence: None,
+            table: Vec::new(),
             has_styles,
+            columns,
         }
     }
 
@@ -37,11 +45,15 @@ impl StreamedAnswer {
             self.line.push_str(piece);
             if piece.ends_with('\n') {
                 let line = std::mem::take(&mut self.line);
-                lines.push_str(&self.render_line(line.trim_end_matches('\n')));
-                lines.push('\n');
+                lines.push_str(&self.complete_line(line.trim_end_matches('\n')));
             }
         }
         lines
+    }
+
+    /// Sets the width for later lines.
+    pub(super) fn resize(&mut self, columns: usize) {
+        self.columns = columns;
     }
 
     /// Returns the incomplete line.
@@ -52,13 +64,36 @@ impl StreamedAnswer {
     /// Ends the answer and returns the last line.
     pub(super) fn end(&mut self) -> String {
         let line = std::mem::take(&mut self.line);
-        let rendered = if line.is_empty() {
+        let mut rendered = if line.is_empty() {
             line
         } else {
-            self.render_line(&line) + "\n"
+            self.complete_line(&line)
         };
-        *self = StreamedAnswer::new(self.has_styles);
+        rendered.push_str(&self.end_table());
+        *self = StreamedAnswer::new(self.has_styles, self.columns);
         rendered
+    }
+
+    /// Returns a complete line with its line break. The rows of a table wait for its end.
+    fn complete_line(&mut self, line: &str) -> String {
+        if self.has_styles && self.fence.is_none() && line.trim_start().starts_with('|') {
+            self.table.push(line.to_owned());
+            return String::new();
+        }
+        self.end_table() + &self.render_line(line) + "\n"
+    }
+
+    /// Returns the table that has ended.
+    fn end_table(&mut self) -> String {
+        let rows = std::mem::take(&mut self.table);
+        if rows.is_empty() {
+            return String::new();
+        }
+        let lines = render_table(&rows, self.columns).unwrap_or_else(|| {
+            let line = |row: &String| wrapped(&render_paragraph(row), self.columns);
+            rows.iter().map(line).collect()
+        });
+        lines.join("\n") + "\n"
     }
 
     /// Renders a complete line, and tracks whether a code block is open.
@@ -81,7 +116,7 @@ impl StreamedAnswer {
                 self.fence = Some(fence_text.to_owned());
                 format!("{faint}{line}{faint:#}")
             }
-            (None, None) => render_paragraph(line),
+            (None, None) => wrapped(&render_paragraph(line), self.columns),
         }
     }
 }
@@ -117,6 +152,90 @@ fn render_paragraph(line: &str) -> String {
         }
     }
     format!("{indent}{}", render_inline(trimmed))
+}
+
+/// Renders a table with aligned columns, or as a list if it is too wide. Returns `None` for rows
+/// that are not a table.
+fn render_table(rows: &[String], columns: usize) -> Option<Vec<String>> {
+    let [head, rule, body @ ..] = rows else {
+        return None;
+    };
+    let is_rule =
+        |cell: &String| cell.contains('-') && cell.chars().all(|c| matches!(c, '-' | ':'));
+    if !cells(rule).iter().all(is_rule) {
+        return None;
+    }
+    let render = |row: &String| cells(row).iter().map(|cell| render_inline(cell)).collect();
+    let head: Vec<String> = render(head);
+    let body: Vec<Vec<String>> = body.iter().map(render).collect();
+    let widths: Vec<usize> = (0..head.len())
+        .map(|column| {
+            let cells = body.iter().filter_map(|row| row.get(column));
+            cells
+                .chain(head.get(column))
+                .map(|cell| shown_width(cell))
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
+    let (bold, faint) = (style::HEADING, style::FAINT);
+    if widths.iter().sum::<usize>() + 3 * widths.len() > columns {
+        let cell = |(head, cell): (&String, &String)| {
+            wrapped(&format!("{bold}{head}:{bold:#} {cell}"), columns)
+        };
+        let rows = body.iter().enumerate().flat_map(|(number, row)| {
+            let gap = (number > 0).then(String::new);
+            gap.into_iter().chain(head.iter().zip(row).map(cell))
+        });
+        return Some(rows.collect());
+    }
+    let line = |row: &[String]| {
+        let cells = row.iter().zip(&widths);
+        let cells = cells.map(|(cell, width)| {
+            format!(
+                "{cell}{}",
+                " ".repeat(width.saturating_sub(shown_width(cell)))
+            )
+        });
+        cells
+            .collect::<Vec<_>>()
+            .join(&format!(" {faint}│{faint:#} "))
+            .trim_end()
+            .to_owned()
+    };
+    let rule: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
+    let mut lines = vec![
+        format!("{bold}{}{bold:#}", line(&head)),
+        format!("{faint}{}{faint:#}", rule.join("─┼─")),
+    ];
+    lines.extend(body.iter().map(|row| line(row)));
+    Some(lines)
+}
+
+/// Returns the cells of a table row.
+fn cells(row: &str) -> Vec<String> {
+    let row = row.trim();
+    let row = row.strip_prefix('|').unwrap_or(row);
+    let row = row.strip_suffix('|').unwrap_or(row);
+    let mut cells = vec![String::new()];
+    let mut is_escaped = false;
+    for character in row.chars() {
+        match (character, cells.last_mut()) {
+            ('|', _) if !is_escaped => cells.push(String::new()),
+            (character, Some(cell)) => cell.push(character),
+            (_, None) => {}
+        }
+        is_escaped = character == '\\' && !is_escaped;
+    }
+    cells
+        .into_iter()
+        .map(|cell| cell.trim().to_owned())
+        .collect()
+}
+
+/// Returns the columns of text with styles.
+fn shown_width(text: &str) -> usize {
+    width(&anstream::adapter::strip_str(text).to_string())
 }
 
 /// Renders code, bold and italic text. Unpaired markers stay unchanged.
@@ -176,7 +295,7 @@ mod tests {
     use crate::output::screen::escape_terminal_text;
 
     fn rendered(text: &str) -> String {
-        let mut answer = StreamedAnswer::new(true);
+        let mut answer = StreamedAnswer::new(true, 40);
         let lines = answer.push(text);
         lines + &answer.end()
     }
@@ -196,17 +315,45 @@ mod tests {
                 title{r}\n\u{1b}[2m```{r}\n{b}x{r}\n"
             )
         );
-        let mut plain = StreamedAnswer::new(false);
+        let mut plain = StreamedAnswer::new(false, 40);
         assert_eq!(plain.push("# a **b**\n"), "# a **b**\n");
+    }
+
+    #[test]
+    fn tables_are_aligned_and_wide_tables_are_lists() {
+        let shown = |text: &str| anstream::adapter::strip_str(&rendered(text)).to_string();
+        assert_eq!(
+            shown("| name | n |\n|:--|--:|\n| **a** | 10 |\n| b \\| c |\nend"),
+            "name   │ n\n───────┼───\na      │ 10\nb \\| c\nend\n"
+        );
+        let wide = "long words in a cell of a table";
+        assert_eq!(
+            shown(&format!(
+                "| a | b |\n|---|---|\n| {wide} | 1 |\n| 2 | {wide} |\n"
+            )),
+            format!("a: {wide}\nb: 1\n\na: 2\nb: {wide}\n")
+        );
+        assert_eq!(shown("| no\n| table"), "| no\n| table\n");
+    }
+
+    #[test]
+    fn words_are_not_broken() {
+        let text =
+            "- these are **several words** that need more than one line of a narrow terminal";
+        let shown = anstream::adapter::strip_str(&rendered(text)).to_string();
+        assert_eq!(
+            shown,
+            "• these are several words that need more\n  than one line of a narrow terminal\n"
+        );
     }
 
     proptest! {
         #[test]
         fn pieces_make_no_difference_and_nothing_gets_through(
-            text in "[a`*#\\-> \n\u{1b}\u{202e}\\\\~é🙂\\[2Jm]{0,60}", at in 0_usize..60,
+            text in "[a|`*#\\-> \n\u{1b}\u{202e}\\\\~é🙂\\[2Jm]{0,60}", at in 0_usize..60,
         ) {
             let at = text.char_indices().nth(at).map_or(text.len(), |(at, _)| at);
-            let mut answer = StreamedAnswer::new(true);
+            let mut answer = StreamedAnswer::new(true, 40);
             let pieces = answer.push(&text[..at]) + &answer.push(&text[at..]) + &answer.end();
             prop_assert_eq!(&pieces, &rendered(&text));
             prop_assert_eq!(&escape_terminal_text(&pieces), &pieces, "the wall finds nothing to \

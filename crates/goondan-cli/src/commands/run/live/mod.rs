@@ -7,8 +7,10 @@
 mod commands;
 mod editor;
 mod export;
+mod file_mentions;
 mod keyboard;
 mod keys;
+mod listings;
 mod markdown;
 mod open_approval;
 mod prompt;
@@ -16,6 +18,7 @@ mod reasoning;
 mod terminal_guard;
 mod terminal_signals;
 mod transcript;
+mod wrapped_text;
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,6 +1,8 @@
 //! Approval request in place of the prompt.
 
-use goondan::ports::approval::ApprovalAnswer;
+use goondan::ports::approval::{
+    ApprovalAnswer, ApprovalCoverage, ApprovalDuration, ApprovalRequest,
+};
 
 use super::super::approval::{APPROVAL_PROMPT, PendingApproval, UNCLEAR_NOTICE, parse_answer};
 use super::editor::LineEditor;
@@ -15,8 +17,46 @@ pub(super) struct OpenApproval {
     question: PendingApproval,
     standing: PromptGuard,
     answer: LineEditor,
+    choices: Vec<ApprovalChoice>,
+    /// Position of the choice that Enter takes.
+    chosen: usize,
     /// The last typed line was not an answer.
     is_unclear: bool,
+}
+
+/// Answer that the arrow keys can choose.
+struct ApprovalChoice {
+    label: &'static str,
+    answer: ApprovalAnswer,
+}
+
+/// Returns the choices of a request: once, for the conversation if possible, and no.
+fn choices(request: &ApprovalRequest) -> Vec<ApprovalChoice> {
+    let covers = [ApprovalCoverage::Program, ApprovalCoverage::Call]
+        .into_iter()
+        .find(|covers| request.is_offered(*covers));
+    let conversation = covers.map(|covers| ApprovalChoice {
+        label: match covers {
+            ApprovalCoverage::Program => "Allow the commands above for this conversation",
+            _ => "Allow identical calls for this conversation",
+        },
+        answer: ApprovalAnswer::Allow {
+            scope: ApprovalDuration::Conversation,
+            covers,
+        },
+    });
+    let once = ApprovalChoice {
+        label: "Allow once",
+        answer: ApprovalAnswer::ONCE,
+    };
+    let no = ApprovalChoice {
+        label: "Do not allow",
+        answer: ApprovalAnswer::Deny,
+    };
+    [Some(once), conversation, Some(no)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 impl OpenApproval {
@@ -24,8 +64,12 @@ impl OpenApproval {
     pub(super) fn put(question: PendingApproval, size: TerminalSize) -> Result<Self, CliError> {
         let standing = screen::open_prompt();
         standing.write(&question.words(size))?;
+        let choices = choices(&question.request);
         Ok(OpenApproval {
             question,
+            // Enter alone allows nothing.
+            chosen: choices.len() - 1,
+            choices,
             standing,
             answer: LineEditor::default(),
             is_unclear: false,
@@ -37,21 +81,29 @@ impl OpenApproval {
         self.question.ended().await
     }
 
-    /// Handles a key. Returns the answer at Enter if it is clear; an empty line denies.
+    /// Handles a key. Returns the answer at Enter if it is clear; an empty line takes the choice.
     pub(super) fn press(&mut self, key: &KeyPress) -> Option<ApprovalAnswer> {
         match key {
             KeyPress::Enter => {
                 let line = self.answer.take();
                 let answer = match line.trim() {
-                    "" => Some(ApprovalAnswer::Deny),
+                    "" => Some(self.choices[self.chosen].answer),
                     line => parse_answer(line, &self.question.request),
                 };
                 self.is_unclear = answer.is_none();
                 answer
             }
             KeyPress::Interrupt | KeyPress::Leave => Some(ApprovalAnswer::Deny),
-            // Only typed characters may answer a request.
-            KeyPress::Paste(_) | KeyPress::NewLine | KeyPress::Up | KeyPress::Down => None,
+            KeyPress::Up => {
+                self.chosen = self.chosen.saturating_sub(1);
+                None
+            }
+            KeyPress::Down => {
+                self.chosen = (self.chosen + 1).min(self.choices.len() - 1);
+                None
+            }
+            // Pasted text must not answer a request.
+            KeyPress::Paste(_) | KeyPress::NewLine => None,
             key => {
                 self.answer.press(key);
                 None
@@ -81,7 +133,12 @@ impl OpenApproval {
         let max_columns = columns.saturating_sub(width(APPROVAL_PROMPT)).max(8);
         let (rows, (row, at)) = self.answer.rows(max_columns);
         let prompt = format!("{bold}{}{bold:#}", APPROVAL_PROMPT);
-        let mut prompt_rows = Vec::new();
+        let choice_row = |(number, choice): (usize, &ApprovalChoice)| match number == self.chosen {
+            true => format!("{bold}▸ {}{bold:#}", choice.label),
+            false => format!("  {}", choice.label),
+        };
+        let mut prompt_rows: Vec<String> =
+            self.choices.iter().enumerate().map(choice_row).collect();
         if self.is_unclear {
             prompt_rows.push(UNCLEAR_NOTICE.to_owned());
         }

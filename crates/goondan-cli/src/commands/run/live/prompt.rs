@@ -4,13 +4,17 @@ use goondan::Input;
 use goondan::internal::untrusted_text;
 use goondan::mcp::PromptInput;
 use goondan::ports::approval::ApprovalAnswer;
+use goondan::spec::Bundle;
 
 use super::super::chat::chat_backend::ChatBackend;
 use super::super::chat::{TypedLine, help_with_prompts, unknown_command};
 use super::super::signals::StopSignal;
 use super::commands::{self, ChatCommand};
 use super::keys::KeyPress;
-use super::{ChatFlow, TerminalChat, conversation, export, size, terminal_signals};
+use super::transcript::SENDER;
+use super::{
+    ChatFlow, TerminalChat, conversation, export, file_mentions, listings, size, terminal_signals,
+};
 use crate::exit::CliError;
 use crate::output::width::{fit, width};
 use crate::output::{StatusRows, TerminalSize, screen, shorten, style};
@@ -158,6 +162,21 @@ impl<P: ChatBackend> TerminalChat<P> {
             ChatCommand::Reload => self
                 .pane
                 .tell("Another process runs the swarm. Reload the project with `gdn reload`."),
+            ChatCommand::Sessions => {
+                let current = conversation(&self.target, &self.partner);
+                let lines = self.partner.conversations().await;
+                self.list(lines.map(|found| listings::sessions(found, &current)));
+            }
+            ChatCommand::Tools => {
+                let agent = conversation(&self.target, &self.partner).agent;
+                self.list(
+                    self.partner
+                        .tools(&agent)
+                        .map(|found| listings::tools(&found)),
+                );
+            }
+            ChatCommand::Model => self.list_resources(listings::models),
+            ChatCommand::Permissions => self.list_resources(listings::permissions),
             ChatCommand::Usage => match self.pane.used().words() {
                 Some(_) => self
                     .pane
@@ -201,13 +220,22 @@ impl<P: ChatBackend> TerminalChat<P> {
             TypedLine::Agent(name) => self.target.agent = Some(name.to_owned()),
             TypedLine::Key(key) => self.target.instance_key = Some(key.to_owned()),
             TypedLine::Unknown(command) => self.pane.tell(&unknown_command(command)),
-            TypedLine::Say(text) => {
-                self.say(Input {
-                    text: text.to_owned(),
-                    ..self.target.clone()
-                })
-                .await?
-            }
+            TypedLine::Say(text) => match file_mentions::expand(text) {
+                Ok((text, files)) => {
+                    let target = self.target.clone();
+                    self.say(Input {
+                        text,
+                        files,
+                        ..target
+                    })
+                    .await?
+                }
+                Err(error) => {
+                    self.pane.flush()?;
+                    crate::output::write_error(&error, false)?;
+                    self.editor.set(text);
+                }
+            },
         }
         Ok(ChatFlow::Continue)
     }
@@ -233,6 +261,23 @@ impl<P: ChatBackend> TerminalChat<P> {
                 Ok(())
             }
         }
+    }
+
+    /// Shows the lines of a list. A swarm of another process has none.
+    fn list(&mut self, lines: Option<Vec<String>>) {
+        match lines {
+            Some(lines) => lines.iter().for_each(|line| self.pane.tell(line)),
+            None => self
+                .pane
+                .tell("Another process runs the swarm, so this chat cannot list it."),
+        }
+    }
+
+    /// Shows the lines about resources of the current agent.
+    fn list_resources(&mut self, lines: fn(&Bundle, &str) -> Vec<String>) {
+        let agent = conversation(&self.target, &self.partner).agent;
+        let bundle = self.partner.bundle();
+        self.list(bundle.map(|bundle| lines(&bundle, &agent)));
     }
 
     /// Lists the agents, and marks the current one.
@@ -357,8 +402,8 @@ impl<P: ChatBackend> TerminalChat<P> {
         let (bold, faint) = (style::HEADING, style::FAINT);
         let agent = shorten(&conversation(&self.target, &self.partner).agent);
         let agent = fit(&agent, columns / 2);
-        let first_prefix = format!("{bold}{agent}>{bold:#} ");
-        let indent = width(&agent) + 2;
+        let first_prefix = format!("{bold}{SENDER}{agent}>{bold:#} ");
+        let indent = width(SENDER) + width(&agent) + 2;
         let (lines, (row, at)) = self.editor.rows(columns.saturating_sub(indent).max(4));
         let first = row
             .saturating_sub(max_rows.saturating_sub(1))

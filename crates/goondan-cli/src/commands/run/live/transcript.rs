@@ -26,6 +26,8 @@ use crate::output::screen::{self, OutputStream, TextOrigin};
 use crate::output::width::{fit, rows};
 use crate::output::{CommandOutput, shorten, style};
 
+/// Begin of the prompt, before the name of the agent that receives the input.
+pub(super) const SENDER: &str = "you → ";
 /// Maximum rows of the incomplete line.
 const MAX_PARTIAL_ROWS: usize = 6;
 /// Maximum rows about running work.
@@ -76,7 +78,7 @@ impl ChatTranscript {
         ChatTranscript {
             output: *output,
             mine,
-            answer: StreamedAnswer::new(CommandOutput::stdout_has_colour()),
+            answer: StreamedAnswer::new(CommandOutput::stdout_has_colour(), super::size().columns),
             said: String::new(),
             reasoning: ReasoningView::default(),
             running: WorkTracker::default(),
@@ -125,7 +127,7 @@ impl ChatTranscript {
                 .replace('\t', "    ");
             match index {
                 0 => self.tell(&format!(
-                    "{bold}{}>{bold:#} {line}",
+                    "{bold}{SENDER}{}>{bold:#} {line}",
                     untrusted_text::line(agent)
                 )),
                 _ => self.tell(&format!("  {line}")),
@@ -150,6 +152,7 @@ impl ChatTranscript {
             } if *instance == self.mine => {
                 self.fold_reasoning();
                 self.said.push_str(delta);
+                self.answer.resize(super::size().columns);
                 let lines = self.answer.push(delta);
                 self.lines.push_str(&lines);
             }
@@ -216,7 +219,12 @@ impl ChatTranscript {
                     .into_iter()
                     .for_each(|reason| self.tell(&format!("{faint}{reason}{faint:#}")));
             }
-            RuntimeEventKind::StepStarted { .. } if is_mine => self.end_answer(),
+            // Text that the model wrote before its calls comes before everything that they cause.
+            RuntimeEventKind::StepStarted { .. } | RuntimeEventKind::ToolCalled { .. }
+                if is_mine =>
+            {
+                self.end_answer()
+            }
             RuntimeEventKind::ModelRetrying { .. } => {
                 retry_line(event, is_mine)
                     .into_iter()
