@@ -48,6 +48,12 @@ const START_FILES: [&str; 5] = [
 /// Suffixes of files that a server writes itself, such as its database.
 const DATA_SUFFIXES: [&str; 4] = ["db", "log", "sqlite", "sqlite3"];
 
+/// Maximum number of letters in a cluster of short options.
+const MAX_OPTION_LETTERS: usize = 16;
+
+/// Maximum number of directories into which the command line of a program can change.
+const MAX_DIRECTORIES: usize = 16;
+
 /// Maximum number of paths that are searched for one program.
 const MAX_SEARCHED_PATHS: usize = 4000;
 
@@ -73,38 +79,32 @@ impl StartedProgram<'_> {
     pub fn files(&self) -> BTreeSet<PathBuf> {
         let mut files: BTreeSet<PathBuf> = self.program_file().into_iter().collect();
         let words: Vec<&str> = std::iter::once(self.command)
-            .chain(self.args.iter().flat_map(|arg| arg.split_whitespace()))
+            .chain(self.args.iter().flat_map(|arg| command_words(arg)))
             .collect();
         let names: Vec<String> = words.iter().map(|word| program_name(word)).collect();
         let has = |programs: &[&str]| names.iter().any(|name| programs.contains(&name.as_str()));
         let (is_interpreted, is_package) = (has(&INTERPRETERS), has(&PACKAGE_RUNNERS));
-        let mut paths: Vec<PathBuf> = COMMAND_FILES
-            .iter()
-            .filter(|(program, _)| has(&[program]))
-            .flat_map(|(_, files)| files.iter().map(|file| self.folder.join(file)))
-            .collect();
         // An argument may also be a whole path with blanks.
         let arguments = self.args.iter().map(String::as_str);
         let pieces = arguments.chain(words.into_iter().skip(1)).flat_map(pieces);
-        for piece in pieces.take(MAX_SEARCHED_PATHS) {
-            let path = self.folder.join(&piece);
-            if is_package {
-                paths.extend(self.package_files(&piece));
+        let pieces: Vec<String> = pieces.take(MAX_SEARCHED_PATHS).collect();
+        let folders = self.directories(&pieces, has(&["cd", "pushd"]));
+        let mut paths: Vec<PathBuf> = COMMAND_FILES
+            .iter()
+            .filter(|(program, _)| has(&[program]))
+            .flat_map(|(_, files)| files.iter())
+            .flat_map(|file| folders.iter().map(move |folder| folder.join(file)))
+            .collect();
+        for folder in &folders {
+            for piece in &pieces {
+                if is_package {
+                    paths.extend(package_files(folder, piece));
+                }
+                if is_interpreted {
+                    paths.extend(script_files(folder, piece));
+                }
+                paths.push(folder.join(piece));
             }
-            if is_interpreted {
-                paths.extend(SCRIPT_SUFFIXES.map(|suffix| {
-                    let mut name = path.clone().into_os_string();
-                    name.push(".");
-                    name.push(suffix);
-                    PathBuf::from(name)
-                }));
-                paths.extend(START_FILES.map(|file| path.join(file)));
-                // `python -m package.module`
-                let module = self.folder.join(piece.replace('.', "/"));
-                paths.push(module.with_extension("py"));
-                paths.extend(["__init__.py", "__main__.py"].map(|file| module.join(file)));
-            }
-            paths.push(path);
         }
         files.extend(
             paths
@@ -146,17 +146,53 @@ impl StartedProgram<'_> {
             .then_some(found)
     }
 
-    /// Returns the files of the local installation of a package, such as `@scope/name@1.0`.
-    fn package_files(&self, name: &str) -> Vec<PathBuf> {
-        let version = name.char_indices().skip(1).find(|(_, c)| *c == '@');
-        let name = version.map_or(name, |(at, _)| &name[..at]);
-        let modules = self.folder.join("node_modules");
-        let program = name.rsplit('/').next().unwrap_or(name);
-        vec![
-            modules.join(name).join("package.json"),
-            modules.join(".bin").join(program),
-        ]
+    /// Returns the working directory, and the directories into which the command line can change
+    /// before it starts a program.
+    fn directories(&self, pieces: &[String], changes_directory: bool) -> Vec<PathBuf> {
+        let mut folders = vec![self.folder.to_owned()];
+        if changes_directory {
+            let named = pieces.iter().map(|piece| self.folder.join(piece));
+            folders.extend(named.filter(|path| path.is_dir()).take(MAX_DIRECTORIES));
+        }
+        folders
     }
+}
+
+/// Returns the words of an argument, which can be a command line.
+fn command_words(argument: &str) -> impl Iterator<Item = &str> {
+    let is_separator = |c: char| c.is_whitespace() || ";&|()<>'\"".contains(c);
+    argument.split(is_separator).filter(|word| !word.is_empty())
+}
+
+/// Returns the files that an interpreter can run for a name: with a suffix, or in a directory or
+/// module of this name.
+fn script_files(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let path = folder.join(name);
+    let with_suffix = SCRIPT_SUFFIXES.map(|suffix| {
+        let mut file = path.clone().into_os_string();
+        file.push(".");
+        file.push(suffix);
+        PathBuf::from(file)
+    });
+    // `python -m package.module`
+    let module = folder.join(name.replace('.', "/"));
+    let mut files = with_suffix.to_vec();
+    files.extend(START_FILES.map(|file| path.join(file)));
+    files.push(module.with_extension("py"));
+    files.extend(["__init__.py", "__main__.py"].map(|file| module.join(file)));
+    files
+}
+
+/// Returns the files of the local installation of a package, such as `@scope/name@1.0`.
+fn package_files(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let version = name.char_indices().skip(1).find(|(_, c)| *c == '@');
+    let name = version.map_or(name, |(at, _)| &name[..at]);
+    let modules = folder.join("node_modules");
+    let program = name.rsplit('/').next().unwrap_or(name);
+    vec![
+        modules.join(name).join("package.json"),
+        modules.join(".bin").join(program),
+    ]
 }
 
 /// Returns the name of a program without its directory and version.
@@ -195,18 +231,41 @@ pub fn pieces(word: &str) -> Vec<String> {
     };
     let mut all = Vec::new();
     for piece in texts.into_iter().flatten().flat_map(cut) {
-        let behind_letter = piece.strip_prefix('-').and_then(|rest| rest.get(1..));
         let behind_signs = piece.trim_start_matches(['-', '=', '+', '?', '@']);
-        let ways = [Some(piece.as_str()), behind_letter, Some(behind_signs)];
-        let named = ways.into_iter().flatten().filter(|way| !way.is_empty());
+        let ways = [piece.as_str(), behind_signs].into_iter();
+        let named = ways
+            .chain(option_values(&piece))
+            .filter(|way| !way.is_empty());
         all.extend(named.map(str::to_owned));
     }
     all
 }
 
+/// Returns the possible values at the end of a cluster of short options: `fx.mk` and `x.mk` for
+/// `-sfx.mk`. Each letter can be the option that takes the value.
+fn option_values(word: &str) -> impl Iterator<Item = &str> {
+    let cluster = word.strip_prefix('-').unwrap_or_default();
+    let letters = cluster.bytes().take_while(u8::is_ascii_alphanumeric);
+    let ends = 1..=letters.count().min(MAX_OPTION_LETTERS);
+    ends.map(|end| &cluster[end..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_letter_of_an_option_cluster_can_take_a_value() {
+        for (word, value) in [
+            ("-fx.mk", "x.mk"),
+            ("-sfx.mk", "x.mk"),
+            ("-nfs2.sed", "s2.sed"),
+            ("-C/etc/x", "/etc/x"),
+            ("-I../é", "../é"),
+        ] {
+            assert!(pieces(word).contains(&value.to_owned()), "{word}");
+        }
+    }
 
     #[test]
     fn the_files_of_a_command_line_are_found() {
@@ -240,6 +299,9 @@ mod tests {
             (&["node", "app"], &["app/index.js", "app/package.json"]),
             (&["python3.12", "-m", "pkg"], &["pkg/__main__.py"]),
             (&["sh", "-c", "exec node server.js"], &["server.js"]),
+            (&["sh", "-c", "cd lib && node hook"], &["lib/hook.mjs"]),
+            (&["sh", "-c", "cd lib; node hook.mjs"], &["lib/hook.mjs"]),
+            (&["make", "-sfserver.js"], &["server.js"]),
             (&["sh", "my tools/run.sh"], &["my tools/run.sh"]),
             (&["bin/serve", "--db", "notes.db"], &["bin/serve"]),
             (&["serve"], &["bin/serve"]),

@@ -175,6 +175,26 @@ fn an_answer_may_hold_for_good() {
     insta::assert_snapshot!("approvals", kept.replace(&project, "[PROJECT]"));
 }
 
+/// A permanent approval was given for a call in a sandbox.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_approval_ends_with_the_sandbox_of_its_call() {
+    let permissions = |sandbox: &str| {
+        format!(
+            "permissions: {{default: allow, {sandbox}rules: [{{permission: execute, action: ask}}]}}"
+        )
+    };
+    let sandbox = project(&permissions("sandbox: {}, "));
+    let (_, status) = asked(&sandbox, "touch y", Some("always"));
+    // This kernel has no sandbox.
+    if status == "error" {
+        return;
+    }
+    assert_eq!(asked(&sandbox, "touch y", None), (None, "ok".to_owned()));
+    sandbox.write("p/goondan.yaml", &manifest(MODEL, &permissions("")));
+    assert_eq!(asked(&sandbox, "touch y", None).1, "error");
+}
+
 /// A new conversation with the key of a deleted one has another user, or another directory content.
 #[test]
 fn a_deleted_conversation_leaves_no_approvals() {

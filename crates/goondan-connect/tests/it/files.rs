@@ -179,7 +179,7 @@ async fn files_of_slack_are_fetched_from_slack_alone() {
         )
         .await;
     assert_eq!(status, StatusCode::OK);
-    let (text, files) = given(&running, "slack:C1:1.2").await;
+    let (text, files) = given(&running, "slack:C1").await;
     assert_eq!(files, [file("text/plain", "YSByZXBvcnQ=")]);
     assert_eq!(
         text.matches("[a file could not be fetched]").count(),

@@ -142,7 +142,7 @@ async fn slack_gets_a_file_in_three_steps_in_the_thread() {
     let running = Running::start(state.path(), &app).await;
     put_picture(&running, "slack:C1:1.2");
     let body = json!({"type": "event_callback", "team_id": "T1", "event": {
-        "type": "message", "channel": "C1", "channel_type": "im", "user": "U1", "ts": "1.2", "text": "draw",
+        "type": "app_mention", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": "1.2", "text": "draw",
     }})
     .to_string();
     let (status, _) = running

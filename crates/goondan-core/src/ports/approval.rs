@@ -182,6 +182,10 @@ pub struct ApprovalGrant {
     /// grants do not apply in such a conversation.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
+    /// Hash of the settings that limit the call: the entry and `config` of the tool, and the
+    /// sandboxes of the agent and its callers. Absent without such settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<String>,
     /// Content hashes of the files that the call runs, by path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,

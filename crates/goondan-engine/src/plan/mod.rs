@@ -27,6 +27,7 @@ use crate::tooling::registry::{RegisteredTool, ToolCatalog, ToolLimits, ToolRegi
 use crate::tooling::schema_difference::difference;
 use crate::tooling::skills;
 use crate::turn::rate_limiter::RateLimiter;
+use goondan_core::ids::derived_id;
 use goondan_core::ports::extension::ExtensionSource;
 use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
 use goondan_core::ports::tool::{AgentCatalog, ToolHandler, ToolSet, ToolSource};
@@ -723,7 +724,8 @@ fn register(
         }
     }
     let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits)
-        .timed_by(timeout_field);
+        .timed_by(timeout_field)
+        .with_settings(settings_hash(tool));
     match &tool.spec.entry {
         ToolEntry::Builtin(set) => registered.of_builtin(set),
         ToolEntry::Library(_)
@@ -732,6 +734,17 @@ fn register(
         | ToolEntry::Mcp(_)
         | ToolEntry::A2a(_) => registered,
     }
+}
+
+/// Returns a hash of the entry and `config`, which limit the calls of the tool.
+fn settings_hash(tool: &Resource<Tool>) -> Option<String> {
+    let spec = &tool.spec;
+    let is_default = match &spec.entry {
+        ToolEntry::Builtin(set) => *set == tool.id.name && spec.config.is_empty(),
+        _ => false,
+    };
+    let settings = || format!("{:?}{:?}{:?}", spec.entry, spec.isolation, spec.config);
+    (!is_default).then(|| derived_id(&[&settings()]))
 }
 
 /// Returns true if the output schema is sent to the providers of all `models`. If no model is

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use goondan_spec::kinds::{MarkedArguments, Permission};
 use serde_json::{Value, json};
 
+use super::permission::sandboxes;
 use super::referenced_files::{self, ReferencedPaths};
 use super::resolved_paths::ResolvedPaths;
 use crate::tooling::dispatch::{ToolCallContext, tool_context};
@@ -18,6 +19,7 @@ use crate::tooling::reporter::ToolCallReporter;
 use goondan_core::JsonObject;
 use goondan_core::content_hash::content_hash;
 use goondan_core::event::RuntimeEventKind;
+use goondan_core::ids::derived_id;
 use goondan_core::ports::approval::{ApprovalCoverage, ApprovalDuration, ApprovalGrant, CODE_KEY};
 use goondan_core::ports::store::{blocking, update};
 use goondan_core::ports::tool::ApprovedFile;
@@ -32,6 +34,8 @@ pub(crate) struct CallSnapshot {
     args: JsonObject,
     folder: String,
     conversation: Option<String>,
+    /// Hash of the settings that limit the call.
+    settings: Option<String>,
     /// Content hash by path; `None` if a file cannot be read. Then no grant applies to the call.
     programs: Option<BTreeMap<String, String>>,
     /// Content hash of each file named in a command line; `None` if unreadable.
@@ -62,6 +66,7 @@ impl CallSnapshot {
             args: kept_arguments(tool, arguments),
             folder: folder(context),
             conversation: conversation(context, tool),
+            settings: settings(context, tool),
             of_process: named.of_process.or_else(|| programs.of_process.clone()),
             programs: programs.hashes.map(|mut programs| {
                 programs.extend(
@@ -93,6 +98,7 @@ impl CallSnapshot {
             folder: self.folder.clone(),
             conversation: self.conversation.clone(),
             untrusted,
+            settings: self.settings.clone(),
             programs: self.programs.clone().unwrap_or_default(),
             files: self.files.clone().unwrap_or_default(),
             link_targets: self.link_targets.clone(),
@@ -157,6 +163,17 @@ fn folder(context: &ToolCallContext) -> String {
 fn conversation(context: &ToolCallContext, tool: &RegisteredTool) -> Option<String> {
     let runs = tool.spec.permissions.contains(&Permission::Execute);
     (runs && has_own_folder(context)).then(|| context.facts.instance.to_string())
+}
+
+/// Hashes the settings that limit a call. A remembered approval must not apply after a sandbox was
+/// removed or the tool got another host.
+fn settings(context: &ToolCallContext, tool: &RegisteredTool) -> Option<String> {
+    let sandboxes = sandboxes(context);
+    if sandboxes.is_empty() {
+        return tool.settings.clone();
+    }
+    let all = format!("{sandboxes:?}{:?}", tool.settings);
+    Some(derived_id(&[&all]))
 }
 
 fn has_own_folder(context: &ToolCallContext) -> bool {

@@ -328,6 +328,8 @@ mod tests {
         drop((conversation, store));
         let rebuilt = async || {
             fs.put(&dir.join(layout::METADATA), b"{");
+            // A start with a checkpoint does not read the file.
+            fs.put(&Path::new("/workspace").join(layout::CHECKPOINT), b"");
             open().instances().await.unwrap().remove(0).narrowing
         };
         assert_eq!(rebuilt().await, Some(narrowing));

@@ -341,6 +341,7 @@ mod tests {
             folder,
             conversation: None,
             untrusted: false,
+            settings: None,
             programs: BTreeMap::new(),
             files: BTreeMap::new(),
             link_targets: BTreeMap::new(),

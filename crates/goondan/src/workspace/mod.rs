@@ -22,8 +22,8 @@ use goondan_core::ports::store::{
 };
 use goondan_core::private_files;
 use goondan_store::jsonl::{
-    JournalRecord, JsonlStore, ListedConversation, OpenWorkspaceError, layout, listed_conversations,
-    read_lines,
+    JournalRecord, JsonlStore, ListedConversation, OpenWorkspaceError, layout,
+    listed_conversations, read_lines,
 };
 use serde::Serialize;
 use serde_json::Value;

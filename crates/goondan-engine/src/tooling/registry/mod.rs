@@ -103,6 +103,8 @@ pub struct RegisteredTool {
     pub timeout_field: &'static str,
     /// Built-in export that the tool runs, such as `fs__read`, independent of the resource's name.
     pub builtin: Option<String>,
+    /// Hash of the resource's entry and `config`. `None` for a built-in tool without `config`.
+    pub settings: Option<String>,
 }
 
 /// Limits of a Tool resource.
@@ -146,6 +148,7 @@ impl RegisteredTool {
             limits,
             timeout_field: "spec.timeoutMs",
             builtin: None,
+            settings: None,
         }
     }
 
@@ -153,6 +156,13 @@ impl RegisteredTool {
     #[must_use]
     pub fn timed_by(mut self, field: &'static str) -> Self {
         self.timeout_field = field;
+        self
+    }
+
+    /// Sets the hash of the entry and `config`.
+    #[must_use]
+    pub fn with_settings(mut self, hash: Option<String>) -> Self {
+        self.settings = hash;
         self
     }
 
