@@ -160,7 +160,8 @@ fn parse_mebibytes(text: &str) -> Option<u64> {
 
 /// Formats a duration with the longest unit that divides it.
 fn format_milliseconds(milliseconds: u64) -> String {
-    let is_exact = |(_, length): &&(&str, u64)| milliseconds > 0 && milliseconds % length == 0;
+    let is_exact =
+        |(_, length): &&(&str, u64)| milliseconds > 0 && milliseconds.is_multiple_of(*length);
     match DURATION_UNITS.iter().find(is_exact) {
         Some((unit, length)) => format!("{}{unit}", milliseconds / length),
         None => "0s".to_owned(),

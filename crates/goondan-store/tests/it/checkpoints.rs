@@ -187,7 +187,7 @@ async fn lists_are_complete_after_each_change() {
         let all = store.all("tool.jobs").await.unwrap();
         all.into_iter().map(|(id, _)| id).collect::<Vec<_>>()
     };
-    assert_eq!(having(&store).await, [new.clone()]);
+    assert_eq!(having(&store).await, std::slice::from_ref(&new));
     drop(store);
     let store = open_without_checkpoint(&fs.kill());
     assert_eq!(store.idle_instances(), None);
