@@ -121,7 +121,7 @@ await "it said"
 tmux resize-window -t "$SESSION" -x 100 -y 30
 tmux send-keys -t "$SESSION" "/usage" Enter
 await "/usage"
-shown=$(tmux capture-pane -p -t "$SESSION" -S - | sed '1,/plain chat is over/d' | grep -c '^a> *$' || true)
+shown=$(tmux capture-pane -p -t "$SESSION" -S - | sed '1,/plain chat is over/d' | grep -c '^you → a> *$' || true)
 tmux send-keys -t "$SESSION" C-d C-d
 await "last chat is over"
 if [ "$shown" != 1 ]; then

@@ -222,7 +222,7 @@ def chat(person, before):
     person.wait_last("you → a>")
     terminal.write("日本🙂語")
     person.wait_last("you → a> 日本🙂語")
-    person.wait("the cursor", lambda _: terminal.cursor() == 3 + 8)
+    person.wait("the cursor", lambda _: terminal.cursor() == 9 + 8)
     terminal.write("\r")
     person.wait_row("heard 日本🙂語")
     holds(True, "wide letters and emoji, and the cursor behind them")
