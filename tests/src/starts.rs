@@ -1,10 +1,10 @@
-//! How long a start takes with a past: `trials starts target/debug/gdn 10000 100000 9`.
+//! Start time of a workspace with many past turns: `trials starts target/debug/gdn 10000 100000 9`.
 //!
 //! Fills a workspace with conversations and turns. Then runs `gdn run` in it and in a workspace with
 //! one conversation, in turn, each time with a new key. Prints the median time from the start of the
 //! process until its first model request, the ratio of both, and the time of `gdn conversation list`.
 
-#![allow(clippy::print_stdout, reason = "figures are a program's result")]
+#![allow(clippy::print_stdout, reason = "output of the program")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -22,8 +22,8 @@ use goondan_store::suite::samples::{accepted, event, finished, messages, meta};
 /// Name of the workspace.
 const WORKSPACE: &str = "starts";
 
-/// Each start sends one model request within this time.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit until a started process sends its first model request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 const ANSWER: &str = "data: {\"id\":\"1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":\
     {\"role\":\"assistant\",\"content\":\"fine\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -51,7 +51,7 @@ pub async fn run(arguments: &[String]) -> anyhow::Result<()> {
     )
     .await?;
     println!("filled in {:.0} s", begin.elapsed().as_secs_f64());
-    let trial = Trial {
+    let trial = StartTrial {
         program,
         project,
         received,
@@ -148,13 +148,15 @@ async fn fill(workspace: &Path, conversations: usize, turns: usize) -> anyhow::R
     Ok(())
 }
 
-struct Trial {
+/// Starts of a program in a project whose model reports its requests.
+struct StartTrial {
     program: PathBuf,
     project: PathBuf,
+    /// Times of the received model requests.
     received: Receiver<Instant>,
 }
 
-impl Trial {
+impl StartTrial {
     fn command(&self, state: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -176,7 +178,7 @@ impl Trial {
         command.arg("--state-root").arg(state);
         let begin = Instant::now();
         let child = command.spawn()?;
-        let arrival = self.received.recv_timeout(PATIENCE);
+        let arrival = self.received.recv_timeout(REQUEST_TIMEOUT);
         let output = child.wait_with_output()?;
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure!(output.status.success(), "{errors}");

@@ -151,6 +151,15 @@ impl From<ReasoningDelta> for SwarmEvent {
     }
 }
 
+/// Returns the API path of an action on a conversation, such as `fork`.
+pub fn conversation_path(id: &InstanceId, action: &str) -> String {
+    format!(
+        "/api/instances/{}/{}/{action}",
+        segment(&id.agent),
+        segment(&id.instance_key)
+    )
+}
+
 /// Percent-encodes a path segment.
 pub fn segment(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()

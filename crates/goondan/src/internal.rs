@@ -23,6 +23,8 @@ pub use goondan_engine::policy::redact::{RedactingWriter, SecretRedactor, forms_
 pub use goondan_spec::closest;
 /// Names of the optional environment files, for `validate`.
 pub use goondan_spec::env_files::OPTIONAL_ENV_FILES;
+/// YAML scalars for texts, for new resources.
+pub use goondan_spec::fix::scalar as yaml_scalar;
 /// Masked secrets, for test cases.
 pub use goondan_spec::value::SecretMasking;
 /// File access and fixes, for `validate --fix` and the language server.

@@ -15,7 +15,7 @@ use super::project;
 
 /// Kind of a failed check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Violation {
+pub(super) enum CheckViolation {
     Lost,
     Repeated,
     Reordered,
@@ -24,20 +24,20 @@ pub(super) enum Violation {
     Other,
 }
 
-impl Violation {
-    pub(super) const ALL: [(Violation, &'static str); 5] = [
-        (Violation::Lost, "lost"),
-        (Violation::Repeated, "repeated"),
-        (Violation::Reordered, "reordered"),
-        (Violation::Denied, "denied without a user"),
-        (Violation::Other, "other"),
+impl CheckViolation {
+    pub(super) const ALL: [(CheckViolation, &'static str); 5] = [
+        (CheckViolation::Lost, "lost"),
+        (CheckViolation::Repeated, "repeated"),
+        (CheckViolation::Reordered, "reordered"),
+        (CheckViolation::Denied, "denied without a user"),
+        (CheckViolation::Other, "other"),
     ];
 
     /// Returns the kind for something that exists `count` times instead of once.
     fn of_count(count: usize) -> Self {
         match count {
-            0 => Violation::Lost,
-            _ => Violation::Repeated,
+            0 => CheckViolation::Lost,
+            _ => CheckViolation::Repeated,
         }
     }
 }
@@ -46,7 +46,7 @@ impl Violation {
 #[derive(Default)]
 pub(super) struct CheckReport {
     pub(super) checks: usize,
-    pub(super) violations: Vec<(Violation, String)>,
+    pub(super) violations: Vec<(CheckViolation, String)>,
     pub(super) figures: String,
     interrupted_calls: usize,
     approved_calls: usize,
@@ -55,7 +55,7 @@ pub(super) struct CheckReport {
 }
 
 impl CheckReport {
-    fn expect(&mut self, kind: Violation, holds: bool, message: impl FnOnce() -> String) {
+    fn expect(&mut self, kind: CheckViolation, holds: bool, message: impl FnOnce() -> String) {
         self.checks += 1;
         if !holds {
             self.violations.push((kind, message()));
@@ -126,7 +126,7 @@ fn read(root: &Path, store: Option<&str>, report: &mut CheckReport) -> Conversat
     let workspace = StateRoot(root.join(project::STATE)).workspace("chaos");
     if let Some(store) = store {
         return read_database(store, root, &workspace).unwrap_or_else(|error| {
-            report.expect(Violation::Other, false, || {
+            report.expect(CheckViolation::Other, false, || {
                 format!("the database can't be read: {error:#}")
             });
             Conversations::new()
@@ -138,12 +138,12 @@ fn read(root: &Path, store: Option<&str>, report: &mut CheckReport) -> Conversat
             let id = InstanceId::new(agent, key);
             match workspace.conversation(&id) {
                 Ok((messages, warnings)) => {
-                    report.expect(Violation::Other, warnings.is_empty(), || {
+                    report.expect(CheckViolation::Other, warnings.is_empty(), || {
                         format!("{id}: {warnings:?}")
                     });
                     conversations.insert(id.to_string(), messages);
                 }
-                Err(error) => report.expect(Violation::Other, false, || {
+                Err(error) => report.expect(CheckViolation::Other, false, || {
                     format!("{id} can't be read: {error}")
                 }),
             }
@@ -182,7 +182,7 @@ fn check_order(conversation: &[Arc<Message>], ledger: &JobLedger, report: &mut C
         for earlier in ledger.before.get(*job).into_iter().flatten() {
             let before = positions.get(earlier.as_str());
             report.expect(
-                Violation::Reordered,
+                CheckViolation::Reordered,
                 before.is_none_or(|before| before < position),
                 || format!("{job} ran before {earlier}"),
             );
@@ -194,7 +194,7 @@ fn check_order(conversation: &[Arc<Message>], ledger: &JobLedger, report: &mut C
 fn check_messages(conversation: &[Arc<Message>], report: &mut CheckReport) {
     let mut seen = BTreeSet::new();
     for (index, message) in conversation.iter().enumerate() {
-        report.expect(Violation::Repeated, seen.insert(&message.id), || {
+        report.expect(CheckViolation::Repeated, seen.insert(&message.id), || {
             format!("two messages have the id {}", message.id)
         });
         let calls: Vec<&str> = message
@@ -214,7 +214,7 @@ fn check_messages(conversation: &[Arc<Message>], report: &mut CheckReport) {
                     .collect()
             })
             .unwrap_or_default();
-        report.expect(Violation::Other, calls == results, || {
+        report.expect(CheckViolation::Other, calls == results, || {
             format!("{}: calls {calls:?}, results {results:?}", message.id)
         });
     }
@@ -232,13 +232,13 @@ fn check_turn(
         .iter()
         .filter(|message| message.id == first)
         .count();
-    report.expect(Violation::of_count(turns), turns == 1, || {
+    report.expect(CheckViolation::of_count(turns), turns == 1, || {
         format!("{job} has {turns} turns")
     });
     let done = ledger.done.get(job).map(String::as_str);
     let kind = match done {
-        None => Violation::Lost,
-        Some(_) => Violation::Denied,
+        None => CheckViolation::Lost,
+        Some(_) => CheckViolation::Denied,
     };
     report.expect(kind, done == Some("text_response"), || {
         format!("{job} ended with {done:?}")
@@ -274,14 +274,14 @@ fn check_effects(
             "again" => {
                 let lines = count(&format!("{job} repeatable"));
                 let is_done = result.status == ToolCallStatus::Ok && lines >= 1;
-                report.expect(Violation::Lost, is_done, || {
+                report.expect(CheckViolation::Lost, is_done, || {
                     format!("{job}: a repeatable call has {lines} effects")
                 });
             }
             call => {
                 synchronous_requests += usize::from(call == "now");
                 let is_valid = result.status == ToolCallStatus::Ok || is_refused;
-                report.expect(Violation::Other, is_valid, || {
+                report.expect(CheckViolation::Other, is_valid, || {
                     format!("{job}: {} failed: {:?}", result.tool_call_id, result.error)
                 });
             }
@@ -290,7 +290,7 @@ fn check_effects(
     // After a refusal, the agent sends the request again.
     for (request, max) in [("sync", synchronous_requests.max(1)), ("async", 1)] {
         let lines = count(&format!("{job} {request}"));
-        report.expect(Violation::Repeated, lines <= max, || {
+        report.expect(CheckViolation::Repeated, lines <= max, || {
             format!("{job}: the worker handled the {request} request {lines} times")
         });
     }
@@ -300,17 +300,17 @@ fn check_effects(
 fn check_single_effect(job: &str, result: &ToolResultPart, lines: usize, report: &mut CheckReport) {
     let id = &result.tool_call_id;
     if result.status == ToolCallStatus::Ok {
-        report.expect(Violation::of_count(lines), lines == 1, || {
+        report.expect(CheckViolation::of_count(lines), lines == 1, || {
             format!("{job}: {id} succeeded with {lines} effects")
         });
         return;
     }
     let code = result.error.as_ref().map(|error| error.code.as_str());
     report.interrupted_calls += usize::from(code == Some(INTERRUPTED));
-    report.expect(Violation::Denied, code == Some(INTERRUPTED), || {
+    report.expect(CheckViolation::Denied, code == Some(INTERRUPTED), || {
         format!("{job}: {id} failed: {:?}", result.error)
     });
-    report.expect(Violation::Repeated, lines <= 1, || {
+    report.expect(CheckViolation::Repeated, lines <= 1, || {
         format!("{job}: {id} has {lines} effects")
     });
 }
@@ -338,11 +338,11 @@ fn check_answers(conversations: &Conversations, report: &mut CheckReport) {
             .filter(|output| output["async"] == true);
         for request in requests.filter_map(|output| output["correlationId"].as_str()) {
             let count = answers.remove(request).unwrap_or_default();
-            report.expect(Violation::of_count(count), count == 1, || {
+            report.expect(CheckViolation::of_count(count), count == 1, || {
                 format!("{id}: request {request} has {count} answers")
             });
         }
-        report.expect(Violation::Repeated, answers.is_empty(), || {
+        report.expect(CheckViolation::Repeated, answers.is_empty(), || {
             format!("{id}: answers without a request: {answers:?}")
         });
     }
@@ -361,7 +361,7 @@ fn check_processes(root: &Path, report: &mut CheckReport) {
         let Ok(folder) = std::fs::read_link(process.path().join("cwd")) else {
             continue;
         };
-        report.expect(Violation::Other, !folder.starts_with(root), || {
+        report.expect(CheckViolation::Other, !folder.starts_with(root), || {
             format!("process {:?} is left", process.file_name())
         });
     }

@@ -9,9 +9,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-use super::check::Violation;
+use super::check::CheckViolation;
 use super::nodes::{CHECK_INTERVAL, JobFeed, NodeSet};
-use super::plan::{ChaosPlan, Disruption};
+use super::plan::{ChaosDisruption, ChaosPlan};
 use super::swarm::{Job, SwarmReport};
 use super::{check, project};
 
@@ -97,7 +97,7 @@ pub(super) fn run(plan: &ChaosPlan) -> anyhow::Result<()> {
         ledger.accepted.len(),
         report.figures
     );
-    let counts = Violation::ALL.map(|(kind, name)| {
+    let counts = CheckViolation::ALL.map(|(kind, name)| {
         let found = report.violations.iter().filter(|(found, _)| *found == kind);
         format!("{} {name}", found.count())
     });
@@ -137,7 +137,7 @@ fn disrupt(
         let disruption = *plan
             .disruptions
             .choose(&mut random)
-            .unwrap_or(&Disruption::Kill);
+            .unwrap_or(&ChaosDisruption::Kill);
         let number = random.random_range(0..plan.nodes);
         nodes.disrupt(disruption, number, &mut random)?;
     }
@@ -150,19 +150,19 @@ fn disrupt(
 
 /// Returns the number of disruptions as one line.
 fn summary(plan: &ChaosPlan, nodes: &NodeSet<'_>) -> String {
-    let count = |disruption: &Disruption| {
+    let count = |disruption: &ChaosDisruption| {
         nodes
             .disruptions
             .get(disruption)
             .copied()
             .unwrap_or_default()
     };
-    let kinds: BTreeSet<Disruption> = plan.disruptions.iter().copied().collect();
+    let kinds: BTreeSet<ChaosDisruption> = plan.disruptions.iter().copied().collect();
     let mut parts: Vec<String> = kinds
         .iter()
         .map(|disruption| format!("{} {}", count(disruption), disruption.name()))
         .collect();
-    if let (true, Some(server)) = (kinds.contains(&Disruption::Disk), &plan.server) {
+    if let (true, Some(server)) = (kinds.contains(&ChaosDisruption::Disk), &plan.server) {
         parts.push(format!("{} full-disk errors", server.full_disk_errors()));
     }
     format!("{}; {} starts as leader", parts.join(", "), nodes.takeovers)

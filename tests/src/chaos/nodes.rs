@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 
 use super::database::DisruptedDatabase;
 use super::driver::JobLedger;
-use super::plan::{ChaosPlan, Disruption};
+use super::plan::{ChaosDisruption, ChaosPlan};
 use super::process::{ProcessReport, ProcessStart, SwarmProcess};
 use super::project;
 use super::swarm::{self, ProcessCommand, SwarmReport};
@@ -129,7 +129,7 @@ pub(super) struct NodeSet<'p> {
     /// Number of processes that began to lead.
     pub(super) takeovers: usize,
     /// Number of disruptions of each kind.
-    pub(super) disruptions: BTreeMap<Disruption, usize>,
+    pub(super) disruptions: BTreeMap<ChaosDisruption, usize>,
     /// Node of each process id.
     pub(super) processes: BTreeMap<u32, usize>,
     /// Process that began to lead last.
@@ -193,7 +193,7 @@ impl<'p> NodeSet<'p> {
     /// Disrupts a node or the database, unless too many are disrupted already.
     pub(super) fn disrupt(
         &mut self,
-        disruption: Disruption,
+        disruption: ChaosDisruption,
         number: usize,
         random: &mut StdRng,
     ) -> anyhow::Result<()> {
@@ -203,60 +203,61 @@ impl<'p> NodeSet<'p> {
         *self.disruptions.entry(disruption).or_default() += 1;
         let node = &mut self.nodes[number];
         match disruption {
-            Disruption::Kill => self.kill(number)?,
-            Disruption::Stop => node.stop()?,
-            Disruption::Pause => {
+            ChaosDisruption::Kill => self.kill(number)?,
+            ChaosDisruption::Stop => node.stop()?,
+            ChaosDisruption::Pause => {
                 if let Some(process) = &node.process {
                     process.signal("STOP")?;
                 }
                 node.paused_since = Some(Instant::now());
             }
-            Disruption::Clock => {
+            ChaosDisruption::Clock => {
                 let offset = random.random_range(-MAX_CLOCK_OFFSET..=MAX_CLOCK_OFFSET);
                 if let Some(process) = &mut node.process {
                     process.send(&ProcessCommand::ClockOffset(offset));
                 }
             }
-            Disruption::Cut => node.begin_fault(ProxyFlow::Cut, CONNECTION_FAULT_DURATION),
-            Disruption::Silence => node.begin_fault(ProxyFlow::Silent, LEASE_LOSS_DURATION),
-            Disruption::Delay => {
+            ChaosDisruption::Cut => node.begin_fault(ProxyFlow::Cut, CONNECTION_FAULT_DURATION),
+            ChaosDisruption::Silence => node.begin_fault(ProxyFlow::Silent, LEASE_LOSS_DURATION),
+            ChaosDisruption::Delay => {
                 node.begin_fault(ProxyFlow::Slow(SLOW_LATENCY), CONNECTION_FAULT_DURATION);
             }
-            Disruption::Deploy => self.deploy(),
-            Disruption::Crash | Disruption::Outage | Disruption::Disk => {
+            ChaosDisruption::Deploy => self.deploy(),
+            ChaosDisruption::Crash | ChaosDisruption::Outage | ChaosDisruption::Disk => {
                 self.disrupt_database(disruption)?;
             }
         }
         Ok(())
     }
 
-    fn can_disrupt(&self, disruption: Disruption, number: usize) -> bool {
+    fn can_disrupt(&self, disruption: ChaosDisruption, number: usize) -> bool {
         let node = &self.nodes[number];
         let undisturbed = self.nodes.iter().filter(|node| node.is_undisturbed());
         // One of several nodes stays undisturbed, so that work continues.
         let may_suspend =
             node.is_undisturbed() && (self.nodes.len() == 1 || undisturbed.count() > 1);
         match disruption {
-            Disruption::Kill => node.process.is_some(),
-            Disruption::Stop | Disruption::Clock => node.is_undisturbed(),
-            Disruption::Pause | Disruption::Cut | Disruption::Silence | Disruption::Delay => {
-                may_suspend
-            }
-            Disruption::Crash | Disruption::Outage | Disruption::Disk => self
+            ChaosDisruption::Kill => node.process.is_some(),
+            ChaosDisruption::Stop | ChaosDisruption::Clock => node.is_undisturbed(),
+            ChaosDisruption::Pause
+            | ChaosDisruption::Cut
+            | ChaosDisruption::Silence
+            | ChaosDisruption::Delay => may_suspend,
+            ChaosDisruption::Crash | ChaosDisruption::Outage | ChaosDisruption::Disk => self
                 .database
                 .as_ref()
                 .is_some_and(DisruptedDatabase::is_recovered),
-            Disruption::Deploy => self.outdated.is_empty(),
+            ChaosDisruption::Deploy => self.outdated.is_empty(),
         }
     }
 
-    fn disrupt_database(&mut self, disruption: Disruption) -> anyhow::Result<()> {
+    fn disrupt_database(&mut self, disruption: ChaosDisruption) -> anyhow::Result<()> {
         let Some(database) = &mut self.database else {
             return Ok(());
         };
         match disruption {
-            Disruption::Crash => database.crash(),
-            Disruption::Outage => database.begin_outage(),
+            ChaosDisruption::Crash => database.crash(),
+            ChaosDisruption::Outage => database.begin_outage(),
             _ => database.fill_disk(),
         }
     }

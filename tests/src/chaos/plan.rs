@@ -8,7 +8,7 @@ use super::database::DatabaseServer;
 
 /// An event that disrupts nodes or their database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Disruption {
+pub(super) enum ChaosDisruption {
     /// A node receives SIGKILL.
     Kill,
     /// A node receives SIGTERM, and a new process replaces it.
@@ -33,20 +33,20 @@ pub(super) enum Disruption {
     Deploy,
 }
 
-impl Disruption {
+impl ChaosDisruption {
     /// Every disruption with its name on the command line, and its relative frequency.
-    const ALL: [(Disruption, &'static str, usize); 11] = [
-        (Disruption::Kill, "kills", 8),
-        (Disruption::Stop, "stops", 4),
-        (Disruption::Pause, "pauses", 2),
-        (Disruption::Clock, "clocks", 2),
-        (Disruption::Cut, "cuts", 2),
-        (Disruption::Silence, "silences", 2),
-        (Disruption::Delay, "delays", 1),
-        (Disruption::Crash, "crashes", 1),
-        (Disruption::Outage, "outages", 2),
-        (Disruption::Disk, "disk", 2),
-        (Disruption::Deploy, "deploys", 1),
+    const ALL: [(ChaosDisruption, &'static str, usize); 11] = [
+        (ChaosDisruption::Kill, "kills", 8),
+        (ChaosDisruption::Stop, "stops", 4),
+        (ChaosDisruption::Pause, "pauses", 2),
+        (ChaosDisruption::Clock, "clocks", 2),
+        (ChaosDisruption::Cut, "cuts", 2),
+        (ChaosDisruption::Silence, "silences", 2),
+        (ChaosDisruption::Delay, "delays", 1),
+        (ChaosDisruption::Crash, "crashes", 1),
+        (ChaosDisruption::Outage, "outages", 2),
+        (ChaosDisruption::Disk, "disk", 2),
+        (ChaosDisruption::Deploy, "deploys", 1),
     ];
 
     /// Returns the name on the command line.
@@ -59,7 +59,7 @@ impl Disruption {
 
     /// Returns whether the disruption concerns the database, or a node's connection to it.
     fn needs_database(self) -> bool {
-        use Disruption::{Crash, Cut, Delay, Disk, Outage, Silence};
+        use ChaosDisruption::{Crash, Cut, Delay, Disk, Outage, Silence};
         matches!(self, Cut | Silence | Delay | Crash | Outage | Disk)
     }
 }
@@ -70,7 +70,7 @@ pub(super) struct ChaosPlan {
     /// Duration of the disruptions.
     pub(super) seconds: Duration,
     /// Number of disruptions of one kind after which the run ends early.
-    pub(super) limit: Option<(Disruption, usize)>,
+    pub(super) limit: Option<(ChaosDisruption, usize)>,
     /// Seed of the random moments.
     pub(super) seed: u64,
     /// URL of the database. `None` to store everything in files.
@@ -80,7 +80,7 @@ pub(super) struct ChaosPlan {
     /// Maximum time between two disruptions.
     pub(super) interval: Duration,
     /// Enabled disruptions, each repeated by its relative frequency.
-    pub(super) disruptions: Vec<Disruption>,
+    pub(super) disruptions: Vec<ChaosDisruption>,
     /// Database server, if the run can restart it.
     pub(super) server: Option<DatabaseServer>,
 }
@@ -95,7 +95,7 @@ impl ChaosPlan {
             store: None,
             nodes: 1,
             interval: Duration::ZERO,
-            disruptions: vec![Disruption::Kill],
+            disruptions: vec![ChaosDisruption::Kill],
             server: DatabaseServer::of_environment(),
         };
         let mut with = None;
@@ -128,8 +128,8 @@ impl ChaosPlan {
             .with_context(|| format!("{name} needs an integer, not `{value}`"))?;
         match name {
             "--seconds" => self.seconds = Duration::from_secs(number),
-            "--kills" => self.limit = Some((Disruption::Kill, usize::try_from(number)?)),
-            "--pauses" => self.limit = Some((Disruption::Pause, usize::try_from(number)?)),
+            "--kills" => self.limit = Some((ChaosDisruption::Kill, usize::try_from(number)?)),
+            "--pauses" => self.limit = Some((ChaosDisruption::Pause, usize::try_from(number)?)),
             "--seed" => self.seed = number,
             "--interval" => self.interval = Duration::from_millis(number),
             "--nodes" => self.nodes = usize::try_from(number)?.max(1),
@@ -142,9 +142,9 @@ impl ChaosPlan {
 
     /// Parses `everything`, or a list of names separated by commas.
     #[allow(clippy::print_stdout, reason = "output of the program")]
-    fn disruptions_named(&self, with: &str) -> anyhow::Result<Vec<Disruption>> {
+    fn disruptions_named(&self, with: &str) -> anyhow::Result<Vec<ChaosDisruption>> {
         let mut disruptions = Vec::new();
-        for (disruption, name, weight) in Disruption::ALL {
+        for (disruption, name, weight) in ChaosDisruption::ALL {
             let is_named = with.split(',').any(|wanted| wanted == name);
             if !is_named && with != "everything" {
                 continue;
@@ -155,12 +155,19 @@ impl ChaosPlan {
                 Some(missing) => println!("without {name}: {missing}"),
             }
         }
-        let is_known = |wanted: &str| Disruption::ALL.iter().any(|(_, name, _)| *name == wanted);
+        let is_known = |wanted: &str| {
+            ChaosDisruption::ALL
+                .iter()
+                .any(|(_, name, _)| *name == wanted)
+        };
         if let Some(unknown) = with
             .split(',')
             .find(|wanted| *wanted != "everything" && !is_known(wanted))
         {
-            let names: Vec<_> = Disruption::ALL.iter().map(|(_, name, _)| *name).collect();
+            let names: Vec<_> = ChaosDisruption::ALL
+                .iter()
+                .map(|(_, name, _)| *name)
+                .collect();
             bail!(
                 "--with needs `everything` or names from {}; not `{unknown}`",
                 names.join(",")
@@ -170,16 +177,18 @@ impl ChaosPlan {
     }
 
     /// Returns the reason why a disruption is not possible in this run.
-    fn missing_requirement(&self, disruption: Disruption) -> Option<&'static str> {
+    fn missing_requirement(&self, disruption: ChaosDisruption) -> Option<&'static str> {
         match disruption {
             _ if disruption.needs_database() && self.store.is_none() => Some("no --store"),
-            Disruption::Cut | Disruption::Silence | Disruption::Delay if self.nodes < 2 => {
+            ChaosDisruption::Cut | ChaosDisruption::Silence | ChaosDisruption::Delay
+                if self.nodes < 2 =>
+            {
                 Some("only one node; use --nodes")
             }
-            Disruption::Crash | Disruption::Outage if self.server.is_none() => {
+            ChaosDisruption::Crash | ChaosDisruption::Outage if self.server.is_none() => {
                 Some("the server can't be restarted; see tests/postgres.sh")
             }
-            Disruption::Disk
+            ChaosDisruption::Disk
                 if self
                     .server
                     .as_ref()
@@ -196,7 +205,7 @@ impl ChaosPlan {
     /// Returns whether the store may fail: a node may then exit because it can't start, and callers and agents may receive store
     /// errors.
     pub(super) fn store_may_fail(&self) -> bool {
-        let is_pause = |disruption: &Disruption| *disruption == Disruption::Pause;
+        let is_pause = |disruption: &ChaosDisruption| *disruption == ChaosDisruption::Pause;
         self.disruptions
             .iter()
             .any(|disruption| disruption.needs_database() || self.nodes > 1 && is_pause(disruption))

@@ -3,7 +3,7 @@
 use clap::Args;
 use goondan::StateRoot;
 use goondan::internal::untrusted_text;
-use goondan_serve::client::segment;
+use goondan_serve::client::conversation_path;
 
 use super::send::find;
 use crate::complete;
@@ -39,11 +39,7 @@ pub(crate) async fn run(
 ) -> Result<(), CliError> {
     let remote = find(&args.project, args.swarm.as_deref(), state_root, output).await?;
     let id = instances::in_running_swarm(&remote, &args.name, state_root).await?;
-    let path = format!(
-        "/api/instances/{}/{}/turn",
-        segment(&id.agent),
-        segment(&id.instance_key)
-    );
+    let path = conversation_path(&id, "turn");
     remote.client.delete(&path).await?;
     if output.json {
         let cancelled = serde_json::json!({"agent": id.agent, "instanceKey": id.instance_key});

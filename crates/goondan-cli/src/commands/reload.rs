@@ -243,12 +243,7 @@ fn reloadable_process(
 /// Sends SIGHUP to the process.
 #[cfg(unix)]
 fn hang_up(process: u32) -> Result<(), CliError> {
-    use nix::sys::signal::{Signal, kill};
-    use nix::unistd::Pid;
-    let number = i32::try_from(process).map(Pid::from_raw);
-    let sent = number
-        .map_err(|_| nix::errno::Errno::ESRCH)
-        .and_then(|process| kill(process, Signal::SIGHUP));
+    let sent = crate::remote::send_signal(process, nix::sys::signal::Signal::SIGHUP);
     sent.map_err(|error| {
         CliError::failure(
             Code::INTERNAL_ERROR,

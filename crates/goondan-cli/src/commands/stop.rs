@@ -77,13 +77,7 @@ async fn report(remote: &RemoteSwarm, output: &CommandOutput) -> Result<(), CliE
 /// Sends SIGTERM to the process.
 #[cfg(unix)]
 fn terminate(process: u32) -> Result<(), CliError> {
-    use nix::sys::signal::{Signal, kill};
-    use nix::unistd::Pid;
-    let number = i32::try_from(process).map(Pid::from_raw);
-    let sent = number
-        .map_err(|_| nix::errno::Errno::ESRCH)
-        .and_then(|process| kill(process, Signal::SIGTERM));
-    match sent {
+    match remote::send_signal(process, nix::sys::signal::Signal::SIGTERM) {
         // The process has ended in the meantime.
         Ok(()) | Err(nix::errno::Errno::ESRCH) => Ok(()),
         Err(error) => Err(CliError::failure(

@@ -125,6 +125,13 @@ pub(crate) async fn running(
     }
 }
 
+/// Sends a signal to a process. A process id that cannot exist counts as an ended process.
+#[cfg(unix)]
+pub(crate) fn send_signal(process: u32, signal: nix::sys::signal::Signal) -> nix::Result<()> {
+    let process = i32::try_from(process).map_err(|_| nix::errno::Errno::ESRCH)?;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), signal)
+}
+
 /// Returns all swarms that run in the workspaces of the project in `root`, whatever its files
 /// declare now.
 pub(crate) async fn running_in(

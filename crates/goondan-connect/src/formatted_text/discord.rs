@@ -1,8 +1,6 @@
 //! Markup of Discord: a part of Markdown, with a backslash before each literal marker.
 
-use super::{
-    BlockKind, MarkupFormat, TextBlock, TextSpan, TextStyle, marked_line, separated_backticks,
-};
+use super::{BlockKind, MarkupFormat, TextBlock, TextSpan, marked_line, separated_backticks};
 
 pub(crate) const DISCORD: MarkupFormat = MarkupFormat {
     render,
@@ -55,13 +53,8 @@ fn line(spans: &[TextSpan]) -> String {
 
 /// Renders a span. A URL as its own text needs no markup.
 fn mark(span: &TextSpan, text: &str) -> String {
-    let TextStyle {
-        is_bold,
-        is_italic,
-        is_struck,
-        is_code,
-    } = span.style;
-    let is_code = is_code && !text.contains('`');
+    let style = span.style;
+    let is_code = style.is_code && !text.contains('`');
     let is_bare_url = span.link.as_deref() == Some(text);
     let mut marked = match is_code || is_bare_url {
         true => text.to_owned(),
@@ -79,7 +72,11 @@ fn mark(span: &TextSpan, text: &str) -> String {
             ),
         };
     }
-    for (has_mark, mark) in [(is_struck, "~~"), (is_italic, "*"), (is_bold, "**")] {
+    for (has_mark, mark) in [
+        (style.is_struck, "~~"),
+        (style.is_italic, "*"),
+        (style.is_bold, "**"),
+    ] {
         if has_mark {
             marked = format!("{mark}{marked}{mark}");
         }

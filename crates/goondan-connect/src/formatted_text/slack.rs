@@ -1,7 +1,7 @@
 //! Markup of Slack: `*bold*`, `_italic_`, `~struck~`, code and `<URL|text>`.
 
 use super::{
-    BlockKind, MarkupFormat, TextBlock, TextSpan, TextStyle, ZERO_WIDTH_SPACE, marked_line,
+    BlockKind, MarkupFormat, TextBlock, TextSpan, ZERO_WIDTH_SPACE, marked_line,
     separated_backticks,
 };
 
@@ -41,13 +41,8 @@ fn line(spans: &[TextSpan]) -> String {
 
 /// Renders a span. Slack has no escape for a backtick in code.
 fn mark(span: &TextSpan, text: &str) -> String {
-    let TextStyle {
-        is_bold,
-        is_italic,
-        is_struck,
-        is_code,
-    } = span.style;
-    let is_code = is_code && !text.contains('`');
+    let style = span.style;
+    let is_code = style.is_code && !text.contains('`');
     let mut marked = match is_code || span.link.as_deref() == Some(text) {
         true => escaped(text),
         false => without_markers(&escaped(text)),
@@ -60,9 +55,9 @@ fn mark(span: &TextSpan, text: &str) -> String {
     }
     for (has_mark, mark) in [
         (is_code, '`'),
-        (is_struck, '~'),
-        (is_italic, '_'),
-        (is_bold, '*'),
+        (style.is_struck, '~'),
+        (style.is_italic, '_'),
+        (style.is_bold, '*'),
     ] {
         if has_mark {
             marked = format!("{mark}{marked}{mark}");

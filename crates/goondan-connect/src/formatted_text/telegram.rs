@@ -1,6 +1,6 @@
 //! Markup of Telegram: a few HTML elements. Elements with code contain no other element.
 
-use super::{BlockKind, MarkupFormat, TextBlock, TextSpan, TextStyle};
+use super::{BlockKind, MarkupFormat, TextBlock, TextSpan};
 
 pub(crate) const TELEGRAM: MarkupFormat = MarkupFormat {
     render,
@@ -44,20 +44,19 @@ fn line(spans: &[TextSpan]) -> String {
 
 fn mark(span: &TextSpan) -> String {
     let (before, core, after) = span.trimmed();
-    let TextStyle {
-        is_bold,
-        is_italic,
-        is_struck,
-        is_code,
-    } = span.style;
+    let style = span.style;
     let mut marked = escaped(core);
-    if is_code && span.link.is_none() && !core.is_empty() {
+    if style.is_code && span.link.is_none() && !core.is_empty() {
         return format!("{before}<code>{marked}</code>{after}");
     }
     if let Some(url) = span.link.as_ref().filter(|_| !core.is_empty()) {
         marked = format!("<a href=\"{}\">{marked}</a>", escaped(url));
     }
-    for (has_mark, name) in [(is_struck, "s"), (is_italic, "i"), (is_bold, "b")] {
+    for (has_mark, name) in [
+        (style.is_struck, "s"),
+        (style.is_italic, "i"),
+        (style.is_bold, "b"),
+    ] {
         if has_mark && !core.is_empty() {
             marked = format!("<{name}>{marked}</{name}>");
         }

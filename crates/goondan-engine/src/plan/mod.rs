@@ -662,10 +662,12 @@ impl ToolPlan {
                 .map(|stated| (stated.name.as_str(), Some(stated)))
                 .collect(),
         };
+        let settings = settings_hash(tool);
         let plan = |(name, stated): (&str, Option<&ExportOverride>)| {
             let own = set.exports.iter().find(|(spec, _)| spec.name == name);
             let registered = own
-                .map(|(spec, handler)| Arc::new(register(tool, spec, stated, handler, variables)));
+                .map(|(spec, handler)| register(tool, spec, stated, handler, variables))
+                .map(|tool| Arc::new(tool.with_settings(settings.clone())));
             (
                 name.to_owned(),
                 registered.ok_or_else(|| no_such_export(bundle, tool, set, name)),
@@ -724,8 +726,7 @@ fn register(
         }
     }
     let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits)
-        .timed_by(timeout_field)
-        .with_settings(settings_hash(tool));
+        .timed_by(timeout_field);
     match &tool.spec.entry {
         ToolEntry::Builtin(set) => registered.of_builtin(set),
         ToolEntry::Library(_)

@@ -24,6 +24,7 @@ use tokio::sync::mpsc;
 use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 use tokio_util::sync::CancellationToken;
 
+pub use self::prompt::resource_text;
 use self::session_manager::SessionManager;
 use crate::json_lines;
 use crate::service::Service;

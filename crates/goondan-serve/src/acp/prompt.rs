@@ -23,7 +23,7 @@ pub(super) fn input(prompt: Vec<ContentBlock>, session: &EditorSession) -> Resul
             }
             ContentBlock::Resource(resource) => match resource.resource {
                 EmbeddedResourceResource::TextResourceContents(it) => {
-                    texts.push(quoted(&it.uri, &it.text))
+                    texts.push(resource_text(&it.uri, &it.text))
                 }
                 EmbeddedResourceResource::BlobResourceContents(it) => {
                     let kind = it
@@ -67,8 +67,8 @@ fn directory_note(session: &EditorSession) -> Option<String> {
     })
 }
 
-/// Marks the text of an attached file.
-fn quoted(uri: &str, text: &str) -> String {
+/// Marks the text of a file that belongs to an input.
+pub fn resource_text(uri: &str, text: &str) -> String {
     format!(
         "<resource uri=\"{}\">\n{text}\n</resource>",
         uri.replace('"', "%22")

@@ -27,11 +27,12 @@ impl From<Option<&InstanceMeta>> for CountedState {
 pub(super) struct ChangedInstances {
     disk: Arc<SyncedDisk>,
     workspace: PathBuf,
-    state: Mutex<Changes>,
+    state: Mutex<InstanceChanges>,
 }
 
+/// Changes since the store was opened.
 #[derive(Default)]
-struct Changes {
+struct InstanceChanges {
     /// State of each changed instance before its first change.
     before: BTreeMap<InstanceId, CountedState>,
     /// True if the changes are not completely known.
@@ -52,7 +53,7 @@ impl ChangedInstances {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, Changes> {
+    fn state(&self) -> MutexGuard<'_, InstanceChanges> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -75,7 +75,7 @@ pub(super) fn limited(mut entries: Vec<HandledEntry>) -> Vec<HandledEntry> {
 pub(super) struct HandledEvents {
     disk: Arc<SyncedDisk>,
     log: PathBuf,
-    /// Line of the checkpoint, not verified yet.
+    /// Line of the checkpoint.
     line: Vec<u8>,
     state: Mutex<LookupState>,
 }
@@ -84,7 +84,8 @@ enum LookupState {
     /// The line was not read yet. The file is the log as it was when the store was opened; a
     /// compaction replaces the log with another file.
     Unverified(Box<dyn DataFile>),
-    Verified(Box<dyn DataFile>),
+    /// The line is intact, and its entries have this number of digits.
+    Verified(Box<dyn DataFile>, usize),
     /// The checkpoint is damaged; the results come from the whole log.
     FromLog(HashMap<String, EncodedResult>),
 }
@@ -113,16 +114,19 @@ impl HandledEvents {
     pub(super) fn result(&self, event_id: &str) -> Option<EncodedResult> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         *state = match std::mem::replace(&mut *state, LookupState::FromLog(HashMap::new())) {
-            LookupState::Unverified(file) if digits_of(&self.line).is_some() => {
-                LookupState::Verified(file)
-            }
-            LookupState::Unverified(_) => LookupState::FromLog(self.read_log()),
+            LookupState::Unverified(file) => match digits_of(&self.line) {
+                Some(digits) => LookupState::Verified(file, digits.len()),
+                None => LookupState::FromLog(self.read_log()),
+            },
             verified => verified,
         };
         match &mut *state {
             LookupState::Unverified(_) => None,
             LookupState::FromLog(results) => results.get(event_id).cloned(),
-            LookupState::Verified(file) => self.find(&mut **file, event_id),
+            LookupState::Verified(file, length) => {
+                let digits = &self.line[LINE_START.len()..][..*length];
+                find(digits, &mut **file, event_id)
+            }
         }
     }
 
@@ -144,24 +148,18 @@ impl HandledEvents {
             .map(|event| (event.event_id, event.result))
             .collect()
     }
-
-    fn find(&self, log: &mut dyn DataFile, event_id: &str) -> Option<EncodedResult> {
-        let (entries, _) = digits_of_verified(&self.line).as_chunks::<ENTRY_DIGITS>();
-        let hash = format!("{:016x}", hash_of(event_id));
-        let first = entries.partition_point(|entry| entry[..LONG_DIGITS] < *hash.as_bytes());
-        let matching = entries[first..]
-            .iter()
-            .take_while(|entry| entry[..LONG_DIGITS] == *hash.as_bytes());
-        let mut results = matching.map(|entry| result_at(log, entry_of(entry)?.at, event_id));
-        results.find_map(|result| result)
-    }
 }
 
-/// Returns the digits of a line that was verified before.
-fn digits_of_verified(line: &[u8]) -> &[u8] {
-    let digits = line.strip_prefix(LINE_START).unwrap_or_default();
-    let end = digits.iter().position(|byte| *byte == b'"');
-    &digits[..end.unwrap_or_default()]
+/// Searches the sorted entries for an event, and reads its result from the log.
+fn find(digits: &[u8], log: &mut dyn DataFile, event_id: &str) -> Option<EncodedResult> {
+    let (entries, _) = digits.as_chunks::<ENTRY_DIGITS>();
+    let hash = format!("{:016x}", hash_of(event_id));
+    let first = entries.partition_point(|entry| entry[..LONG_DIGITS] < *hash.as_bytes());
+    let matching = entries[first..]
+        .iter()
+        .take_while(|entry| entry[..LONG_DIGITS] == *hash.as_bytes());
+    let mut results = matching.map(|entry| result_at(log, entry_of(entry)?.at, event_id));
+    results.find_map(|result| result)
 }
 
 /// Reads the result of an event from the record at an offset.

@@ -377,22 +377,6 @@ fn report(
     ))
 }
 
-/// Formats `text` as a YAML scalar: plain if that is the same string, else in quotes.
-pub(crate) fn yaml_scalar(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(plain);
-    let is_string = |text: &str| {
-        matches!(
-            goondan::internal::yaml::from_str(text),
-            Ok(serde_json::Value::String(_))
-        )
-    };
-    match is_plain && is_string(text) {
-        true => text.to_owned(),
-        false => serde_json::Value::from(text).to_string(),
-    }
-}
-
 /// Quotes `text` as one shell word.
 pub(crate) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~:=@,+".contains(c);

@@ -1,6 +1,7 @@
 //! `gdn init --provider`: a template with the model of a real provider.
 
 use clap::ValueEnum;
+use goondan::internal::yaml_scalar;
 
 /// First line of the Model in templates, which the scripted model answers.
 const SCRIPTED_START: &str = "  # The scripted model answers from script.yaml";
@@ -64,7 +65,7 @@ impl ModelProvider {
         let Some((_, after)) = rest.split_once(SCRIPTED_END) else {
             return text.to_owned();
         };
-        let model = super::yaml_scalar(model.unwrap_or(self.default_model()));
+        let model = yaml_scalar(model.unwrap_or(self.default_model()));
         let mut lines = format!("  provider: {}\n  model: {model}\n", self.name());
         if let Some(variable) = self.key_variable() {
             lines.push_str(&format!("  apiKey: {{valueFrom: {{env: {variable}}}}}\n"));

@@ -3,7 +3,7 @@
 use clap::Args;
 use goondan::StateRoot;
 use goondan::internal::untrusted_text;
-use goondan_serve::client::segment;
+use goondan_serve::client::conversation_path;
 use goondan_serve::wire::{ForkBody, ForkedBody};
 
 use crate::commands::send::find;
@@ -37,11 +37,7 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let remote = find(&args.project, args.swarm.as_deref(), state_root, output).await?;
     let id = instances::in_running_swarm(&remote, &args.name, state_root).await?;
-    let path = format!(
-        "/api/instances/{}/{}/fork",
-        segment(&id.agent),
-        segment(&id.instance_key)
-    );
+    let path = conversation_path(&id, "fork");
     let body = ForkBody {
         message_id: args.message.clone(),
     };

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use goondan::internal::{nofollow_fs, render};
+use goondan::internal::{nofollow_fs, render, yaml_scalar as scalar};
 use goondan::spec::kinds::SettingRequirement;
 use goondan::spec::{Diagnostic, reason};
 use serde_json::json;
 
-use crate::commands::init::{is_name, yaml_scalar as scalar};
+use crate::commands::init::is_name;
 use crate::exit::{CliError, CommandExit};
 use crate::output::{CommandOutput, style};
 use crate::project_path;

@@ -9,7 +9,7 @@ use goondan::ports::approval::Approver;
 use goondan::ports::tool::ToolCallResult;
 use goondan::spec::Code;
 use goondan::{Input, UsageLedger, Workspace};
-use goondan_serve::client::{ClientError, ClientEvent, ServerEvents, segment};
+use goondan_serve::client::{ClientError, ClientEvent, ServerEvents, conversation_path, segment};
 use goondan_serve::wire::{CallBody, InputState, RetryBody, SwarmBody};
 
 use super::OutputFormat;
@@ -234,11 +234,7 @@ impl RemoteSession {
         view: &mut TurnView,
     ) -> Result<RemoteTurnResult, CliError> {
         let approvals = self.turn_approvals();
-        let retry_path = format!(
-            "/api/instances/{}/{}/retry",
-            segment(&id.agent),
-            segment(&id.instance_key)
-        );
+        let retry_path = conversation_path(id, "retry");
         let state: InputState = self
             .remote
             .client

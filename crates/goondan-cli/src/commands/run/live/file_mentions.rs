@@ -5,6 +5,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan::ports::tool::Attachment;
+use goondan_serve::acp::resource_text;
 
 use crate::exit::CliError;
 use crate::input_files;
@@ -44,10 +45,8 @@ pub(super) fn expand(text: &str) -> Result<(String, Vec<Attachment>), CliError> 
                 let name = format!("`{path}`");
                 let content =
                     input_files::read_text(input_files::open(Path::new(path), &name)?, &name)?;
-                let path = path.replace('"', "%22");
-                expanded.push_str(&format!(
-                    "\n<resource uri=\"{path}\">\n{content}\n</resource>"
-                ));
+                expanded.push('\n');
+                expanded.push_str(&resource_text(path, &content));
             }
         }
     }
