@@ -102,7 +102,7 @@ async fn update_draft(
     }
 }
 
-/// Returns the growing message, which becomes the first message of the answer. Empty without text.
+/// Returns the message to show while the answer grows: its first message. Empty if there is no text.
 fn first_message(runtime: &ConnectionRuntime, text: &str) -> String {
     // Text far beyond the first message does not affect it.
     let beginning = text

@@ -28,13 +28,13 @@ pub fn links_of_path(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(links)
 }
 
-/// Returns true if `path` leads to different files in different processes, or if a process can change
-/// the target at any time: it passes through a link such as `/proc/self/cwd`. The file descriptors of
-/// the process itself, such as `/dev/stdin`, do not count.
+/// Returns true if `path` passes through a link of a process, such as `/proc/self/cwd`. It can then
+/// mean another file in another process, or later. The descriptors of this process, such as
+/// `/dev/stdin`, do not count.
 pub fn depends_on_process(path: &Path) -> bool {
     let own_descriptors = format!("/proc/{}/fd", std::process::id());
     let mut depends = false;
-    // A link of an unreadable path still counts.
+    // Links before an error still count.
     let _ = resolve(path, |link, is_last| {
         let below = link
             .strip_prefix("/proc")

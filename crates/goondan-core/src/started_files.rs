@@ -241,8 +241,8 @@ pub fn pieces(word: &str) -> Vec<String> {
     all
 }
 
-/// Returns the possible values at the end of a cluster of short options: `fx.mk` and `x.mk` for
-/// `-sfx.mk`. Each letter can be the option that takes the value.
+/// Returns the possible values in a cluster of short options, because any letter can be the option
+/// that takes a value: `fx.mk`, `x.mk` and `.mk` for `-sfx.mk`.
 fn option_values(word: &str) -> impl Iterator<Item = &str> {
     let cluster = word.strip_prefix('-').unwrap_or_default();
     let letters = cluster.bytes().take_while(u8::is_ascii_alphanumeric);

@@ -19,7 +19,7 @@ pub(super) enum ChaosDisruption {
     Clock,
     /// The connections of a node to the database are closed, including new ones.
     Cut,
-    /// The connections of a node to the database stay open, but transfer nothing for longer than its lease.
+    /// The connections of a node to the database stay open, but transfer nothing for longer than the node's lease.
     Silence,
     /// The connections of a node to the database are slow.
     Delay,

@@ -92,7 +92,8 @@ impl BlockBuilder {
             Tag::Strong => self.bold += 1,
             Tag::Strikethrough => self.struck += 1,
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => self.links.push(OpenLink {
-                url: dest_url.into_string(),
+                // A platform would read a backtick as the start of code.
+                url: dest_url.replace('`', "%60"),
                 begin: self.current.text().len(),
             }),
             Tag::BlockQuote(_) => {

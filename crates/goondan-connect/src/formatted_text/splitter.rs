@@ -64,7 +64,7 @@ impl MessageBuilder<'_> {
         text.chars().map(self.format.char_size).sum()
     }
 
-    /// Returns the first part of a block, of at most `room`, and the rest.
+    /// Splits a block: returns a first part whose rendered size is at most `room`, and the rest, if any.
     fn split(&self, block: &TextBlock, room: usize) -> (TextBlock, Option<TextBlock>) {
         let text: Vec<char> = block.text().chars().collect();
         let fits = |count: usize| self.size(&(self.format.render)(&part(block, 0, count))) <= room;

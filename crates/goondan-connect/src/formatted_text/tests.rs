@@ -166,6 +166,17 @@ fn unescaped_text(text: &str) -> String {
         .replace("&amp;", "&")
 }
 
+#[test]
+fn a_url_does_not_start_code() {
+    let markdown = "<https://h/a```> [x](https://h/b`c)";
+    assert_eq!(one(markdown, &SLACK).matches('`').count(), 3);
+    for (name, format) in FORMATS {
+        let message = one(markdown, format);
+        assert!(message.contains("https://h/a%60%60%60"), "{name}: {message}");
+        assert!(message.contains("https://h/b%60c"), "{name}: {message}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]

@@ -737,7 +737,8 @@ fn register(
     }
 }
 
-/// Returns a hash of the entry and `config`, which limit the calls of the tool.
+/// Returns a hash of the entry and `config`, so that a grant ends if they change. `None` for a
+/// built-in tool without `config`.
 fn settings_hash(tool: &Resource<Tool>) -> Option<String> {
     let spec = &tool.spec;
     let is_default = match &spec.entry {

@@ -42,13 +42,13 @@ pub(crate) struct CallSnapshot {
     files: Option<BTreeMap<String, String>>,
     /// Targets of the paths that contain links, by path.
     link_targets: BTreeMap<String, String>,
-    /// Path that leads to another file in the process of the call.
-    of_process: Option<String>,
+    /// Path that can mean another file in the process of the call; see [`depends_on_process`].
+    process_dependent_path: Option<String>,
 }
 
 impl CallSnapshot {
-    /// Collects the data of a call with which grants are compared: its arguments, its working
-    /// directory, the hashes of the files that it uses, and the targets of its links.
+    /// Collects everything about a call that must be unchanged for an earlier grant to apply: its
+    /// arguments, directory, settings and link targets, and the hashes of its files.
     pub(crate) async fn of(
         context: &ToolCallContext,
         tool: &RegisteredTool,
@@ -67,7 +67,9 @@ impl CallSnapshot {
             folder: folder(context),
             conversation: conversation(context, tool),
             settings: settings(context, tool),
-            of_process: named.of_process.or_else(|| programs.of_process.clone()),
+            process_dependent_path: named
+                .process_dependent_path
+                .or_else(|| programs.process_dependent_path.clone()),
             programs: programs.hashes.map(|mut programs| {
                 programs.extend(
                     tool.handler
@@ -84,7 +86,7 @@ impl CallSnapshot {
     /// Returns a path of the call that leads to another file in the process that the call starts. No
     /// approval can cover the content of that file.
     pub(crate) fn path_of_process(&self) -> Option<&str> {
-        self.of_process.as_deref()
+        self.process_dependent_path.as_deref()
     }
 
     /// Returns the grant that `agent` needs. `untrusted`: the approval is required because of
@@ -187,8 +189,8 @@ struct CoveredFiles<H> {
     hashes: H,
     /// Targets of the paths that contain links, by path.
     link_targets: BTreeMap<String, String>,
-    /// Path that leads to another file in the process of the call.
-    of_process: Option<String>,
+    /// Path that can mean another file in the process of the call; see [`depends_on_process`].
+    process_dependent_path: Option<String>,
 }
 
 /// Hashes the files that a call runs: path arguments, programs that the tool names, and files that
@@ -224,7 +226,7 @@ async fn programs(
     let hashing = tokio::task::spawn_blocking(move || {
         let named = paths.iter().chain(&tool_programs).map(PathBuf::as_path);
         let started = started_files.keys().map(Path::new);
-        let of_process = named
+        let process_dependent_path = named
             .chain(started)
             .find(|path| depends_on_process(path))
             .map(|path| path.display().to_string());
@@ -235,7 +237,7 @@ async fn programs(
         });
         CoveredFiles {
             hashes,
-            of_process,
+            process_dependent_path,
             ..CoveredFiles::default()
         }
     });
@@ -288,7 +290,7 @@ async fn named_files(
         let ReferencedPaths {
             files,
             link_targets,
-            of_process,
+            process_dependent_path,
         } = referenced_files::find(&lines, &folders)?;
         // The own directory has a different path in each conversation.
         let name = |path: &Path| {
@@ -303,12 +305,12 @@ async fn named_files(
             .map(|(path, target)| (name(path), name(target)));
         Some(CoveredFiles {
             // The hash of such a path has no meaning, so it need not be readable.
-            hashes: match of_process {
+            hashes: match process_dependent_path {
                 Some(_) => BTreeMap::new(),
                 None => hashes.collect::<Option<_>>()?,
             },
             link_targets: links.collect(),
-            of_process: of_process.map(|path| path.display().to_string()),
+            process_dependent_path: process_dependent_path.map(|path| path.display().to_string()),
         })
     });
     hashing.await.ok().flatten()

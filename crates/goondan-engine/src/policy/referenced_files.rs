@@ -39,7 +39,7 @@ pub(super) struct ReferencedPaths {
     /// Targets of the named paths that contain links, by path.
     pub(super) link_targets: BTreeMap<PathBuf, PathBuf>,
     /// A path of a file to run that leads to different files in different processes.
-    pub(super) of_process: Option<PathBuf>,
+    pub(super) process_dependent_path: Option<PathBuf>,
 }
 
 /// Returns the paths that `lines` refer to when they run in any of `folders`. The path of each
@@ -96,7 +96,7 @@ pub(super) fn find(lines: &[String], folders: &[PathBuf]) -> Option<ReferencedPa
     Some(ReferencedPaths {
         files: files.collect(),
         link_targets: links.collect(),
-        of_process: paths.find(|path| depends_on_process(path)),
+        process_dependent_path: paths.find(|path| depends_on_process(path)),
     })
 }
 
@@ -320,7 +320,7 @@ mod tests {
         std::os::unix::fs::symlink("/proc/thread-self/cwd", folder.join("here")).unwrap();
         let found = |line: &str| {
             let found = find(&[line.to_owned()], std::slice::from_ref(&folder)).unwrap();
-            found.of_process
+            found.process_dependent_path
         };
         for line in [
             "sh /proc/self/cwd/run.sh",

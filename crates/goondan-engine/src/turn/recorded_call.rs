@@ -62,7 +62,8 @@ pub(crate) fn record(
     engine.model_calls.add(recorded, limit);
 }
 
-/// Returns the content of a request, with the newest messages.
+/// Returns the request to record, without secrets. Only the newest messages are kept, up to the
+/// limits of prompt excerpts.
 fn request(redactor: &SecretRedactor, request: &ModelRequest) -> RecordedRequest {
     let messages = &request.messages;
     let kept = newest(messages.iter().rev().map(|message| &message.data), redactor);
@@ -98,7 +99,7 @@ fn cleaned(redactor: &SecretRedactor, tool: &ToolDefinition) -> ToolDefinition {
     tool
 }
 
-/// Returns the content of an answer.
+/// Returns the answer to record, without secrets.
 fn response(redactor: &SecretRedactor, answer: &ModelAnswer) -> RecordedResponse {
     let mut parts = answer.parts.clone();
     parts.iter_mut().for_each(|part| clean(redactor, part));

@@ -75,7 +75,7 @@ impl FieldName {
         }
     }
 
-    /// Returns whether the table row concerns this document and this value.
+    /// Returns whether the rename applies to a field of this document with this value.
     fn applies(&self, document: &YamlNode, value: &YamlNode) -> bool {
         match (self.standing, self.name) {
             (NameStanding::RenamedInConfig, "pollTimeout") => uses_telegram(document),
@@ -255,12 +255,12 @@ pub fn renamed_fields() -> Vec<RenamedField> {
         .collect()
 }
 
-/// Returns the current name of a read entry, and its value if it has another form there.
+/// Returns the current name of a field, and its value if the current name takes another unit.
 pub(crate) fn current_form(kind: Kind, map: &str, entry: &MapEntry) -> (String, Option<String>) {
     let is_row =
         |row: &&FieldName| row.kind == kind && row.map == map && row.read_name() == entry.key;
     match FIELD_NAMES.iter().find(is_row) {
-        // A library reads `config` itself, so these names are not changed.
+        // The code behind a tool reads `config` under the older names.
         Some(row) if row.standing == NameStanding::Renamed => {
             (row.name.to_owned(), row.unit.format(&entry.value.content))
         }
@@ -292,8 +292,8 @@ fn uses_telegram(document: &YamlNode) -> bool {
     matches!(connector, Some("telegram" | "Connector/telegram"))
 }
 
-/// Returns whether `config` of the document sets limits of a process. A library reads its whole
-/// `config` itself.
+/// Returns whether `config` of the document can set limits of a process. A library defines all of its
+/// `config`, so its fields are never renamed.
 fn configures_process(document: &YamlNode) -> bool {
     spec_text(document, "entry").is_some_and(|entry| {
         let is_script = SCRIPT_EXTENSIONS

@@ -30,7 +30,7 @@ pub(crate) fn read_names(document: &mut YamlNode, findings: &mut FieldNameFindin
         .and_then(|entry| entry.value.entry("name")?.value.text())
         .map(|name| format!("{kind}/{}", excerpt(name, MAX_SHOWN_CHARS)));
     for row in FIELD_NAMES.iter().filter(|row| row.kind == kind) {
-        let is_meant = is_row_meant(row, document);
+        let is_meant = does_row_apply(row, document);
         let way: Vec<&str> = row.map.split('.').collect();
         let mut found = FieldNameFindings::default();
         if is_meant {
@@ -49,8 +49,9 @@ pub(crate) fn read_names(document: &mut YamlNode, findings: &mut FieldNameFindin
     }
 }
 
-/// Returns whether the row concerns the document. A row about `config` depends on its values.
-fn is_row_meant(row: &FieldName, document: &YamlNode) -> bool {
+/// Returns whether a rename applies to the document. A rename in `config` applies only to the tools
+/// and connectors that read the field.
+fn does_row_apply(row: &FieldName, document: &YamlNode) -> bool {
     if row.standing != NameStanding::RenamedInConfig {
         return true;
     }

@@ -78,7 +78,7 @@ impl ChangedInstances {
         self.state().is_incomplete = true;
     }
 
-    /// Notes that the metadata of an instance was written.
+    /// Counts a write of metadata, and updates the kept list of metadata, if there is one.
     pub(super) fn note_written(&self, meta: &InstanceMeta) {
         let mut changes = self.state();
         changes.writes += 1;

@@ -37,8 +37,9 @@ struct CheckpointRecord {
 enum FoundCheckpoint {
     /// There is none: the last process was killed, or the machine was started again.
     Missing,
-    /// The description of the reason why the checkpoint can't be used.
+    /// Reason why the checkpoint can't be used.
     Unusable(String),
+    /// The checkpoint, with its line of handled events.
     Current(Box<CheckpointRecord>, Vec<u8>),
 }
 

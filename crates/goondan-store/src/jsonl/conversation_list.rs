@@ -16,7 +16,7 @@ use crate::fs::FileSystem;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus, StoreError};
 
-/// Maximum number of instances whose possession of a record is listed by name.
+/// Maximum number of instances that are listed for a record name.
 const MAX_NAMED_INSTANCES: usize = 1_000;
 
 /// Number of records that the file may have beyond twice the number of conversations.
@@ -70,7 +70,7 @@ pub(super) struct ListState {
     pub(super) processing: usize,
     /// Instances that have a record, by its name.
     named: BTreeMap<String, BTreeSet<InstanceId>>,
-    /// Names of records that more instances have.
+    /// Names of records that more than [`MAX_NAMED_INSTANCES`] instances have.
     crowded: BTreeSet<String>,
 }
 

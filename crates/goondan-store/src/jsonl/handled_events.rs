@@ -116,7 +116,7 @@ impl HandledEvents {
         *state = match std::mem::replace(&mut *state, LookupState::FromLog(HashMap::new())) {
             LookupState::Unverified(file) => match digits_of(&self.line) {
                 Some(digits) => LookupState::Verified(file, digits.len()),
-                None => LookupState::FromLog(self.read_log()),
+                None => LookupState::FromLog(self.results_of_log()),
             },
             verified => verified,
         };
@@ -136,8 +136,8 @@ impl HandledEvents {
         digits.chunks_exact(ENTRY_DIGITS).map(entry_of).collect()
     }
 
-    /// Reads the results from the whole log.
-    fn read_log(&self) -> HashMap<String, EncodedResult> {
+    /// Reads the results of all handled events from the whole log. Empty if the log can't be read.
+    fn results_of_log(&self) -> HashMap<String, EncodedResult> {
         tracing::warn!(path = %self.log.display(), "the checkpoint of the log is damaged; the \
             whole log is read");
         let found = compaction::take_up(&**self.disk, &self.log);

@@ -51,7 +51,7 @@ impl Orchestrator {
         })
     }
 
-    /// Takes the result of an event from the store, if the event was handled before the start.
+    /// Loads the result of an event that an earlier process handled, unless the event is known already.
     pub(super) fn recall_result(&mut self, event_id: &str) {
         if self.handled.get(event_id).is_some() || self.pending.get(event_id).is_some() {
             return;

@@ -55,7 +55,7 @@ struct SimState {
 struct SimFileContents {
     now: Vec<u8>,
     on_disk: Vec<u8>,
-    /// Number of the last change.
+    /// Sequence number of the last change to this entry.
     modified: u64,
 }
 
@@ -63,7 +63,7 @@ struct SimFileContents {
 struct SimDirectory {
     now: Names,
     on_disk: Names,
-    /// Number of the last change.
+    /// Sequence number of the last change to this entry.
     modified: u64,
 }
 

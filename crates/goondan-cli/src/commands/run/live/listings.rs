@@ -51,7 +51,7 @@ pub(super) fn tools(tools: &[ToolDefinition]) -> Vec<String> {
     }
 }
 
-/// Lists the models of an agent, in the order in which they are called.
+/// Lists the models of an agent: first the main one, then the fallbacks in their order.
 pub(super) fn models(bundle: &Bundle, agent: &str) -> Vec<String> {
     let Some(agent) = find(bundle, agent) else {
         return Vec::new();

@@ -81,7 +81,8 @@ impl OpenApproval {
         self.question.ended().await
     }
 
-    /// Handles a key. Returns the answer at Enter if it is clear; an empty line takes the choice.
+    /// Handles a key. Enter returns the typed answer, or the marked choice if the line is empty; `None` if
+    /// the typed text is no answer. Ctrl-C and the end of the input deny.
     pub(super) fn press(&mut self, key: &KeyPress) -> Option<ApprovalAnswer> {
         match key {
             KeyPress::Enter => {
