@@ -172,7 +172,10 @@ fn a_url_does_not_start_code() {
     assert_eq!(one(markdown, &SLACK).matches('`').count(), 3);
     for (name, format) in FORMATS {
         let message = one(markdown, format);
-        assert!(message.contains("https://h/a%60%60%60"), "{name}: {message}");
+        assert!(
+            message.contains("https://h/a%60%60%60"),
+            "{name}: {message}"
+        );
         assert!(message.contains("https://h/b%60c"), "{name}: {message}");
     }
 }

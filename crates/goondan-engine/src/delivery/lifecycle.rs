@@ -4,8 +4,7 @@
 //! leaves memory. An event or a spawn revives it unchanged.
 //!
 //! An instance that is retired for `gcGrace` is deleted with its directory. The next event for it
-//! begins a new conversation. Without `ttl` no instance is retired, and without `gcGrace` none is
-//! deleted.
+//! begins a new conversation. Without `gcGrace` no instance is deleted.
 
 use std::time::Duration;
 
@@ -37,7 +36,10 @@ impl IdleTime {
     ) -> Option<LifecycleStep> {
         match self.retired {
             None => is_over(self.since, lifecycle.ttl, now).then_some(LifecycleStep::Retire),
-            Some(since) => is_over(since, lifecycle.gc_grace, now).then_some(LifecycleStep::Delete),
+            Some(since) => lifecycle
+                .gc_grace
+                .is_some_and(|grace| is_over(since, grace, now))
+                .then_some(LifecycleStep::Delete),
         }
     }
 }
@@ -69,24 +71,25 @@ pub(crate) fn due<Name>(
     due
 }
 
-/// Returns `true` if `limit` passed since `since`; `false` without a limit.
-fn is_over(since: DateTime<Utc>, limit: Option<Duration>, now: DateTime<Utc>) -> bool {
+/// Returns `true` if `limit` passed since `since`.
+fn is_over(since: DateTime<Utc>, limit: Duration, now: DateTime<Utc>) -> bool {
     // A clock that was set back makes nothing due.
     let elapsed = (now - since).to_std().unwrap_or_default();
-    limit.is_some_and(|limit| elapsed >= limit)
+    elapsed >= limit
 }
 
 /// Minimum interval between two checks.
 pub(crate) const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Returns the interval between checks; `None` if no instance is ever due.
-pub(crate) fn interval(lifecycle: &ConversationRetention) -> Option<Duration> {
-    const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(60);
-    let shorter = [lifecycle.ttl, lifecycle.gc_grace]
-        .into_iter()
-        .flatten()
-        .min()?;
-    Some((shorter / 4).clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL))
+/// Maximum interval between two checks. A check can read the metadata of all conversations.
+pub(crate) const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(60 * 60);
+
+/// Returns the interval between checks.
+pub(crate) fn interval(lifecycle: &ConversationRetention) -> Duration {
+    let shorter = lifecycle
+        .gc_grace
+        .map_or(lifecycle.ttl, |grace| grace.min(lifecycle.ttl));
+    (shorter / 4).clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL)
 }
 
 #[cfg(test)]
@@ -96,7 +99,7 @@ mod tests {
     use super::*;
 
     const LIFECYCLE: ConversationRetention = ConversationRetention {
-        ttl: Some(Duration::from_secs(10)),
+        ttl: Duration::from_secs(10),
         gc_grace: Some(Duration::from_secs(5)),
     };
 
@@ -143,20 +146,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_set_never_comes() {
+    fn by_default_conversations_retire_after_90_days_and_are_never_deleted() {
+        let days = |days: i64| days * 24 * 60 * 60;
+        let instances = [idle("old", 0), idle("fresh", 1), retired("long", 0)];
         let due = due(
-            [idle("old", 0), retired("long", 0)].into_iter(),
-            at(1_000_000),
+            instances.into_iter(),
+            at(days(90)),
             &ConversationRetention::default(),
         );
         assert_eq!(
             due,
             DueInstances {
-                retire: vec![],
+                retire: vec!["old"],
                 delete: vec![]
             }
         );
-        assert_eq!(interval(&ConversationRetention::default()), None);
     }
 
     #[test]
@@ -173,22 +177,10 @@ mod tests {
 
     #[test]
     fn intervals_are_bounded() {
-        assert_eq!(interval(&LIFECYCLE), Some(Duration::from_millis(1_250)));
-        let none = Duration::ZERO;
-        assert_eq!(
-            interval(&ConversationRetention {
-                ttl: Some(none),
-                gc_grace: None
-            }),
-            Some(Duration::from_millis(100))
-        );
+        let of = |ttl, gc_grace| interval(&ConversationRetention { ttl, gc_grace });
         let day = Duration::from_secs(86_400);
-        assert_eq!(
-            interval(&ConversationRetention {
-                ttl: Some(day),
-                gc_grace: None
-            }),
-            Some(Duration::from_secs(60))
-        );
+        assert_eq!(interval(&LIFECYCLE), Duration::from_millis(1_250));
+        assert_eq!(of(day, Some(Duration::ZERO)), MIN_CHECK_INTERVAL);
+        assert_eq!(of(day, None), MAX_CHECK_INTERVAL);
     }
 }

@@ -75,13 +75,25 @@ impl Default for SwarmPolicy {
     }
 }
 
+/// Default idle time after which a conversation is retired: 90 days, in seconds.
+const DEFAULT_TTL_SECONDS: u32 = 90 * 24 * 60 * 60;
+
 /// Retention of idle conversations.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationRetention {
-    /// Idle time after which the conversation is retired.
-    pub ttl: Option<Duration>,
+    /// Idle time after which the conversation is retired. Default: 90 days.
+    pub ttl: Duration,
     /// Time between retirement and deletion of the directory.
     pub gc_grace: Option<Duration>,
+}
+
+impl Default for ConversationRetention {
+    fn default() -> Self {
+        ConversationRetention {
+            ttl: Duration::from_secs(DEFAULT_TTL_SECONDS.into()),
+            gc_grace: None,
+        }
+    }
 }
 
 /// Limits on one run of a swarm or on one turn. An absent limit is not enforced.
@@ -226,7 +238,8 @@ fn read_lifecycle(
         return ConversationRetention::default();
     };
     let lifecycle = ConversationRetention {
-        ttl: read_seconds(&mut fields, "ttlSeconds", 1, findings),
+        ttl: read_seconds(&mut fields, "ttlSeconds", 1, findings)
+            .unwrap_or(ConversationRetention::default().ttl),
         gc_grace: read_seconds(&mut fields, "gcGraceSeconds", 0, findings),
     };
     fields.finish(findings);
@@ -429,9 +442,9 @@ pub(crate) struct PolicyTelemetryShape {
 #[schemars(rename = "Lifecycle")]
 #[expect(dead_code, reason = "read only by the schema generator")]
 pub(crate) struct LifecycleShape {
-    /// The idle time after which a conversation is retired, in seconds. Without it, conversations
-    /// are not retired.
-    #[schemars(range(min = 1))]
+    /// The idle time after which a conversation is retired, in seconds. The next input restores a
+    /// retired conversation. The default is 90 days.
+    #[schemars(range(min = 1), extend("default" = DEFAULT_TTL_SECONDS))]
     ttl_seconds: Option<u32>,
     /// The time between retirement and deletion of a conversation with its directory, in seconds.
     /// Without it, conversations are not deleted.

@@ -224,9 +224,7 @@ impl Orchestrator {
     /// Starts a scan for stored instances outside memory that are due.
     pub(super) fn start_due_scan(&mut self) {
         let generation = self.engine.generation.load_full();
-        let is_worth_it =
-            self.has_changed || lifecycle::interval(&generation.policy.lifecycle).is_some();
-        if !self.instances.evicts_idle() || self.is_looking || !is_worth_it {
+        if !self.instances.evicts_idle() || self.is_looking {
             return;
         }
         (self.is_looking, self.has_changed) = (true, false);

@@ -15,8 +15,9 @@ use crate::plan::Generation;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{InstanceMeta, StoreError, blocking};
 
-/// Check interval without a lifecycle policy: a reload may add one.
-const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// Time from the start of the swarm to the first check for idle instances, if instances stay for
+/// hours or longer. So a short run does not read the metadata of all conversations.
+const FIRST_CHECK_DELAY: Duration = Duration::from_secs(60);
 
 /// Result of store work on an instance.
 pub enum StoreWorkResult {
@@ -61,15 +62,28 @@ pub(super) fn next_step(
 }
 
 impl Orchestrator {
-    /// Returns the time of the next check for idle instances.
-    pub(super) fn next_idle_check(&self) -> Instant {
-        let interval = lifecycle::interval(&self.engine.generation.load().policy.lifecycle);
-        Instant::now() + interval.unwrap_or(DEFAULT_CHECK_INTERVAL)
+    /// Returns the interval between checks for idle instances.
+    fn check_interval(&self) -> Duration {
+        lifecycle::interval(&self.engine.generation.load().policy.lifecycle)
+    }
+
+    /// Plans the first check of the swarm for idle instances.
+    pub(super) fn plan_first_check(&mut self) {
+        let delay = match self.check_interval() >= lifecycle::MAX_CHECK_INTERVAL {
+            true => FIRST_CHECK_DELAY,
+            false => Duration::ZERO,
+        };
+        self.tend_at = Instant::now() + delay;
+    }
+
+    /// Plans the next check for idle instances. A reload can have set another interval.
+    fn plan_next_check(&mut self) {
+        self.tend_at = Instant::now() + self.check_interval();
     }
 
     /// Retires and deletes all idle instances that are due.
     pub(super) fn collect_idle(&mut self) {
-        self.tend_at = self.next_idle_check();
+        self.plan_next_check();
         let policy = self.engine.generation.load().policy.lifecycle.clone();
         let idle = self
             .instances
@@ -110,6 +124,7 @@ impl Orchestrator {
     pub(super) fn generation_changed(&mut self) {
         self.retire_without_agent();
         self.has_changed = true;
+        self.tend_at = self.tend_at.min(Instant::now() + self.check_interval());
         self.start_due_scan();
     }
 

@@ -157,6 +157,7 @@ impl Orchestrator {
         for event in recovered.pending {
             orchestrator.enqueue_recovered(event);
         }
+        orchestrator.plan_first_check();
         orchestrator
     }
 
