@@ -4,7 +4,9 @@ use crate::bundle::BasePackage;
 use crate::decode::FieldReader;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;
-use crate::kinds::{ConnectorEntry, ExtensionEntry, ScriptLanguage, ScriptModule, ToolEntry};
+use crate::kinds::{
+    ConnectorEntry, EMBEDDED_ENTRY, ExtensionEntry, ScriptLanguage, ScriptModule, ToolEntry,
+};
 use crate::paths::PathLookups;
 use crate::text::{alternatives, closest, excerpt, list};
 
@@ -23,7 +25,8 @@ pub(crate) fn is_builtin(entry: &str) -> bool {
     entry.starts_with(BUILTIN_PREFIX)
 }
 
-/// Reads the entry of a Tool: built in, a script, a directory with a program, or a library.
+/// Reads the entry of a Tool: built in, embedded, a script, a directory with a program, or a
+/// library.
 pub(crate) fn tool(
     field: &FieldReader<'_>,
     folder: &PathLookups<'_>,
@@ -34,6 +37,10 @@ pub(crate) fn tool(
     if let Some(name) = text.strip_prefix(BUILTIN_PREFIX) {
         let names: Vec<&str> = base.tools.iter().map(|tool| tool.name.as_str()).collect();
         return builtin(field, name, &names, findings).map(ToolEntry::Builtin);
+    }
+    // A path `./embedded` names a directory or a library.
+    if text == EMBEDDED_ENTRY {
+        return Some(ToolEntry::Embedded);
     }
     if let Some(diagnostic) = unsupported_form_error(field, text) {
         findings.add(diagnostic);

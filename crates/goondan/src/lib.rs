@@ -23,6 +23,7 @@ pub use goondan_tools::{HelperCommand, diff, enter as enter_sandbox, has_sandbox
 #[cfg(target_os = "linux")]
 pub use goondan_tools::{adopt_orphans, is_sandboxed_client};
 
+pub use adapters::embedded_tools::EmbeddedTool;
 pub use adapters::mcp_servers::mcp_servers;
 pub use adapters::tool_stubs::ToolStubs;
 pub use approvals::broker::{ApprovalBroker, ApprovalEnd, ApprovalHandle, ApprovalListener};

@@ -1,13 +1,18 @@
-//! A program that embeds a swarm: it loads a project, sends an input, watches what happens, answers an approval, and reloads.
+//! A program that embeds a swarm: it loads a project, provides a tool, sends an input, watches events, answers an approval, and
+//! reloads.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context as _;
 use async_trait::async_trait;
 use goondan::event::{RuntimeEventKind, SwarmEvent};
 use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest, Approver};
-use goondan::{Input, Swarm};
+use goondan::ports::tool::ToolContext;
+use goondan::{EmbeddedTool, Input, Swarm};
+use serde::Deserialize;
+use serde_json::json;
 
 /// Allows what it is asked, once.
 struct Yes;
@@ -20,6 +25,24 @@ impl Approver for Yes {
     }
 }
 
+/// Arguments of `register__number`.
+#[derive(Deserialize)]
+struct NumberArguments {
+    note: String,
+}
+
+/// Creates the tool `register`, which counts in the memory of this program.
+fn register() -> EmbeddedTool {
+    let last = Arc::new(AtomicU64::new(0));
+    EmbeddedTool::new("register").function(
+        "number",
+        move |_context: ToolContext, arguments: NumberArguments| {
+            let number = last.fetch_add(1, Ordering::Relaxed) + 1;
+            async move { Ok(json!({"number": number, "note": arguments.note})) }
+        },
+    )
+}
+
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("project");
@@ -30,6 +53,7 @@ async fn main() -> anyhow::Result<()> {
     let swarm = Swarm::builder(bundle)
         .state_root(&state)
         .approver(Arc::new(Yes))
+        .tool(register())
         .start()
         .await?;
     let mut events = swarm.subscribe();

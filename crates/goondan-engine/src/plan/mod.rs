@@ -717,6 +717,7 @@ fn register(
         ToolEntry::Library(_)
         | ToolEntry::Executable(_)
         | ToolEntry::Module(_)
+        | ToolEntry::Embedded
         | ToolEntry::Mcp(_) => stated.apply(spec),
     };
     let mut spec = stated.map_or_else(|| spec.clone(), lay);
@@ -732,6 +733,7 @@ fn register(
         ToolEntry::Library(_)
         | ToolEntry::Executable(_)
         | ToolEntry::Module(_)
+        | ToolEntry::Embedded
         | ToolEntry::Mcp(_)
         | ToolEntry::A2a(_) => registered,
     }

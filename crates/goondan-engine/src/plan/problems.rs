@@ -26,6 +26,7 @@ pub(super) fn no_such_export(
         ToolEntry::Builtin(_)
         | ToolEntry::Library(_)
         | ToolEntry::Executable(_)
+        | ToolEntry::Embedded
         | ToolEntry::Module(_) => (Code::SCHEMA_INVALID, "entry"),
     };
     let message = format!("the {owner} of {} has no export `{name}`", tool.id);

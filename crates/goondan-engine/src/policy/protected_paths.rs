@@ -267,7 +267,7 @@ fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, ProtectionReason)> {
         .tools()
         .values()
         .flat_map(|tool| match &tool.spec.entry {
-            ToolEntry::Builtin(_) | ToolEntry::A2a(_) => Vec::new(),
+            ToolEntry::Builtin(_) | ToolEntry::Embedded | ToolEntry::A2a(_) => Vec::new(),
             ToolEntry::Library(path) | ToolEntry::Executable(path) => vec![path.clone()],
             ToolEntry::Module(module) => module.files.clone(),
             ToolEntry::Mcp(server) => server_files(server, root),

@@ -170,6 +170,7 @@ fn kind(entry: &ToolEntry) -> &'static str {
         ToolEntry::Library(_) => "library",
         ToolEntry::Executable(_) => "executable",
         ToolEntry::Module(_) => "module",
+        ToolEntry::Embedded => "embedded",
         ToolEntry::Mcp(_) => "mcp",
         ToolEntry::A2a(_) => "a2a",
     }

@@ -72,7 +72,7 @@ pub use skill::{
     name_and_description as described_skill,
 };
 pub use swarm::{BudgetLimits, ConversationRetention, Swarm, SwarmPolicy};
-pub use tool::{Tool, ToolEntry, ToolIsolation, ToolManifest};
+pub use tool::{EMBEDDED_ENTRY, Tool, ToolEntry, ToolIsolation, ToolManifest};
 
 pub(crate) use agent::{AgentSpec, decode as decode_agent};
 pub(crate) use connection::{ConnectionSpec, decode as decode_connection};

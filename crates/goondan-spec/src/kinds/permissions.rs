@@ -125,8 +125,8 @@ pub(super) fn read(
     })
 }
 
-/// Reports library tools of a sandboxed agent. A library runs in its host process, which no sandbox
-/// contains. A restriction that cannot be enforced is an error (rule S1b).
+/// Reports libraries and embedded tools of a sandboxed agent. They run in their host process, which
+/// no sandbox contains. A restriction that cannot be enforced is an error (rule S1b).
 fn check_sandbox(
     field: &FieldReader<'_>,
     tools: &[ToolUse],
@@ -135,15 +135,18 @@ fn check_sandbox(
 ) {
     for used in tools {
         let tool = scope.decoded().tools.get(&used.tool);
-        if tool.is_some_and(|tool| matches!(tool.spec.entry, ToolEntry::Library(_))) {
-            let message = format!(
-                "`{}` cannot confine {}, which is a library.",
-                field.path, used.tool
-            );
-            let remedy = "remove the tool or the sandbox from this agent, or make the tool a \
-                program with a `tool.yaml`";
-            findings.add(field.invalid(message).suggest(remedy));
-        }
+        let what = match tool.map(|tool| &tool.spec.entry) {
+            Some(ToolEntry::Library(_)) => "a library",
+            Some(ToolEntry::Embedded) => "part of the embedding program",
+            _ => continue,
+        };
+        let message = format!(
+            "`{}` cannot confine {}, which is {what}.",
+            field.path, used.tool
+        );
+        let remedy = "remove the tool or the sandbox from this agent, or make the tool a program \
+            with a `tool.yaml`";
+        findings.add(field.invalid(message).suggest(remedy));
     }
 }
 

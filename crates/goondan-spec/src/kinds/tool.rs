@@ -68,6 +68,9 @@ const DEFAULT_CALL_TIMEOUT_MS: u64 = 120_000;
 /// Largest accepted time limit: one day. A larger value suggests a wrong unit.
 pub(super) const MAX_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
 
+/// Entry of a tool whose functions are part of the program that embeds the swarm.
+pub const EMBEDDED_ENTRY: &str = "embedded";
+
 /// Location of a tool's handlers (rule T2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolEntry {
@@ -79,6 +82,8 @@ pub enum ToolEntry {
     Executable(String),
     /// File in JavaScript, TypeScript or Python.
     Module(Box<ScriptModule>),
+    /// Functions of the program that embeds the swarm.
+    Embedded,
     /// MCP server of `spec.mcp`.
     Mcp(Box<McpServer>),
     /// Remote agent of `spec.a2a`.
@@ -201,7 +206,7 @@ pub(crate) fn decode(
             DeclaredExports::Says(std::slice::from_ref(export))
         }
         (Some(ToolEntry::Library(_) | ToolEntry::Mcp(_)), ..) => DeclaredExports::SaysLater,
-        (Some(ToolEntry::Module(_)), ..) => DeclaredExports::SaysNothing,
+        (Some(ToolEntry::Module(_) | ToolEntry::Embedded), ..) => DeclaredExports::SaysNothing,
         _ => DeclaredExports::Unknown,
     };
     let exports_field = fields.optional("exports");
@@ -259,7 +264,7 @@ fn read_runtime(
     }
 }
 
-/// Returns `false` and reports an error if a module has no `spec.exports`. A module does not
+/// Returns `false` and reports an error if `spec.exports` is missing for an entry that does not
 /// describe itself.
 fn is_described(
     entry: Option<&ToolEntry>,
@@ -267,13 +272,17 @@ fn is_described(
     has_exports: bool,
     findings: &mut DiagnosticSink,
 ) -> bool {
-    let (Some(ToolEntry::Module(module)), Some(field), false) = (entry, field, has_exports) else {
+    let (entry, owner) = match entry {
+        Some(ToolEntry::Module(module)) => (&*module.path, "a handler file"),
+        Some(ToolEntry::Embedded) => (EMBEDDED_ENTRY, "an embedding program"),
+        _ => return true,
+    };
+    let (Some(field), false) = (field, has_exports) else {
         return true;
     };
     let message = format!(
-        "A tool with the entry `{}` needs `spec.exports`, because a handler file does not \
-        declare its exports.",
-        module.path
+        "A tool with the entry `{entry}` needs `spec.exports`, because {owner} does not declare its \
+        exports."
     );
     let example = "add `exports: [{name: …, description: …, parameters: {type: object}}]`, one for \
         each handler";
@@ -438,8 +447,8 @@ pub(super) fn read_timeout(field: &FieldReader<'_>, findings: &mut DiagnosticSin
 pub(crate) struct ToolSpec {
     /// The location of the handlers: `builtin:NAME` or a path. The path names a file in JavaScript,
     /// TypeScript or Python, a dynamic library, or a directory with a `tool.yaml`. The platform's
-    /// prefix and suffix of a library may be omitted. Every tool has an `entry`, an `mcp` or an
-    /// `a2a`.
+    /// prefix and suffix of a library may be omitted. `embedded` names functions of a Rust program
+    /// that embeds the swarm. Every tool has an `entry`, an `mcp` or an `a2a`.
     #[schemars(length(min = 1))]
     #[schemars(extend("x-goondan-names" = "file"))]
     entry: Option<String>,

@@ -395,7 +395,7 @@ fn every_field_arrives() {
         ),
         (Some("newsroom"), 12)
     );
-    assert_eq!(swarm.policy.lifecycle.ttl, Some(Duration::from_secs(86400)));
+    assert_eq!(swarm.policy.lifecycle.ttl, Duration::from_secs(86400));
     assert_eq!(bundle.connections()[0].spec.ingress.len(), 3);
     assert_eq!(
         bundle.package().unwrap().spec.version.as_deref(),

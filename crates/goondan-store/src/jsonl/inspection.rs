@@ -8,7 +8,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::file_format::NewerFormat;
 use super::lines::LineWarning;
-use super::{JournalRecord, instance_directories, layout, lines, lost_log};
+use super::{JournalRecord, checksum, instance_directories, layout, lines, lost_log};
 use crate::fs::{FileSystem, RealFs};
 use crate::record::InboxRecord;
 use goondan_core::event::RuntimeEvent;
@@ -35,8 +35,20 @@ pub struct WorkspaceInspection {
 /// # Errors
 /// Fails if the directory cannot be listed, or if a newer program wrote a file.
 pub fn inspect(dir: &Path, is_running: bool) -> io::Result<WorkspaceInspection> {
+    inspect_on(&RealFs, dir, is_running)
+}
+
+/// Checks the files of a workspace like [`inspect`], on another file system.
+///
+/// # Errors
+/// Fails like [`inspect`].
+pub fn inspect_on(
+    fs: &dyn FileSystem,
+    dir: &Path,
+    is_running: bool,
+) -> io::Result<WorkspaceInspection> {
     let mut inspector = WorkspaceInspector {
-        fs: &RealFs,
+        fs,
         is_running,
         found: WorkspaceInspection::default(),
     };
@@ -174,6 +186,9 @@ impl WorkspaceInspector<'_> {
         }
         match parsed {
             Err(error) => self.problem(&path, &format!("is not valid: {error}")),
+            Ok(_) if !self.is_running && !checksum::is_intact(&bytes) => {
+                self.problem(&path, "its checksum does not match");
+            }
             Ok(meta) => {
                 let name = layout::file_name(&meta.id().to_string());
                 if folder

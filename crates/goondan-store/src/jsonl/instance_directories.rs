@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use serde_json::json;
 
 use super::synced_disk::SyncedDisk;
-use super::{key_values, layout, lines};
+use super::{checksum, key_values, layout, lines};
 use crate::fs::{FileSystem, replace_durably};
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::InstanceId;
@@ -39,6 +39,7 @@ pub(super) fn put_meta(
     let path = dir.join(layout::METADATA);
     let mut bytes = serde_json::to_vec_pretty(meta)
         .map_err(|cause| StoreError::file("encode", &path, cause))?;
+    checksum::seal(&mut bytes, 0, None);
     bytes.push(b'\n');
     let has_conversation = || {
         [layout::BASE, layout::EVENTS]
@@ -123,7 +124,7 @@ pub(super) fn find(disk: &SyncedDisk, folder: &Path) -> Result<Option<InstanceMe
     }
 }
 
-/// Reads the metadata of an instance; `None` if the file is missing or invalid. A file that the
+/// Reads the metadata of an instance; `None` if the file is missing, invalid or changed. A file that the
 /// disk does not return is not lost: it must not be rebuilt and overwritten.
 pub(super) fn read_meta(
     fs: &dyn FileSystem,
@@ -132,7 +133,8 @@ pub(super) fn read_meta(
     let path = dir.join(layout::METADATA);
     let read = fs.read_if_there(&path).or_else(|_| fs.read_if_there(&path));
     let bytes = read.map_err(|cause| StoreError::file("read", &path, cause))?;
-    Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    let intact = bytes.filter(|bytes| checksum::is_intact(bytes));
+    Ok(intact.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
 
 /// Recreates lost metadata from the conversation and the directory name. Returns `None` if there is

@@ -84,7 +84,7 @@ use conversation_list::ListState;
 pub use conversation_list::ListedConversation;
 use dirty_checkpoints::DirtyCheckpoints;
 pub use file_format::{FORMAT_VERSION, NewerFormat};
-pub use inspection::{WorkspaceInspection, inspect};
+pub use inspection::{WorkspaceInspection, inspect, inspect_on};
 pub use journal::JournalRecord;
 pub use lines::read_lines;
 pub use lock::{LockError, WorkspaceLock, holder_of};

@@ -10,7 +10,7 @@ use crate::swarm::{Process, WORKSPACE, World, a, within};
 use goondan_core::ports::clock::SystemClock;
 use goondan_store::fs::FileSystem as _;
 use goondan_store::fs::sim::SimFs;
-use goondan_store::jsonl::{JsonlStore, LostLogPolicy, layout};
+use goondan_store::jsonl::{JsonlStore, LostLogPolicy, inspect_on, layout};
 
 /// Number of damages per kind of file, in the normal run.
 const FEW: u64 = 8;
@@ -130,7 +130,9 @@ enum DamageEffect {
     /// The bytes of the file did not change.
     Unchanged,
     /// Nothing is lost, and nothing was reported.
-    Harmless,
+    Unreported,
+    /// Nothing is lost. Only the inspection of `gdn doctor --deep` reports the damage.
+    Inspected,
     Reported,
     /// The start needed the consent of the user.
     Refused,
@@ -144,6 +146,8 @@ async fn try_once(kind: FileKind, seed: u64, swarm: &(SimFs, World)) -> DamageEf
     let what = damage(&fs, &path(kind.name), &mut RandomNumbers::new(seed));
     let about = format!("{kind:?} seed {seed}: {what}");
     let is_changed = fs.contents(&path(kind.name)) != before;
+    let found = inspect_on(&fs, Path::new(WORKSPACE), false).expect(&about);
+    let is_inspected = !(found.problems.is_empty() && found.notes.is_empty());
     let warnings = LoggedWarnings::default();
     let _collected = tracing::subscriber::set_default(warnings.clone());
     let mut is_refused = false;
@@ -171,10 +175,18 @@ async fn try_once(kind: FileKind, seed: u64, swarm: &(SimFs, World)) -> DamageEf
         false => DamageEffect::Unchanged,
         true if is_refused => DamageEffect::Refused,
         true if !warnings.0.lock().unwrap().is_empty() => DamageEffect::Reported,
-        true => DamageEffect::Harmless,
+        true if is_inspected => DamageEffect::Inspected,
+        true => DamageEffect::Unreported,
     };
     assert!(
-        effect != DamageEffect::Harmless || is_whole,
+        effect >= DamageEffect::Reported || is_whole,
+        "{about}: something is lost, and the start does not report it"
+    );
+    // A lost empty file, or the lost checksum of metadata, is not a loss.
+    let may_be_silent =
+        before.is_none_or(|bytes| bytes.is_empty()) || kind.name == layout::METADATA;
+    assert!(
+        effect != DamageEffect::Unreported || may_be_silent,
         "{about}: nothing reports it"
     );
     within(process.runtime.shutdown(std::time::Duration::from_secs(60))).await;

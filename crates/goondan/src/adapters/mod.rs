@@ -1,6 +1,7 @@
 //! Tool source that selects the adapter by the form of a tool's entry.
 
 pub mod connectors;
+pub(crate) mod embedded_tools;
 pub(crate) mod mcp_servers;
 pub(crate) mod script_hosts;
 pub(crate) mod tool_stubs;
@@ -27,6 +28,7 @@ use goondan_spec::kinds::{
 use goondan_spec::{Environment, Resource, ResourceId};
 use goondan_tools::{BuiltinTools, ExecutableTools, HelperCommand, ServerPrograms};
 
+use crate::adapters::embedded_tools::EmbeddedTools;
 use crate::adapters::mcp_servers::ServerDialer;
 use crate::adapters::script_hosts::HostStarter;
 use crate::workspace::StateRoot;
@@ -45,6 +47,7 @@ pub(crate) struct EntryToolSource {
     modules: ScriptModules,
     mcp: McpTools,
     a2a: A2aTools,
+    embedded: EmbeddedTools,
 }
 
 impl EntryToolSource {
@@ -79,12 +82,19 @@ impl EntryToolSource {
             modules,
             mcp: McpTools::new(state_root, dialer, environment.clone()).stand_ins(stand_ins),
             a2a: A2aTools::new(environment),
+            embedded: EmbeddedTools::default(),
         }
     }
 
     /// Sets the redactor that masks secrets in the tool lists of MCP servers.
     pub(crate) fn redactor(mut self, redactor: SecretRedactor) -> Self {
         self.mcp = self.mcp.redactor(redactor);
+        self
+    }
+
+    /// Sets the tools that the embedding program provides.
+    pub(crate) fn embedded(mut self, tools: EmbeddedTools) -> Self {
+        self.embedded = tools;
         self
     }
 
@@ -222,6 +232,7 @@ impl ToolSource for EntryToolSource {
             ToolEntry::Module(_) => ToolSource::open(&self.modules, tool, bundle_root).await,
             ToolEntry::Mcp(_) => self.mcp.open(tool, bundle_root).await,
             ToolEntry::A2a(_) => self.a2a.open(tool, bundle_root).await,
+            ToolEntry::Embedded => self.embedded.open(tool, bundle_root).await,
         }
     }
 }

@@ -101,7 +101,7 @@ fn read(path: &Path) -> Fingerprint {
 /// Returns the files of the tool's entry, relative to the project.
 fn files_of(tool: &Tool) -> Vec<String> {
     match &tool.entry {
-        ToolEntry::Builtin(_) | ToolEntry::A2a(_) => Vec::new(),
+        ToolEntry::Builtin(_) | ToolEntry::Embedded | ToolEntry::A2a(_) => Vec::new(),
         ToolEntry::Library(path) => vec![path.clone()],
         ToolEntry::Executable(folder) => vec![format!("{folder}/tool.yaml")],
         ToolEntry::Module(module) => module.files.clone(),

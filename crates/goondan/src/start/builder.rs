@@ -25,6 +25,7 @@ use goondan_tools::HelperCommand;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::adapters::EntryToolSource;
+use crate::adapters::embedded_tools::{EmbeddedTool, EmbeddedTools};
 use crate::adapters::tool_stubs::{StubbedToolSource, ToolStubs};
 use crate::approvals::ApprovalFile;
 use crate::reload::{
@@ -54,6 +55,7 @@ pub struct SwarmBuilder {
     pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) database: Option<SharedDatabase>,
     pub(crate) tools: Option<Arc<dyn ToolSource>>,
+    embedded: EmbeddedTools,
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) approvals: Option<Arc<dyn ApprovalStore>>,
     pub(crate) redactor: SecretRedactor,
@@ -82,6 +84,7 @@ impl SwarmBuilder {
             store: None,
             database: None,
             tools: None,
+            embedded: EmbeddedTools::default(),
             approver: Arc::new(HeadlessApprover),
             approvals: None,
             redactor: SecretRedactor::new(),
@@ -166,6 +169,14 @@ impl SwarmBuilder {
     #[must_use]
     pub fn database(mut self, database: SharedDatabase) -> Self {
         self.database = Some(database);
+        self
+    }
+
+    /// Adds a tool whose functions are part of this program. A Tool resource with `entry: embedded`
+    /// and the same name declares its exports. All other tools stay available.
+    #[must_use]
+    pub fn tool(mut self, tool: EmbeddedTool) -> Self {
+        self.embedded.add(tool);
         self
     }
 
@@ -297,6 +308,7 @@ impl SwarmBuilder {
             stand_ins.clone(),
             environment.clone(),
         );
+        let sources = sources.embedded(self.embedded.clone());
         Arc::new(sources.redactor(self.redactor.clone()))
     }
 

@@ -4,6 +4,7 @@
 
 mod compatibility;
 mod duties;
+mod embedded_tools;
 mod examples;
 mod floods;
 mod generations;

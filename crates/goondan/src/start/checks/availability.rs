@@ -228,6 +228,11 @@ fn entry_problem(
             })
         }
         ToolEntry::Mcp(_) | ToolEntry::A2a(_) => None,
+        ToolEntry::Embedded => Some(ReadinessProblem {
+            code: Code::NOT_READY,
+            message: format!("{} is part of a program that embeds the swarm", tool.id),
+            suggestion: Some("start that program, or stub the tool in a test case".to_owned()),
+        }),
         ToolEntry::Library(path) => library_problem(bundle, &tool.id, path),
         ToolEntry::Module(module) => module_problem(bundle, &tool.id, module),
         ToolEntry::Executable(path) => Some(match entry_fault(&bundle.root().join(path))? {

@@ -169,7 +169,7 @@ impl ToolSource for UnopenedEntries {
         bundle_root: &Path,
     ) -> Result<ToolSet, EntryOpenError> {
         match &tool.spec.entry {
-            ToolEntry::Builtin(_) | ToolEntry::Library(_) => Ok(ToolSet {
+            ToolEntry::Builtin(_) | ToolEntry::Library(_) | ToolEntry::Embedded => Ok(ToolSet {
                 exports: tool
                     .spec
                     .exports

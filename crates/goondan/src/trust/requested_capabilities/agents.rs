@@ -139,6 +139,7 @@ fn offered_exports<'b>(
                 ToolEntry::Library(_)
                 | ToolEntry::Executable(_)
                 | ToolEntry::Module(_)
+                | ToolEntry::Embedded
                 | ToolEntry::Mcp(_)
                 | ToolEntry::A2a(_) => None,
             };

@@ -30,7 +30,7 @@ pub(super) fn builds(builds: &[ToolBuild]) -> Vec<RequestedCapability> {
 pub(super) fn programs(bundle: &Bundle) -> Vec<RequestedCapability> {
     let of_tool = |tool: &Arc<Resource<Tool>>| {
         let what = match &tool.spec.entry {
-            ToolEntry::Builtin(_) => return None,
+            ToolEntry::Builtin(_) | ToolEntry::Embedded => return None,
             ToolEntry::Library(path) => format!("loads the library `{path}`"),
             ToolEntry::Executable(folder) => {
                 format!("starts the program named in `{folder}/tool.yaml`")

@@ -72,8 +72,12 @@ fn runs_code(bundle: &Bundle, agent: &Agent) -> bool {
     let extensions = agent.extensions.iter();
     let mut layers =
         extensions.filter_map(|used| Some(&bundle.extensions().get(&used.extension)?.spec.entry));
-    entries.any(|entry| matches!(entry, ToolEntry::Library(_) | ToolEntry::Module(_)))
-        || layers.any(|entry| !matches!(entry, ExtensionEntry::Builtin(_)))
+    entries.any(|entry| {
+        matches!(
+            entry,
+            ToolEntry::Library(_) | ToolEntry::Module(_) | ToolEntry::Embedded
+        )
+    }) || layers.any(|entry| !matches!(entry, ExtensionEntry::Builtin(_)))
 }
 
 /// Returns, for each of the names, the first other agent whose prompt contains it as a word.
