@@ -33,6 +33,7 @@ NOT_RUN = re.compile(r"^<!-- not run: .+ -->$")
 NEEDS = re.compile(r"^<!-- needs: (.+) -->$", re.M)
 COMMENT = re.compile(r"^<!-- (setup|script)$")
 MODEL = re.compile(r"^kind: Model$", re.M)
+PRICING = re.compile(r"^  pricing:\n(    .*\n)+", re.M)
 SCRIPTED = "spec:\n  provider: scripted\n  model: script\n  options: {script: script.yaml}\n"
 COMMAND_SECONDS = 120
 # Errors of a resource that do not depend on others.
@@ -71,10 +72,16 @@ def blocks_of(page):
         at += 1
 
 
+def scripted_model(document):
+    """Returns the Model with the replies of the page in place of its provider. Its prices stay."""
+    pricing = PRICING.search(document)
+    return re.sub(r"^spec:.*", SCRIPTED, document, flags=re.M | re.S) + (pricing[0] if pricing else "")
+
+
 def scripted(text):
     """Returns the YAML with each Model as one that plays `script.yaml`."""
     documents = re.split(r"^---$\n", text, flags=re.M)
-    documents = [re.sub(r"^spec:.*", SCRIPTED, one, flags=re.M | re.S) if MODEL.search(one) else one for one in documents]
+    documents = [scripted_model(one) if MODEL.search(one) else one for one in documents]
     return "---\n".join(documents)
 
 

@@ -17,10 +17,10 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::args::{CliCommand, CommandLine, GlobalArgs};
-use crate::command_groups;
 use crate::commands::{self, sandbox_exec};
 use crate::complete;
 use crate::exit::{CliError, CommandExit};
+use crate::long_help::{self, HelpLength};
 use crate::output::{CommandOutput, screen, style, write_error};
 use crate::suggested_command;
 
@@ -114,25 +114,30 @@ fn parse(arguments: &[OsString]) -> Result<CommandLine, CliError> {
         Err(error) => error,
     };
     let rendered = error.render();
-    let is_own_help = command_of(arguments) == "gdn";
     match error.kind() {
-        ErrorKind::DisplayHelp if is_own_help => {
-            CommandOutput::print_styled(&command_groups::help().ansi().to_string())?;
+        ErrorKind::DisplayHelp => {
+            let help = long_help::help(&command_of(arguments), help_length(arguments));
+            CommandOutput::print_styled(&help.ansi().to_string())?;
             Err(CliError::shown(CommandExit::Ok))
         }
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+        ErrorKind::DisplayVersion => {
             CommandOutput::print_styled(&rendered.ansi().to_string())?;
             Err(CliError::shown(CommandExit::Ok))
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if is_own_help => {
-            CommandOutput::note_styled(&command_groups::help().ansi().to_string())?;
-            Err(CliError::shown(CommandExit::Usage))
-        }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            CommandOutput::note_styled(&rendered.ansi().to_string())?;
+            let help = long_help::help(&command_of(arguments), HelpLength::Long);
+            CommandOutput::note_styled(&help.ansi().to_string())?;
             Err(CliError::shown(CommandExit::Usage))
         }
         _ => Err(usage_error(&error, &rendered.to_string(), arguments)),
+    }
+}
+
+/// Returns the requested amount of help: `--help` prints the long one, `-h` the short one.
+fn help_length(arguments: &[OsString]) -> HelpLength {
+    match arguments.iter().any(|argument| argument == "--help") {
+        true => HelpLength::Long,
+        false => HelpLength::Short,
     }
 }
 
@@ -298,7 +303,8 @@ const COMMANDS_OF_OTHERS: [(&[&str], &str); 15] = [
 
 /// Condenses clap's multi-line error into a message and a suggestion.
 fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> CliError {
-    let (kind, command) = (error.kind(), &*command_of(arguments));
+    let kind = error.kind();
+    let command = &*command_of(before_unknown(error, arguments));
     let mut message = Vec::new();
     let mut hints = Vec::new();
     for line in rendered
@@ -332,12 +338,34 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
     {
         hints.splice(..0, similar_command(error, command));
     }
+    if kind == ErrorKind::UnknownArgument && ["gdn run", "gdn send"].contains(&command) {
+        hints.splice(..0, quoting_hint(error, command));
+    }
     hints.push(format!("See `{command} --help`."));
     let mut message = capitalised(&message.join("\n"));
     for (theirs, ours) in PLAIN_PARSE_ERRORS {
         message = message.replace(theirs, ours);
     }
     CliError::usage(in_range(message)).suggest(hints.join("\n"))
+}
+
+/// Returns the arguments before an unknown subcommand, or all arguments.
+fn before_unknown<'a>(error: &clap::Error, arguments: &'a [OsString]) -> &'a [OsString] {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) else {
+        return arguments;
+    };
+    let end = arguments
+        .iter()
+        .position(|argument| argument == unknown.as_str());
+    &arguments[..end.unwrap_or(arguments.len())]
+}
+
+/// Returns a hint for an input of several words without quotes.
+fn quoting_hint(error: &clap::Error, command: &str) -> Option<String> {
+    let ContextValue::String(unknown) = error.get(ContextKind::InvalidArg)? else {
+        return None;
+    };
+    (!unknown.starts_with('-')).then(|| format!("Quote an input of several words: {command} \"…\""))
 }
 
 /// Rewrites `… 0 is not in 1..=1000` as a sentence. Other messages are returned unchanged.

@@ -66,7 +66,7 @@ pub(crate) struct GlobalArgs {
     /// Disable colors
     #[arg(long, global = true, hide = true, conflicts_with = "color")]
     pub(crate) no_color: bool,
-    /// Print help
+    /// Print help: -h in short, --help with explanations and examples
     // clap's own flag switches all options to a four-line layout once one value is documented. This
     // flag keeps the table.
     #[arg(short, long, global = true, action = ArgAction::HelpShort)]

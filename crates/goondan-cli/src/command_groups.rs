@@ -1,9 +1,7 @@
 //! Help of `gdn` itself, with its commands in groups.
 
-use clap::CommandFactory;
+use clap::Command;
 use clap::builder::StyledStr;
-
-use crate::args::CommandLine;
 
 /// All commands, in the order in which a user needs them.
 const GROUPS: [(&str, &[&str]); 7] = [
@@ -24,9 +22,8 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Generate", &["schema", "completions", "man"]),
 ];
 
-/// Returns the help of `gdn` without a command.
-pub(crate) fn help() -> StyledStr {
-    let mut command = CommandLine::command();
+/// Returns the help of `gdn` without a command, with its commands in groups.
+pub(crate) fn help(mut command: Command) -> StyledStr {
     let style = *command.get_styles().get_header();
     let mut groups = String::new();
     for (heading, names) in GROUPS {
@@ -34,7 +31,7 @@ pub(crate) fn help() -> StyledStr {
         for name in names {
             let about = command
                 .find_subcommand(name)
-                .and_then(clap::Command::get_about)
+                .and_then(Command::get_about)
                 .map(ToString::to_string)
                 .unwrap_or_default();
             groups += &format!("  {name:<13}{about}\n");
@@ -57,7 +54,10 @@ pub(crate) fn help() -> StyledStr {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::args::CommandLine;
 
     #[test]
     fn each_command_is_in_one_group() {
@@ -71,7 +71,7 @@ mod tests {
         let mut all: Vec<&str> = command
             .get_subcommands()
             .filter(|known| !known.is_hide_set())
-            .map(clap::Command::get_name)
+            .map(Command::get_name)
             .collect();
         all.sort_unstable();
         assert_eq!(grouped, all);

@@ -84,7 +84,7 @@ pub(crate) struct UsageIncrement {
 }
 
 impl Engine {
-    /// Fails if `policy.budget` allows no further step. Workers ask the leader, which has the
+    /// Fails if `policy.runBudget` allows no further step. Workers ask the leader, which has the
     /// totals of all nodes.
     pub(crate) async fn check_budget(&self, budget: &BudgetLimits) -> Result<(), TurnError> {
         match self
@@ -92,7 +92,7 @@ impl Engine {
             .as_ref()
             .filter(|_| *budget != BudgetLimits::default())
         {
-            None => self.spent.check(budget, "policy.budget"),
+            None => self.spent.check(budget, "policy.runBudget"),
             Some(uplink) => uplink.check_budget().await,
         }
     }

@@ -503,9 +503,21 @@ impl<'n> MapReader<'n> {
             let diagnostic = diagnostic.at(entry.key_at).field(path);
             let near = || {
                 let older = field_names::older_names(&self.asked);
-                let known: Vec<&'static str> = self.asked.iter().copied().chain(older).collect();
-                let near = closest(&entry.key, &known)?;
-                known.iter().copied().find(|name| *name == near)
+                let known: Vec<(&'static str, &'static str)> = self
+                    .asked
+                    .iter()
+                    .map(|name| (*name, *name))
+                    .chain(older)
+                    .collect();
+                let names: Vec<&'static str> = known.iter().map(|(name, _)| *name).collect();
+                let near = closest(&entry.key, &names)?;
+                let (near, current) = known.into_iter().find(|(name, _)| *name == near)?;
+                // The value keeps the unit of the older name.
+                Some(if entry.value.text().is_some() {
+                    current
+                } else {
+                    near
+                })
             };
             let kind = findings.resource.as_ref().map(|resource| resource.kind);
             let elsewhere = kind

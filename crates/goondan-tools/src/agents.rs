@@ -72,17 +72,16 @@ struct AskAgent {
     /// The agent, from `agents__catalog`.
     #[schemars(length(min = 1))]
     target: String,
-    /// The request.
+    /// Request.
     #[schemars(length(min = 1))]
     input: String,
-    /// The target's conversation; the caller's own key if not given.
+    /// Target's conversation; default: your own key.
     instance_key: Option<String>,
-    /// The type of the event.
+    /// Event type.
     #[serde(default = "request_type")]
     event_type: String,
-    /// Idle timeout in milliseconds: the request fails when the target makes no progress for this
-    /// long. Work in progress and pending approvals keep it alive. Default: the tool's `timeoutMs`,
-    /// or no limit with `async`, where the time counts from the start of the target's turn.
+    /// Idle timeout: the request fails after this time without progress of the target. Pending
+    /// approvals count as progress. Default: the tool's; with `async`, none.
     #[schemars(range(min = 1, max = 86_400_000))]
     timeout_ms: Option<u64>,
     /// Return at once; the answer arrives later as a message.
@@ -144,12 +143,12 @@ struct NotifyAgent {
     /// The agent, from `agents__catalog`.
     #[schemars(length(min = 1))]
     target: String,
-    /// The message.
+    /// Message.
     #[schemars(length(min = 1))]
     input: String,
-    /// The target's conversation; the caller's own key if not given.
+    /// Target's conversation; default: your own key.
     instance_key: Option<String>,
-    /// The type of the event.
+    /// Event type.
     #[serde(default = "send_type")]
     event_type: String,
     /// Extra data for the message.
@@ -181,7 +180,7 @@ struct SpawnAgentInstance {
     /// The agent, from `agents__catalog`.
     #[schemars(length(min = 1))]
     target: String,
-    /// The conversation key; generated if not given. An existing conversation is reused.
+    /// Conversation key; generated if not given. An existing conversation is reused.
     instance_key: Option<String>,
     /// Working directory for the tools of the new instance, inside this agent's working directory.
     #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]

@@ -46,7 +46,7 @@ enum CronAction {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CronJobTool {
-    /// The action.
+    /// Action.
     action: CronAction,
     /// For `add`: minute, hour, day of month, month and day of week, such as `0 9 * * MON-FRI`.
     #[schemars(length(max = 200))]

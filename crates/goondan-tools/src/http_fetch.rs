@@ -43,13 +43,13 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct HttpGet {
-    /// The URL, http or https.
+    /// URL, http or https.
     #[schemars(length(min = 1))]
     url: String,
     /// Request headers.
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// The time limit in milliseconds.
+    /// Time limit.
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 300_000))]
     timeout_ms: u32,
@@ -79,17 +79,17 @@ impl ToolOperation for HttpGet {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct HttpPost {
-    /// The URL, http or https.
+    /// URL, http or https.
     #[schemars(length(min = 1))]
     url: String,
-    /// The body, sent as JSON.
+    /// Body, sent as JSON.
     body: Option<JsonObject>,
-    /// The body, sent unchanged, if `body` is not given.
+    /// Body, sent unchanged, if `body` is not given.
     body_string: Option<String>,
     /// Request headers.
     #[serde(default)]
     headers: BTreeMap<String, String>,
-    /// The time limit in milliseconds.
+    /// Time limit.
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 300_000))]
     timeout_ms: u32,

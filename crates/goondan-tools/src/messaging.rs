@@ -134,10 +134,10 @@ fn channel(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SendChannelMessage {
-    /// The channel, or `channel:receiver` if it has several receivers.
+    /// Channel, or `channel:receiver` if it has several receivers.
     #[schemars(length(min = 1))]
     to: String,
-    /// The text.
+    /// Text.
     #[schemars(length(min = 1))]
     content: String,
 }

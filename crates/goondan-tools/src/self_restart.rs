@@ -37,7 +37,7 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReloadRequest {
-    /// The reason, for the log.
+    /// Reason, for the log.
     reason: Option<String>,
 }
 

@@ -104,7 +104,7 @@ impl ToolOperation for ListSessions {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SessionHistory {
-    /// The session id from `sessions__list`.
+    /// Session id from `sessions__list`.
     #[schemars(length(min = 1))]
     session_id: String,
     /// Maximum messages; the newest are returned.
@@ -143,10 +143,10 @@ impl ToolOperation for SessionHistory {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SendToSession {
-    /// The session id from `sessions__list`.
+    /// Session id from `sessions__list`.
     #[schemars(length(min = 1))]
     session_id: String,
-    /// The message.
+    /// Message.
     #[schemars(length(min = 1))]
     content: String,
 }
@@ -173,7 +173,7 @@ impl ToolOperation for SendToSession {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SpawnSubagent {
-    /// The question, and how to answer.
+    /// Question, and how to answer.
     #[schemars(length(min = 1))]
     prompt: String,
 }

@@ -35,10 +35,10 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RunTask {
-    /// A title in three to five words, for people.
+    /// Title in three to five words, for people.
     #[schemars(length(min = 1))]
     description: String,
-    /// The task, and the expected answer.
+    /// Task, and the expected answer.
     #[schemars(length(min = 1))]
     prompt: String,
     /// The agent, from `introspection__agents_list` or `agents__catalog`.

@@ -37,13 +37,13 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TextReplace {
-    /// The text to change.
+    /// Text to change.
     #[schemars(length(min = 1))]
     text: String,
-    /// The literal string to find.
+    /// Literal string to find.
     #[schemars(length(min = 1))]
     search: String,
-    /// The replacement.
+    /// Replacement.
     #[serde(default)]
     replacement: String,
     /// Replace every occurrence instead of the first.
@@ -75,13 +75,13 @@ impl ToolOperation for TextReplace {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TextSlice {
-    /// The text.
+    /// Text.
     #[schemars(length(min = 1))]
     text: String,
-    /// The first character, from 0; a negative number counts from the end.
+    /// First character, from 0; a negative number counts from the end.
     #[serde(default)]
     start: i64,
-    /// The end, exclusive; default: the end of the text; a negative number counts from the end.
+    /// End, exclusive; default: the end of the text; a negative number counts from the end.
     end: Option<i64>,
 }
 
@@ -130,10 +130,10 @@ const MAX_SPLIT_PARTS: usize = 100_000;
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TextSplit {
-    /// The text to split.
+    /// Text to split.
     #[schemars(length(min = 1))]
     text: String,
-    /// The delimiter; default: a line break. An empty delimiter splits into characters.
+    /// Delimiter; default: a line break. An empty delimiter splits into characters.
     #[serde(default = "line_break")]
     delimiter: String,
     /// Maximum parts; the rest is dropped.
@@ -174,10 +174,10 @@ impl ToolOperation for TextSplit {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TextJoin {
-    /// The parts, in order: strings, numbers or booleans.
+    /// Parts, in order: strings, numbers or booleans.
     #[schemars(schema_with = "scalars")]
     parts: Vec<Value>,
-    /// The delimiter; default: a line break.
+    /// Delimiter; default: a line break.
     #[serde(default = "line_break")]
     delimiter: String,
 }
@@ -225,10 +225,10 @@ enum TrimMode {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TextTrim {
-    /// The text to trim.
+    /// Text to trim.
     #[schemars(length(min = 1))]
     text: String,
-    /// The end to trim.
+    /// End to trim.
     #[serde(default)]
     mode: TrimMode,
 }
@@ -261,10 +261,10 @@ enum LetterCase {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TextCase {
-    /// The text to change.
+    /// Text to change.
     #[schemars(length(min = 1))]
     text: String,
-    /// The case to change it to.
+    /// Case to change it to.
     to: LetterCase,
 }
 

@@ -41,7 +41,7 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TodoTask {
-    /// The task.
+    /// Task.
     #[schemars(length(min = 1, max = 1_000))]
     content: String,
     /// The status.
@@ -65,7 +65,7 @@ enum TodoStatus {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WriteTaskList {
-    /// The tasks, in order.
+    /// Tasks, in order.
     #[schemars(length(max = 200))]
     todos: Vec<TodoTask>,
 }

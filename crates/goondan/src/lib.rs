@@ -85,9 +85,9 @@ pub mod policy {
 /// Resources of a project.
 pub mod spec {
     pub use goondan_spec::{
-        AgentChange, AgentEffect, AgentPart, Bundle, Code, Diagnostic, Environment, JsonObject,
-        Kind, ReloadPlan, Resource, ResourceId, Secret, Severity, SourceTexts, check_name,
-        check_schema, codes, kinds, pattern_fault, reason,
+        AgentChange, AgentEffect, AgentPart, Bundle, Code, Diagnostic, DurationText, Environment,
+        JsonObject, Kind, ReloadPlan, Resource, ResourceId, Secret, Severity, SourceTexts,
+        check_name, check_schema, codes, kinds, pattern_fault, reason,
     };
 }
 

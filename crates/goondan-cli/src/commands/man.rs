@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command, CommandFactory};
 
 use crate::args::CommandLine;
 use crate::exit::CliError;
+use crate::long_help::explained;
 use goondan::spec::reason;
 
 const EXAMPLES: &str = "\
@@ -22,11 +23,16 @@ pub(crate) struct ManArgs {
     folder: PathBuf,
 }
 
+/// Returns all commands with their explanations and examples.
+fn explained_commands() -> Command {
+    explained(CommandLine::command(), &mut Vec::new())
+}
+
 /// Writes a page for `gdn` and one for each subcommand.
 pub(crate) fn run(args: &ManArgs) -> Result<(), CliError> {
     let created = fs::create_dir_all(&args.folder);
     created
-        .and_then(|()| clap_mangen::generate_to(CommandLine::command(), &args.folder))
+        .and_then(|()| clap_mangen::generate_to(explained_commands(), &args.folder))
         .map_err(|error| {
             CliError::configuration(format!(
                 "The pages can't be written to `{}`: {error}.",

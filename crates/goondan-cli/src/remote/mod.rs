@@ -175,7 +175,7 @@ async fn connect_endpoint(workspace: Workspace) -> Option<RemoteSwarm> {
 /// Returns the request body for an input.
 pub(crate) fn body(input: Input) -> InputBody {
     InputBody {
-        text: input.text,
+        input: input.text,
         agent: input.agent,
         instance_key: input.instance_key,
         id: input.id,

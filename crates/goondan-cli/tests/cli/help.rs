@@ -85,6 +85,24 @@ fn every_command_explains_itself() {
 }
 
 #[test]
+fn the_short_help_leaves_out_explanations_and_examples() {
+    let sandbox = Sandbox::new();
+    for command in [&[][..], &["run"], &["conversation", "show"]] {
+        let help = |flag: &str| sandbox.gdn(&[command, &[flag]].concat()).ok().to_owned();
+        let (short, long) = (help("-h"), help("--help"));
+        assert!(
+            short.contains("Usage: gdn") && !short.contains("Examples:"),
+            "{short}"
+        );
+        assert!(short.contains("--help` explains the command"), "{short}");
+        assert!(
+            long.contains("Examples:") && long.len() > short.len(),
+            "{long}"
+        );
+    }
+}
+
+#[test]
 fn without_a_command_the_help_is_an_error() {
     let sandbox = Sandbox::new();
     for (command, listed) in [

@@ -585,7 +585,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ),
     ("attachments of an answer", "a2a/task.rs", "MAX_ATTACHMENTS"),
     (
-        "time for a server to start and to list its tools (`connectTimeoutMs`)",
+        "time for a server to start and to list its tools (`connectTimeout`)",
         "kinds/mcp.rs",
         "DEFAULT_CONNECT_TIMEOUT_MS",
     ),
@@ -766,7 +766,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "MAX_RETRY_WAIT",
     ),
     (
-        "`Model.spec.options.maxRetryWaitMs`: longest wait that a provider may ask for",
+        "`Model.spec.options.maxRetryWait`: longest wait that a provider may ask for",
         "plan/mod.rs",
         "DEFAULT_MAX_RETRY_WAIT",
     ),
@@ -781,7 +781,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "SERVER_RESTART_TIMEOUT",
     ),
     (
-        "`Model.spec.options.timeoutSeconds`: how long a provider may be silent",
+        "`Model.spec.options.timeout`: longest silence of a provider",
         "client/settings.rs",
         "DEFAULT_IDLE_TIMEOUT",
     ),
@@ -812,9 +812,9 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "replay/cassette.rs",
         "MAX_CASSETTE_BYTES",
     ),
-    ("the largest `timeoutMs`", "kinds/tool.rs", "MAX_TIMEOUT_MS"),
+    ("the largest `timeout`", "kinds/tool.rs", "MAX_TIMEOUT_MS"),
     (
-        "`Extension.spec.timeoutMs`: how long a layer may work at a stretch",
+        "`Extension.spec.timeout`: longest work of an extension without a pause",
         "kinds/extension.rs",
         "DEFAULT_WORK_TIMEOUT_MS",
     ),
@@ -1508,11 +1508,21 @@ fn limits_that_can_be_set_are_those_of_the_schemas() {
             .try_fold(root.clone(), |schema, name| property(&root, &schema, name));
         match &schema.unwrap_or_else(|| panic!("there is no field `{field}`"))["default"] {
             Value::Null => assert_eq!(limit, "none", "{row}"),
-            default => assert_eq!(Some(quantity(&limit)), default.as_u64(), "{row}"),
+            default => assert_eq!(Some(quantity(&limit)), number(default), "{row}"),
         }
         seen += 1;
     }
     assert!(seen > 8, "{seen}");
+}
+
+/// Returns a default as a number. A duration such as `2m` is in milliseconds.
+fn number(default: &Value) -> Option<u64> {
+    let Some(text) = default.as_str() else {
+        return default.as_u64();
+    };
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let unit = if unit == "m" { "min" } else { unit };
+    Some(quantity(&format!("{number} {unit}")))
 }
 
 /// The schema of a field, in whichever form of its map it is.

@@ -77,7 +77,7 @@ impl Client {
     }
 
     fn begin(&mut self, message: &str, conversation: &str) -> u64 {
-        let arguments = json!({"message": message, "conversation": conversation});
+        let arguments = json!({"input": message, "conversation": conversation});
         self.request(
             "tools/call",
             json!({"name": "ask_a", "arguments": arguments}),

@@ -123,3 +123,32 @@ fn colors_can_be_forced() {
             .contains('\u{1b}')
     );
 }
+
+#[test]
+fn words_without_quotes_are_answered_with_quotes() {
+    let sandbox = scripted(ECHO);
+    for (words, hint) in [
+        (
+            ["-C", "p", "run", "hello", "there"].as_slice(),
+            "gdn run 'hello there'",
+        ),
+        (
+            &["-C", "p", "run", ".", "hello", "there"],
+            "Quote an input of several words",
+        ),
+        (
+            &["-C", "p", "send", "hello", "there"],
+            "Quote an input of several words",
+        ),
+        (&["add", "mcp"], "There is no command `gdn add`."),
+    ] {
+        let outcome = sandbox.gdn(words);
+        assert!(
+            outcome.stderr.contains(hint),
+            "{words:?}: {}",
+            outcome.stderr
+        );
+    }
+    let outcome = sandbox.gdn(&["-C", "p", "run", "nowhere", "--input", "hi"]);
+    assert!(!outcome.stderr.contains("quote"), "{}", outcome.stderr);
+}

@@ -1,7 +1,9 @@
 //! Mocked MCP servers.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use goondan::spec::DurationText;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -68,8 +70,11 @@ pub struct McpReply {
     pub is_error: bool,
     /// The server rejects the call.
     pub error: Option<McpRefusal>,
-    /// Delay in milliseconds.
-    pub delay_ms: u64,
+    /// Delay before the reply. Default: none.
+    pub delay: Option<DurationText>,
+    /// Older name of `delay`, with a number of milliseconds.
+    #[schemars(extend("deprecated" = true))]
+    pub delay_ms: Option<u64>,
     /// Progress notifications before the reply: `{progress, total, message}`.
     pub progress: Vec<Map<String, Value>>,
     /// Line that the server prints before the reply.
@@ -98,12 +103,28 @@ pub struct McpRefusal {
 pub(super) fn problems(
     servers: &BTreeMap<String, McpFixture>,
 ) -> impl Iterator<Item = String> + '_ {
-    servers
-        .iter()
-        .filter_map(|(name, server)| match server.protocol.as_deref() {
-            None | Some("2025-11-25" | "2026-07-28") => None,
+    servers.iter().filter_map(|(name, server)| {
+        let problem = match server.protocol.as_deref() {
+            None | Some("2025-11-25" | "2026-07-28") => server.delay_problem(),
             Some(other) => Some(format!(
-                "{name}: `{other}` is neither `2025-11-25` nor `2026-07-28`"
+                "`{other}` is neither `2025-11-25` nor `2026-07-28`"
             )),
-        })
+        };
+        problem.map(|problem| format!("{name}: {problem}"))
+    })
+}
+
+impl McpFixture {
+    /// Returns an error for a reply that states its delay twice.
+    fn delay_problem(&self) -> Option<String> {
+        let mut replies = self.replies.values().flatten();
+        replies.find_map(|reply| reply.wait().err())
+    }
+}
+
+impl McpReply {
+    /// Returns the delay before the reply. Fails if both names are given.
+    pub fn wait(&self) -> Result<Option<Duration>, String> {
+        DurationText::one_of(self.delay, self.delay_ms, "delay")
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
+use goondan::spec::DurationText;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -110,17 +112,34 @@ pub struct NodePartition {
     /// Effect on the node's connections.
     #[serde(default)]
     pub how: PartitionMode,
-    /// Duration in seconds. Default: until `heal`.
-    #[schemars(range(min = 1, max = MAX_PARTITION_SECONDS))]
+    /// Duration, at most one minute. Default: until `heal`.
+    #[serde(rename = "for")]
+    pub lasting: Option<DurationText>,
+    /// Older form of `for`, in seconds.
+    #[schemars(range(min = 1, max = MAX_PARTITION_SECONDS), extend("deprecated" = true))]
     pub seconds: Option<u32>,
 }
 
 impl NodePartition {
-    /// Returns whether the duration is within the limit; a partition without a duration ends with
-    /// `heal`.
-    fn is_brief(&self) -> bool {
-        self.seconds
-            .is_none_or(|seconds| (1..=MAX_PARTITION_SECONDS).contains(&seconds))
+    /// Returns the duration; a partition without one ends with `heal`. Fails if it is stated twice
+    /// or outside the limits.
+    pub fn duration(&self) -> Result<Option<Duration>, String> {
+        let seconds = self.seconds.map(|seconds| u64::from(seconds) * 1000);
+        let duration = match (self.lasting, seconds) {
+            (Some(_), Some(_)) => {
+                return Err("`for` and `seconds` are the same field; keep only `for`".to_owned());
+            }
+            (lasting, seconds) => lasting
+                .map(DurationText::duration)
+                .or_else(|| seconds.map(Duration::from_millis)),
+        };
+        let limits = Duration::from_secs(1)..=Duration::from_secs(MAX_PARTITION_SECONDS.into());
+        match duration {
+            Some(duration) if !limits.contains(&duration) => Err(format!(
+                "`partition` lasts from `1s` to `{MAX_PARTITION_SECONDS}s`"
+            )),
+            duration => Ok(duration),
+        }
     }
 }
 
@@ -189,11 +208,6 @@ fn problem_of(action: &StepAction, nodes: Option<usize>) -> Option<String> {
         (Some(nodes), Some(NodeName::Number(number))) if *number > nodes => Some(format!(
             "there is no node {number}: the case has `nodes: {nodes}`"
         )),
-        (Some(_), _) if matches!(action, StepAction::Partition(partition) if !partition.is_brief()) => {
-            Some(format!(
-                "`seconds` is a number from 1 to {MAX_PARTITION_SECONDS}"
-            ))
-        }
         (Some(_), _)
             if matches!(
                 action,

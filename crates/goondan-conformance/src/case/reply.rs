@@ -1,5 +1,6 @@
 //! Schema of a scripted reply. The scripted model client parses replies itself.
 
+use goondan::spec::DurationText;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
@@ -21,9 +22,11 @@ pub(super) struct ReplyShape {
     raw_calls: Option<Vec<RawCallShape>>,
     /// Error of the provider.
     error: Option<ReplyErrorShape>,
-    /// Delay of the answer, in milliseconds.
-    #[schemars(default)]
-    delay_ms: u64,
+    /// Delay of the answer. Default: none.
+    delay: Option<DurationText>,
+    /// Older name of `delay`, with a number of milliseconds.
+    #[schemars(extend("deprecated" = true))]
+    delay_ms: Option<u64>,
     /// Token usage of the call.
     usage: Option<UsageShape>,
     /// Number of chunks in which the text is streamed.
@@ -89,7 +92,10 @@ struct ReplyErrorShape {
     status: u16,
     /// Message of the provider.
     message: String,
-    /// Requested delay before a retry, in milliseconds.
+    /// Requested delay before a retry.
+    retry_after: Option<DurationText>,
+    /// Older name of `retryAfter`, with a number of milliseconds.
+    #[schemars(extend("deprecated" = true))]
     retry_after_ms: Option<u64>,
 }
 

@@ -2,14 +2,20 @@
 
 use std::time::Duration;
 
-use schemars::JsonSchema;
+use goondan::spec::DurationText;
+use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::file::octal;
 pub use super::nodes::{NodePartition, OneNode, SomeNode};
 use super::{CaseFilePath, FileContent};
 use crate::matcher::ValueMatcher;
+
+/// Default time limit of a wait.
+const DEFAULT_WAIT: Duration = Duration::from_secs(5);
+/// Longest step of the clock: one year.
+const MAX_ADVANCE: Duration = Duration::from_secs(31_536_000);
 
 /// An action with an expectation.
 #[derive(Debug, Clone, Deserialize)]
@@ -93,14 +99,15 @@ impl StepAction {
 /// An input.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[schemars(rename = "Send")]
+#[schemars(rename = "Send", transform = add_older_name)]
 pub struct SendStep {
     /// Message text.
     pub input: String,
     /// Agent. Default: the entry agent.
     pub agent: Option<String>,
-    /// Instance key. Default: `main`.
-    pub instance: Option<String>,
+    /// Conversation key. Default: `main`.
+    #[serde(alias = "instance")]
+    pub instance_key: Option<String>,
     /// Wait until the turn is over. Default: true.
     #[serde(default = "yes")]
     pub wait: bool,
@@ -108,10 +115,23 @@ pub struct SendStep {
     pub save_as: Option<String>,
 }
 
+/// Adds `instance`, the older name of `instanceKey`, to a schema.
+fn add_older_name(schema: &mut Schema) {
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    if let Some(properties) = properties {
+        let older = json!({
+            "type": "string",
+            "description": "Older name of `instanceKey`.",
+            "deprecated": true,
+        });
+        properties.insert("instance".to_owned(), older);
+    }
+}
+
 /// A tool call without a model.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[schemars(rename = "Call")]
+#[schemars(rename = "Call", transform = add_older_name)]
 pub struct CallStep {
     /// Tool name, as `resource__export`.
     pub tool: String,
@@ -120,8 +140,9 @@ pub struct CallStep {
     pub args: Value,
     /// Agent. Default: the entry agent.
     pub agent: Option<String>,
-    /// Instance key. Default: `main`.
-    pub instance: Option<String>,
+    /// Conversation key. Default: `main`.
+    #[serde(alias = "instance")]
+    pub instance_key: Option<String>,
     /// Name of the saved result, for `${name.…}` in later steps.
     pub save_as: Option<String>,
 }
@@ -168,9 +189,18 @@ pub struct ApproveStep {
     /// Scope of a remembered approval. Default: `call`.
     #[serde(default)]
     pub covers: DecisionScope,
-    /// Delay before the answer, in milliseconds.
-    #[serde(default)]
-    pub after_ms: u64,
+    /// Delay before the answer. Default: none.
+    pub after: Option<DurationText>,
+    /// Older name of `after`, with a number of milliseconds.
+    #[schemars(extend("deprecated" = true))]
+    pub after_ms: Option<u64>,
+}
+
+impl ApproveStep {
+    /// Returns the delay before the answer. Fails if both names are given.
+    pub fn delay(&self) -> Result<Option<Duration>, String> {
+        DurationText::one_of(self.after, self.after_ms, "after")
+    }
 }
 
 /// Decision about an approval request, and its duration.
@@ -218,9 +248,11 @@ pub struct AwaitEvents {
     /// Number of events. Default: 1.
     #[serde(default = "one")]
     pub count: usize,
-    /// Time limit in milliseconds. Default: 5000.
-    #[serde(default = "five_seconds")]
-    pub within_ms: u64,
+    /// Time limit. Default: `5s`.
+    pub within: Option<DurationText>,
+    /// Older name of `within`, with a number of milliseconds.
+    #[schemars(extend("deprecated" = true))]
+    pub within_ms: Option<u64>,
 }
 
 /// Advances the clock.
@@ -228,15 +260,32 @@ pub struct AwaitEvents {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(rename = "Advance")]
 pub struct AdvanceClock {
-    /// Seconds, at most one year.
-    #[schemars(range(min = 1, max = 31_536_000))]
-    pub seconds: u32,
+    /// Duration, at most one year.
+    pub by: Option<DurationText>,
+    /// Older form of `by`, in seconds.
+    #[schemars(range(min = 1, max = 31_536_000), extend("deprecated" = true))]
+    pub seconds: Option<u32>,
+}
+
+impl AdvanceClock {
+    /// Returns the duration. Fails if it is missing, stated twice or too long.
+    pub fn duration(&self) -> Result<Duration, String> {
+        let duration = match (self.by, self.seconds) {
+            (Some(by), None) => by.duration(),
+            (None, Some(seconds)) => Duration::from_secs(seconds.into()),
+            _ => return Err("`advance` needs `by`, such as `advance: {by: 1h}`".to_owned()),
+        };
+        if duration.is_zero() || duration > MAX_ADVANCE {
+            return Err("`advance` takes a duration from `1ms` to `365d`".to_owned());
+        }
+        Ok(duration)
+    }
 }
 
 impl AwaitEvents {
-    /// Returns the time limit.
-    pub fn within(&self) -> Duration {
-        Duration::from_millis(self.within_ms)
+    /// Returns the time limit. Fails if both names are given.
+    pub fn limit(&self) -> Result<Duration, String> {
+        wait_limit(self.within, self.within_ms)
     }
 }
 
@@ -244,9 +293,18 @@ impl AwaitEvents {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct AwaitReload {
-    /// Time limit in milliseconds. Default: 5000.
-    #[serde(default = "five_seconds")]
-    pub within_ms: u64,
+    /// Time limit. Default: `5s`.
+    pub within: Option<DurationText>,
+    /// Older name of `within`, with a number of milliseconds.
+    #[schemars(extend("deprecated" = true))]
+    pub within_ms: Option<u64>,
+}
+
+impl AwaitReload {
+    /// Returns the time limit. Fails if both names are given.
+    pub fn limit(&self) -> Result<Duration, String> {
+        wait_limit(self.within, self.within_ms)
+    }
 }
 
 /// Default of a field that is true unless stated.
@@ -264,9 +322,10 @@ fn one() -> usize {
     1
 }
 
-/// Default time limit of a wait, in milliseconds.
-fn five_seconds() -> u64 {
-    5000
+/// Returns the time limit of a wait. Fails if both names are given.
+fn wait_limit(within: Option<DurationText>, within_ms: Option<u64>) -> Result<Duration, String> {
+    let limit = DurationText::one_of(within, within_ms, "within")?;
+    Ok(limit.unwrap_or(DEFAULT_WAIT))
 }
 
 /// A step: exactly one action, and optionally `expect`.
@@ -398,6 +457,7 @@ fn checked_step(
                 .to_owned(),
         );
     }
+    check_durations(&action)?;
     if judge.is_some() && !matches!(action, StepAction::Send(SendStep { wait: true, .. })) {
         return Err("only a `send` that waits has an answer that `judge` can check".to_owned());
     }
@@ -406,6 +466,18 @@ fn checked_step(
         expect,
         judge,
     })
+}
+
+/// Fails if a duration of the action is missing or stated twice.
+fn check_durations(action: &StepAction) -> Result<(), String> {
+    match action {
+        StepAction::Approve(approve) => approve.delay().map(drop),
+        StepAction::Await(events) => events.limit().map(drop),
+        StepAction::AwaitReload(reload) => reload.limit().map(drop),
+        StepAction::Advance(by) => by.duration().map(drop),
+        StepAction::Partition(partition) => partition.duration().map(drop),
+        _ => Ok(()),
+    }
 }
 
 impl JsonSchema for CaseStep {
@@ -420,8 +492,6 @@ impl JsonSchema for CaseStep {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn read(value: Value) -> Result<CaseStep, String> {
@@ -438,7 +508,7 @@ mod tests {
         else {
             panic!("no send")
         };
-        assert!(send.wait && send.agent.is_none() && send.instance.is_none());
+        assert!(send.wait && send.agent.is_none() && send.instance_key.is_none());
         let Ok(CaseStep {
             action: StepAction::Await(await_),
             ..
@@ -446,7 +516,8 @@ mod tests {
         else {
             panic!("no await")
         };
-        assert_eq!((await_.count, await_.within()), (1, Duration::from_secs(5)));
+        assert_eq!(await_.count, 1);
+        assert_eq!(await_.limit(), Ok(Duration::from_secs(5)));
         let Ok(CaseStep {
             action: StepAction::Call(call),
             ..
@@ -472,6 +543,11 @@ mod tests {
                 error(json!({"kill": {"node": "writer"}})),
                 error(json!({"partition": {"node": 1, "how": "loud"}})),
                 error(json!({"approve": {"answer": "maybe"}})),
+                error(json!({"approve": {"answer": "deny", "after": "1s", "afterMs": 5}})),
+                error(json!({"await": {"event": "a", "within": 5}})),
+                error(json!({"advance": {}})),
+                error(json!({"advance": {"by": "400d"}})),
+                error(json!({"partition": {"node": 1, "for": "1s", "seconds": 1}})),
                 error(json!({"write": {"path": "../x", "content": ""}})),
                 error(json!({"send": {"input": "a"}, "expect": {"steps": {"$max": 3}}})),
             ]

@@ -104,7 +104,7 @@ fn steps(history: &CaseHistory, source: &RecordingSource<'_>) -> Result<Value, R
         let input = history::input_of(turn, messages)?;
         let mut send = Map::from_iter([("input".to_owned(), json!(input))]);
         send.insert("agent".to_owned(), json!(turn.instance.agent));
-        send.insert("instance".to_owned(), json!(turn.instance.instance_key));
+        send.insert("instanceKey".to_owned(), json!(turn.instance.instance_key));
         let mut expected = Map::from_iter([("finishReason".to_owned(), json!(turn.finish_reason))]);
         if turn.finish_reason == Some(FinishReason::TextResponse) {
             expected.insert(

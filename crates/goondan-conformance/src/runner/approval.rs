@@ -1,7 +1,6 @@
 //! Answers of a test case to approval requests.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use goondan::ports::approval::{
@@ -41,12 +40,11 @@ impl ScriptedApprover {
 impl Approver for ScriptedApprover {
     async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer {
         let prepared = self.take(&request.tool_name);
-        if let Some(ApproveStep {
-            after_ms: reading @ 1..,
-            ..
-        }) = prepared
-        {
-            tokio::time::sleep(Duration::from_millis(reading)).await;
+        let delay = prepared
+            .as_ref()
+            .and_then(|answer| answer.delay().ok().flatten());
+        if let Some(delay) = delay {
+            tokio::time::sleep(delay).await;
         }
         let Some(ApproveStep { answer, covers, .. }) = prepared else {
             return ApprovalAnswer::NobodyThere;
@@ -89,13 +87,15 @@ mod tests {
             tool: Some("bash__exec".into()),
             answer: ApprovalDecision::Deny,
             covers: DecisionScope::Call,
-            after_ms: 0,
+            after: None,
+            after_ms: None,
         });
         answers.keep(ApproveStep {
             tool: None,
             answer: ApprovalDecision::Allow,
             covers: DecisionScope::Call,
-            after_ms: 0,
+            after: None,
+            after_ms: None,
         });
         let take = |tool| answers.take(tool).map(|taken| taken.answer);
         assert_eq!(

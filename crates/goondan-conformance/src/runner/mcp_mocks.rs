@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use goondan::mcp::{ProgramStreams, StandIns};
@@ -275,7 +274,9 @@ impl McpMockConnection {
             )
             .await;
         }
-        tokio::time::sleep(Duration::from_millis(reply.delay_ms)).await;
+        if let Ok(Some(delay)) = reply.wait() {
+            tokio::time::sleep(delay).await;
+        }
         if let Some(noise) = &reply.noise
             && let Some(output) = &mut *self.output.lock().await
         {

@@ -100,8 +100,9 @@ fn perform_one(world: &mut CaseContext<'_>, step: &CaseStep) -> Result<Option<Va
             .with_cluster(|nodes, _| nodes.pause(nodes.number(node)?))
             .map(|()| None),
         StepAction::Resume(some) => resume(world, some).map(|()| None),
-        StepAction::Partition(NodePartition { node, how, seconds }) => {
-            let time = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        StepAction::Partition(partition) => {
+            let time = partition.duration()?;
+            let NodePartition { node, how, .. } = partition;
             world
                 .with_cluster(|nodes, _| nodes.partition(nodes.number(node)?, *how, time))
                 .map(|()| None)
@@ -110,9 +111,9 @@ fn perform_one(world: &mut CaseContext<'_>, step: &CaseStep) -> Result<Option<Va
         StepAction::Await(wanted) => wait(world, wanted).map(|()| None),
         StepAction::Second => second(world).map(Some),
         StepAction::Advance(by) => {
-            world
-                .clock
-                .advance(TimeDelta::seconds(i64::from(by.seconds)));
+            let duration =
+                TimeDelta::from_std(by.duration()?).map_err(|error| error.to_string())?;
+            world.clock.advance(duration);
             Ok(None)
         }
     }
@@ -195,7 +196,7 @@ fn send(
     may_be_refused: bool,
 ) -> Result<Value, Broken> {
     let text = substitute::text(&send.input, &world.saved)?;
-    let (agent, instance_key) = (send.agent.clone(), send.instance.clone());
+    let (agent, instance_key) = (send.agent.clone(), send.instance_key.clone());
     let input = Input {
         text,
         agent,
@@ -236,7 +237,7 @@ fn call(world: &mut CaseContext<'_>, call: &CallStep) -> Result<Value, Broken> {
     let arguments = substitute::value(&call.args, &world.saved)?;
     let begun = Instant::now();
     let process = running_process(world)?;
-    let (agent, instance) = (call.agent.as_deref(), call.instance.as_deref());
+    let (agent, instance) = (call.agent.as_deref(), call.instance_key.as_deref());
     let swarm = leader_swarm(world, process)?;
     let calling = swarm.call_tool(agent, instance, &call.tool, arguments);
     let view = match in_time(process.run(world, calling), "the call did not end")? {
@@ -287,13 +288,13 @@ fn await_reload(world: &mut CaseContext<'_>, step: &AwaitReload) -> Result<Value
         );
     }
     let process = running_process(world)?;
-    let within = Duration::from_millis(step.within_ms);
+    let within = step.limit()?;
     match in_time(
         process.run(world, process.next_reload(within)),
         "no reload happened",
     )? {
         Some(outcome) => Ok(reload_view(world, &outcome)),
-        None => Err(format!("no reload within {} ms", step.within_ms)),
+        None => Err(format!("no reload within {} ms", within.as_millis())),
     }
 }
 
@@ -353,23 +354,18 @@ fn second(world: &CaseContext<'_>) -> Result<Value, Broken> {
 fn wait(world: &CaseContext<'_>, step: &AwaitEvents) -> Result<(), Broken> {
     let process = running_process(world)?;
     let agent = step.agent.as_deref();
-    let waiting = world
-        .events
-        .wait(&step.event, agent, step.count, step.within());
+    let within = step.limit()?;
+    let waiting = world.events.wait(&step.event, agent, step.count, within);
     match in_time(process.run(world, waiting), "the events did not occur")? {
         Ok(()) => Ok(()),
         Err(seen) => {
             let of_agent = agent
                 .map(|agent| format!(" of {agent}"))
                 .unwrap_or_default();
-            let AwaitEvents {
-                event,
-                count,
-                within_ms,
-                ..
-            } = step;
+            let AwaitEvents { event, count, .. } = step;
             Err(format!(
-                "{seen} of {count} `{event}`{of_agent} within {within_ms} ms; there were {}",
+                "{seen} of {count} `{event}`{of_agent} within {} ms; there were {}",
+                within.as_millis(),
                 seen_types(world)
             ))
         }

@@ -158,7 +158,7 @@ impl WorkerRequestHandler {
             }
             LeaderRequest::Budget => {
                 let budget = self.engine.generation.load().policy.budget.clone();
-                self.tell(call, &self.engine.spent.check(&budget, "policy.budget"));
+                self.tell(call, &self.engine.spent.check(&budget, "policy.runBudget"));
             }
             LeaderRequest::Enter(wanted) => {
                 self.reply(call, enter(Arc::clone(&self.engine), wanted))

@@ -99,7 +99,7 @@ impl UsageTotals {
     }
 
     /// Fails if `budget` allows no further step. `budget_field` is the budget's path in the error, such as
-    /// `policy.budget`.
+    /// `policy.runBudget`.
     pub(crate) fn check(&self, budget: &BudgetLimits, budget_field: &str) -> Result<(), TurnError> {
         let tokens = (
             self.tokens.load(Ordering::Relaxed),
@@ -176,12 +176,12 @@ mod tests {
         };
         spent.add_cost(Some(&cost));
         spent.add_cost(None);
-        assert!(spent.check(&budget, "policy.budget").is_ok());
+        assert!(spent.check(&budget, "policy.runBudget").is_ok());
         spent.add_cost(Some(&cost));
-        let error = spent.check(&budget, "policy.budget").unwrap_err();
+        let error = spent.check(&budget, "policy.runBudget").unwrap_err();
         assert_eq!(
             error.message,
-            "the budget is used up: 0.6000 of 0.5 EUR (`policy.budget.maxCost`)"
+            "the budget is used up: 0.6000 of 0.5 EUR (`policy.runBudget.maxCost`)"
         );
     }
 
@@ -193,12 +193,12 @@ mod tests {
             ..BudgetLimits::default()
         };
         spent.add_step(TokenUsage::default());
-        assert!(spent.check(&budget, "policy.budget").is_ok());
+        assert!(spent.check(&budget, "policy.runBudget").is_ok());
         spent.add_step(TokenUsage::default());
-        let error = spent.check(&budget, "policy.budget").unwrap_err();
+        let error = spent.check(&budget, "policy.runBudget").unwrap_err();
         assert_eq!(
             error.message,
-            "the budget is used up: 2 of 2 (`policy.budget.maxSteps`)"
+            "the budget is used up: 2 of 2 (`policy.runBudget.maxSteps`)"
         );
     }
 }

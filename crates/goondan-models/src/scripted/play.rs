@@ -1,7 +1,6 @@
 //! Turns a reply into a stream of chunks.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use futures::StreamExt;
 use goondan_core::message::{MessagePart, ToolCall};
@@ -26,8 +25,8 @@ pub(crate) async fn play(
     renumber: bool,
 ) -> Result<ModelStream, ModelError> {
     let answer = answer(reply, scene, request, renumber);
-    if reply.delay_ms > 0 {
-        tokio::time::sleep(Duration::from_millis(reply.delay_ms)).await;
+    if let Some(delay) = reply.delay {
+        tokio::time::sleep(delay).await;
     }
     if let Some(error) = &reply.error {
         return Err(status_error(error));
@@ -58,7 +57,7 @@ fn status_error(error: &ReplyError) -> ModelError {
         status => ModelErrorKind::Status(status),
     };
     let mut refusal = ModelError::new(kind, format!("{} {}", error.status, error.message));
-    refusal.retry_after = error.retry_after_ms.map(Duration::from_millis);
+    refusal.retry_after = error.retry_delay().ok().flatten();
     refusal
 }
 

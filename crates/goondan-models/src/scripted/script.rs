@@ -1,10 +1,11 @@
 //! The format of a script: its types, as in YAML.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use goondan_core::JsonObject;
 use goondan_core::ports::model::{ModelFinishReason, TokenUsage};
-use goondan_spec::pattern_fault;
+use goondan_spec::{DurationText, pattern_fault};
 use regex::Regex;
 use serde::{Deserialize, Deserializer};
 
@@ -110,8 +111,8 @@ pub struct ScriptReply {
     pub finish_reason: Option<ModelFinishReason>,
     /// The error that the provider returns.
     pub error: Option<ReplyError>,
-    /// Delay before the answer, in milliseconds.
-    pub delay_ms: u64,
+    /// Delay before the answer.
+    pub delay: Option<Duration>,
     /// The token counts of the call.
     pub usage: Option<TokenUsage>,
     /// Number of pieces into which the text is cut. Default: pieces of a few words.
@@ -155,9 +156,19 @@ pub struct ReplyError {
     pub status: u16,
     /// The provider's message.
     pub message: String,
-    /// The provider's `Retry-After`, in milliseconds.
+    /// The provider's `Retry-After`.
+    #[serde(default)]
+    pub retry_after: Option<DurationText>,
+    /// Older name of `retry_after`, with a number of milliseconds.
     #[serde(default)]
     pub retry_after_ms: Option<u64>,
+}
+
+impl ReplyError {
+    /// Returns the delay that the provider asks for. Fails if both names are given.
+    pub fn retry_delay(&self) -> Result<Option<Duration>, String> {
+        DurationText::one_of(self.retry_after, self.retry_after_ms, "retryAfter")
+    }
 }
 
 impl ScriptReply {
@@ -178,7 +189,7 @@ impl ScriptReply {
             calls: Vec::new(),
             raw_calls: Vec::new(),
             error: None,
-            delay_ms: 0,
+            delay: None,
             usage: None,
             chunks: None,
             break_after: None,
@@ -210,7 +221,9 @@ struct ReplyFields {
     #[serde(default)]
     error: Option<ReplyError>,
     #[serde(default)]
-    delay_ms: u64,
+    delay: Option<DurationText>,
+    #[serde(default)]
+    delay_ms: Option<u64>,
     #[serde(default)]
     usage: Option<UsageFields>,
     #[serde(default)]
@@ -234,7 +247,7 @@ struct UsageFields {
 }
 
 impl TryFrom<ReplyFields> for ScriptReply {
-    type Error = &'static str;
+    type Error = String;
 
     fn try_from(fields: ReplyFields) -> Result<Self, Self::Error> {
         match (
@@ -244,15 +257,19 @@ impl TryFrom<ReplyFields> for ScriptReply {
             &fields.error,
         ) {
             (None, None, None, None) => {
-                return Err("a reply needs one of: text, calls, rawCalls, error");
+                return Err("a reply needs one of: text, calls, rawCalls, error".to_owned());
             }
             (_, Some(_), Some(_), _) => {
-                return Err("a reply can have either calls or rawCalls, not both");
+                return Err("a reply can have either calls or rawCalls, not both".to_owned());
             }
             (None, None, None, Some(_)) | (_, _, _, None) => {}
             (_, _, _, Some(_)) => {
-                return Err("a reply with an error cannot have text, calls or rawCalls");
+                return Err("a reply with an error cannot have text, calls or rawCalls".to_owned());
             }
+        }
+        let delay = DurationText::one_of(fields.delay, fields.delay_ms, "delay")?;
+        if let Some(error) = &fields.error {
+            error.retry_delay()?;
         }
         Ok(ScriptReply {
             text: fields.text,
@@ -261,7 +278,7 @@ impl TryFrom<ReplyFields> for ScriptReply {
             calls: fields.calls.unwrap_or_default(),
             raw_calls: fields.raw_calls.unwrap_or_default(),
             error: fields.error,
-            delay_ms: fields.delay_ms,
+            delay,
             usage: fields.usage.map(TokenUsage::from),
             chunks: fields.chunks,
             break_after: fields.break_after,

@@ -86,9 +86,9 @@ pub(super) async fn send(
 
 /// Rejects inputs that no agent can handle.
 fn check(body: &InputBody) -> Result<(), ApiProblem> {
-    if body.text.is_empty() && body.files.is_empty() {
+    if body.input.is_empty() && body.files.is_empty() {
         return Err(ApiProblem::new(Code::SERVE_REQUEST, "The input is empty.")
-            .suggest("Put something into `text`."));
+            .suggest("Put something into `input`."));
     }
     if body.id.as_deref() == Some("") {
         return Err(
@@ -138,7 +138,7 @@ async fn accept(
     let input = Input {
         output: None,
         answer_call: None,
-        text: body.text,
+        text: body.input,
         agent: body.agent,
         instance_key: body.instance_key,
         id: body.id,

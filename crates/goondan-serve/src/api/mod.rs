@@ -197,7 +197,7 @@ fn finished(document: utoipa::openapi::OpenApi, has_studio: bool, version: &str)
     );
     let mut document = serde_json::to_value(document).unwrap_or_default();
     document["components"]["schemas"]["InputBody"]["anyOf"] = json!([
-        {"required": ["text"], "properties": {"text": {"minLength": 1}}},
+        {"required": ["input"], "properties": {"input": {"minLength": 1}}},
         {"required": ["files"], "properties": {"files": {"minItems": 1}}},
     ]);
     document

@@ -104,10 +104,10 @@ async fn begin(
                 format!("The arguments are invalid: {error}."),
             )
         })?;
-    if arguments.message.trim().is_empty() {
+    if arguments.input.trim().is_empty() {
         return Err(refuse(
             Code::SERVE_REQUEST,
-            "The message is empty.".to_owned(),
+            "The input is empty.".to_owned(),
         ));
     }
     let random: u64 = rand::rng().random();
@@ -117,7 +117,7 @@ async fn begin(
         agent: Some(agent),
         instance_key: Some(key),
         caller,
-        ..Input::text(arguments.message)
+        ..Input::text(arguments.input)
     };
     service.swarm().send(input).await
 }

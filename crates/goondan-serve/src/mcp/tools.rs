@@ -14,8 +14,9 @@ const TOOL_NAME_PREFIX: &str = "ask_";
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AskArguments {
-    /// Message text for the agent.
-    pub(super) message: String,
+    /// Message text for the agent. `message` is the older name.
+    #[serde(alias = "message")]
+    pub(super) input: String,
     /// Conversation key.
     #[serde(default)]
     pub(super) conversation: Option<String>,
@@ -58,7 +59,7 @@ fn input() -> Arc<JsonObject> {
     object(json!({
         "type": "object",
         "properties": {
-            "message": {"type": "string", "minLength": 1, "description": "Message for the agent."},
+            "input": {"type": "string", "minLength": 1, "description": "Message for the agent."},
             "conversation": {
                 "type": "string",
                 "minLength": 1,
@@ -66,7 +67,7 @@ fn input() -> Arc<JsonObject> {
                     conversation. Default: a new conversation, named in the result.",
             },
         },
-        "required": ["message"],
+        "required": ["input"],
         "additionalProperties": false,
     }))
 }

@@ -24,9 +24,9 @@ pub(crate) const CLIENT_MESSAGE_ID: &str = "clientMessageId";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InputBody {
-    /// Message text.
-    #[serde(default)]
-    pub text: String,
+    /// Message text. `text` is the older name.
+    #[serde(default, alias = "text")]
+    pub input: String,
     /// Agent. Default: the swarm's entry agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,

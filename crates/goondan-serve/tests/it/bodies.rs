@@ -330,3 +330,21 @@ async fn an_mcp_refusal_is_json_rpc_with_the_id_of_its_request() {
     let heard = running.request("DELETE /mcp", &headers, b"").await;
     assert_eq!(heard.status, 204, "{}", heard.body);
 }
+
+#[tokio::test]
+async fn the_text_of_an_input_has_an_older_name() {
+    let state = tempfile::tempdir().unwrap();
+    let running = Running::start(state.path()).await;
+    let post = async |body: &str| {
+        let line = "POST /api/inputs?wait=true";
+        running.request(line, &[JSON], body.as_bytes()).await
+    };
+    let older = post(r#"{"text": "hello"}"#).await.json();
+    let current = post(r#"{"input": "hello"}"#).await.json();
+    assert_eq!(older["result"]["response"], current["result"]["response"]);
+    assert!(current["result"]["response"].is_string(), "{current}");
+    let both = post(r#"{"input": "hello", "text": "hello"}"#).await;
+    assert_eq!(both.status, 400, "{}", both.body);
+    let none = post("{}").await;
+    assert!(none.body.contains("`input`"), "{}", none.body);
+}

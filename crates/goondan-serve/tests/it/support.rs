@@ -178,7 +178,7 @@ impl Running {
 
 pub(crate) fn input(text: &str) -> InputBody {
     InputBody {
-        text: text.to_owned(),
+        input: text.to_owned(),
         ..InputBody::default()
     }
 }

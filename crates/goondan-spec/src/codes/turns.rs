@@ -261,7 +261,7 @@ spec:
     }
     /// The budget of the swarm or of the turn is used up.
     BUDGET_EXCEEDED = "E_BUDGET_EXCEEDED" {
-        why: "The run used all tokens, steps, seconds or money of `policy.budget`, or the turn \
+        why: "The run used all tokens, steps, seconds or money of `policy.runBudget`, or the turn \
             used those of \
               `policy.turnBudget`.",
         example: running(

@@ -308,7 +308,7 @@ metadata: {name: nightly}
 spec: {connectorRef: Connector/cron, config: {schedule: \"0 2 * * *\", text: Run.}}
 ",
         ),
-        next: "Allow the call with a rule, or name users in `allow.approvers` of the Connection. An \
+        next: "Allow the call with a rule, or name users in `approvers` of the Connection. An \
             answer in the channel of the event with the tool of the platform needs no approval.",
         more: Some("connections.md#approvals-in-the-channel"),
     }

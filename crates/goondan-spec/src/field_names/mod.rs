@@ -12,7 +12,7 @@ pub(crate) use schema::add_names;
 
 use crate::meta::Kind;
 use crate::node::{MapEntry, NodeContent, YamlNode};
-use quantity::ValueUnit;
+pub(crate) use quantity::ValueUnit;
 
 /// Field with two names.
 pub(crate) struct FieldName {
@@ -110,6 +110,20 @@ const FIELD_NAMES: &[FieldName] = &[
         "maxRetryWaitMs",
     )
     .of(Milliseconds),
+    FieldName::renamed(Kind::Model, "spec.pricing", "inputPerMillion", "input"),
+    FieldName::renamed(
+        Kind::Model,
+        "spec.pricing",
+        "cachedInputPerMillion",
+        "cachedInput",
+    ),
+    FieldName::renamed(
+        Kind::Model,
+        "spec.pricing",
+        "cacheWritePerMillion",
+        "cacheWrite",
+    ),
+    FieldName::renamed(Kind::Model, "spec.pricing", "outputPerMillion", "output"),
     FieldName::renamed(Kind::Agent, "spec.output", "schemaFile", "schemaRef"),
     FieldName::renamed(Kind::Agent, "spec.prompt", "systemFile", "systemRef").standing(Additional),
     FieldName::renamed(
@@ -268,12 +282,15 @@ pub(crate) fn current_form(kind: Kind, map: &str, entry: &MapEntry) -> (String, 
     }
 }
 
-/// Returns the older names of those fields of a map that decoders know as `names`.
-pub(crate) fn older_names(names: &[&'static str]) -> impl Iterator<Item = &'static str> {
+/// Returns the older names of those fields of a map that decoders know as `names`, with the current
+/// names.
+pub(crate) fn older_names(
+    names: &[&'static str],
+) -> impl Iterator<Item = (&'static str, &'static str)> {
     FIELD_NAMES
         .iter()
         .filter(|row| row.standing == NameStanding::Renamed && names.contains(&row.name))
-        .map(|row| row.other)
+        .map(|row| (row.other, row.name))
 }
 
 /// Returns the kind of a document, if it is known.

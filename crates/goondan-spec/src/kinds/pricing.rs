@@ -54,12 +54,12 @@ impl ModelPricing {
 pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ModelPricing> {
     let mut fields = field.fields(findings)?;
     let input = fields
-        .required("input", findings)
+        .required("inputPerMillion", findings)
         .and_then(|field| read_price(&field, findings));
-    let cached_input = fields.read("cachedInput", findings, read_price);
-    let cache_write = fields.read("cacheWrite", findings, read_price);
+    let cached_input = fields.read("cachedInputPerMillion", findings, read_price);
+    let cache_write = fields.read("cacheWritePerMillion", findings, read_price);
     let output = fields
-        .required("output", findings)
+        .required("outputPerMillion", findings)
         .and_then(|field| read_price(&field, findings));
     let currency = fields.read("currency", findings, FieldReader::text);
     fields.finish(findings);
@@ -90,18 +90,18 @@ fn read_price(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<
 pub(crate) struct PricingSpec {
     /// The price of a million tokens that the model reads.
     #[schemars(range(min = 0))]
-    input: f64,
+    input_per_million: f64,
     /// The price of a million tokens that the model reads from the provider's cache [default: that
-    /// of `input`].
+    /// of `inputPerMillion`].
     #[schemars(range(min = 0))]
-    cached_input: Option<f64>,
+    cached_input_per_million: Option<f64>,
     /// The price of a million tokens that the provider writes to its cache [default: that of
-    /// `input`].
+    /// `inputPerMillion`].
     #[schemars(range(min = 0))]
-    cache_write: Option<f64>,
+    cache_write_per_million: Option<f64>,
     /// The price of a million tokens that the model writes.
     #[schemars(range(min = 0))]
-    output: f64,
+    output_per_million: f64,
     /// The currency of the prices.
     #[schemars(extend("default" = DEFAULT_CURRENCY))]
     currency: Option<String>,

@@ -17,6 +17,7 @@ spec:
   model: gpt
   options: {timeoutSeconds: 1.5, totalTimeoutSeconds: 3600, maxRetryWaitMs: 30000}
   limits: {requestsPerMinute: 5}
+  pricing: {input: 3, cachedInput: 0.3, cacheWrite: 3.75, output: 15}
 ---
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -68,6 +69,7 @@ spec:
   model: gpt
   options: {timeout: 1500ms, totalTimeout: 1h, maxRetryWait: 30s}
   rateLimits: {requestsPerMinute: 5}
+  pricing: {inputPerMillion: 3, cachedInputPerMillion: 0.3, cacheWritePerMillion: 3.75, outputPerMillion: 15}
 ---
 apiVersion: goondan.ai/v1
 kind: Agent

@@ -183,13 +183,13 @@ enum CustomToolScope {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CreateCustomTool {
-    /// The name: lower-case letters, digits and hyphens, beginning with a letter.
+    /// Name: lower-case letters, digits and hyphens, beginning with a letter.
     #[schemars(length(min = 1, max = 63))]
     name: String,
-    /// The purpose, in a sentence.
+    /// Purpose, in a sentence.
     #[schemars(length(min = 1))]
     description: String,
-    /// The language.
+    /// Language.
     #[serde(default)]
     template: ToolTemplate,
     /// `project`: in the project's `tools` directory. `user`: in the home directory, for all
@@ -306,13 +306,13 @@ fn is_name(name: &str) -> Result<(), ToolError> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RunCustomTool {
-    /// The tool.
+    /// Tool.
     #[schemars(length(min = 1))]
     tool_name: String,
-    /// The arguments that the tool declares.
+    /// Arguments that the tool declares.
     #[serde(default)]
     arguments: JsonObject,
-    /// The time limit in seconds.
+    /// Time limit in seconds.
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 3_600))]
     timeout: u64,
@@ -432,7 +432,7 @@ fn tool_json(entry: FoundCustomTool) -> Value {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DeleteCustomTool {
-    /// The tool.
+    /// Tool.
     #[schemars(length(min = 1))]
     tool_name: String,
 }

@@ -33,7 +33,7 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct JsonValueQuery {
-    /// The JSON text.
+    /// JSON text.
     #[schemars(length(min = 1))]
     data: String,
     /// The path of the value, such as `users[0].name`, `items[-1]` or `["odd key"].x`; `.` is the
@@ -57,10 +57,10 @@ impl ToolOperation for JsonValueQuery {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct JsonPick {
-    /// The JSON text, an object.
+    /// JSON text, an object.
     #[schemars(length(min = 1))]
     data: String,
-    /// The keys to keep. Keys that the object does not have are ignored.
+    /// Keys to keep. Keys that the object does not have are ignored.
     keys: Vec<String>,
 }
 
@@ -85,10 +85,10 @@ impl ToolOperation for JsonPick {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct JsonCount {
-    /// The JSON text.
+    /// JSON text.
     #[schemars(length(min = 1))]
     data: String,
-    /// The path of the value, such as `items`; `.` is the whole document.
+    /// Path, such as `items`; `.` is the whole document.
     #[serde(default = "whole")]
     path: String,
 }
@@ -117,7 +117,7 @@ impl ToolOperation for JsonCount {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct JsonFlatten {
-    /// The JSON text, an array.
+    /// JSON text, an array.
     #[schemars(length(min = 1))]
     data: String,
     /// Number of levels to flatten.

@@ -44,15 +44,18 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         Write notes with the `fs` tools.",
     config: &[(
         "embeddings",
-        "`{modelRef: Model/NAME}`: an embedding model. The score is then 0.7 × meaning similarity \
+        "`{modelRef: NAME}`: an embedding Model. The score is then 0.7 × meaning similarity \
         + 0.3 × word similarity. Vectors are stored in the cache directory in the state root",
     )],
     open: |opening| {
         let settings: MemoryToolConfig = opening.config()?;
         let model = settings.embeddings.map(|embeddings| {
-            match embeddings.model_ref.strip_prefix("Model/") {
-                Some(name) if !name.is_empty() => Ok(name.to_owned()),
-                _ => Err(ConfigError::NoModel("embeddings.modelRef")),
+            let reference = &embeddings.model_ref;
+            match reference.strip_prefix("Model/").unwrap_or(reference) {
+                name if name.is_empty() || name.contains('/') => {
+                    Err(ConfigError::NoModel("embeddings.modelRef"))
+                }
+                name => Ok(name.to_owned()),
             }
         });
         let cache = opening
@@ -106,7 +109,7 @@ const SEMANTIC_WEIGHT: f64 = 0.7;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SearchNotes {
-    /// The search words.
+    /// Search words.
     #[schemars(length(min = 1))]
     query: String,
     /// Maximum passages.
@@ -223,10 +226,10 @@ fn combined_scores(by_words: &[(usize, f64)], by_meaning: &[f64]) -> Vec<(usize,
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReadNote {
-    /// The note: `MEMORY.md` or a file below `memory/`.
+    /// Note: `MEMORY.md` or a file below `memory/`.
     #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
-    /// The first line to read, from 1.
+    /// First line to read, from 1.
     #[serde(default = "first_line")]
     #[schemars(range(min = 1))]
     from: usize,

@@ -23,17 +23,17 @@ use crate::tool_operation::titled;
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DownloadOptions {
-    /// The maximum file size in bytes.
+    /// Maximum file size.
     #[serde(default = "default_max_bytes")]
     #[schemars(range(min = 1, max = 20_000_000))]
     max_bytes: u32,
-    /// Include the content in the result as Base64. Images are visible without it.
+    /// Return the content as Base64. Images are visible without it.
     #[serde(default)]
     include_base64: bool,
-    /// Include the content in the result as a `data:` URL.
+    /// Return the content as a `data:` URL.
     #[serde(default)]
     include_data_url: bool,
-    /// The file to save to, relative to the working directory.
+    /// File to save to, relative to the working directory.
     #[schemars(length(min = 1), extend("format" = goondan_spec::kinds::PATH_FORMAT))]
     save_path: Option<String>,
 }

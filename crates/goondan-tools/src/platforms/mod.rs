@@ -405,7 +405,7 @@ fn no_emoji() -> ToolError {
     errors::invalid("pass `emoji` or a non-empty `emojis`")
 }
 
-/// The time limit in milliseconds.
+/// Time limit.
 #[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
 #[schemars(inline)]
 struct TimeLimit(#[schemars(range(min = 1, max = 60_000))] u32);

@@ -95,13 +95,13 @@ fn checked_answer(
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SlackSend {
-    /// The id of the channel.
+    /// Channel id.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// The text, in Slack markup.
+    /// Text, in Slack markup.
     #[schemars(length(min = 1))]
     text: String,
-    /// The `ts` of the message whose thread to post in.
+    /// `ts` of the message whose thread to post in.
     thread_ts: Option<String>,
     /// Format the text as markup.
     mrkdwn: Option<bool>,
@@ -141,7 +141,7 @@ impl ToolOperation for SlackSend {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SlackRead {
-    /// The id of the channel.
+    /// Channel id.
     #[schemars(length(min = 1))]
     channel_id: String,
     /// Read the message with this `ts`.
@@ -157,7 +157,7 @@ struct SlackRead {
     /// Number of messages; default: 20, or 1 with `messageTs`.
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u32>,
-    /// The `nextCursor` of the previous result.
+    /// `nextCursor` of the previous result.
     cursor: Option<String>,
     #[serde(default)]
     timeout_ms: TimeLimit,
@@ -208,13 +208,13 @@ impl ToolOperation for SlackRead {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SlackEdit {
-    /// The id of the channel.
+    /// Channel id.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// The `ts` of the message.
+    /// `ts` of the message.
     #[schemars(length(min = 1))]
     message_ts: String,
-    /// The new text.
+    /// New text.
     #[schemars(length(min = 1))]
     text: String,
     /// Format the text as markup.
@@ -241,10 +241,10 @@ impl ToolOperation for SlackEdit {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SlackDelete {
-    /// The id of the channel.
+    /// Channel id.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// The `ts` of the message.
+    /// `ts` of the message.
     #[schemars(length(min = 1))]
     message_ts: String,
     #[serde(default)]
@@ -274,18 +274,18 @@ impl ToolOperation for SlackDelete {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SlackReact {
-    /// The id of the channel.
+    /// Channel id.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// The `ts` of the message.
+    /// `ts` of the message.
     #[schemars(length(min = 1))]
     message_ts: String,
-    /// The name of an emoji, such as `eyes`.
+    /// Name of an emoji, such as `eyes`.
     emoji: Option<String>,
     /// Several names.
     #[serde(default)]
     emojis: Vec<String>,
-    /// The time limit of each request in milliseconds.
+    /// Time limit of each request.
     #[serde(default)]
     timeout_ms: TimeLimit,
 }
@@ -322,20 +322,20 @@ impl ToolOperation for SlackReact {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SlackSendFile {
-    /// The id of the channel.
+    /// Channel id.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// The file, relative to the working directory, at most 10,000,000 bytes.
+    /// File, relative to the working directory, at most 10,000,000 bytes.
     #[schemars(length(min = 1), extend("format" = goondan_spec::kinds::PATH_FORMAT))]
     path: String,
-    /// The name to show; default: the file's own name.
+    /// Name to show; default: the file's own.
     #[schemars(length(min = 1))]
     name: Option<String>,
-    /// A message for the file.
+    /// Message for the file.
     text: Option<String>,
-    /// The `ts` of the message whose thread to post in.
+    /// `ts` of the message whose thread to post in.
     thread_ts: Option<String>,
-    /// The time limit of each request in milliseconds.
+    /// Time limit of each request.
     #[serde(default)]
     timeout_ms: TimeLimit,
 }
@@ -395,7 +395,7 @@ impl ToolOperation for SlackSendFile {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
 struct SlackDownloadFile {
-    /// The file's `url_private` or `url_private_download`.
+    /// `url_private` or `url_private_download` of the file.
     #[schemars(length(min = 1))]
     url: String,
     #[serde(flatten)]

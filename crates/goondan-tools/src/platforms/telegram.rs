@@ -135,18 +135,18 @@ fn checked_answer(
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TelegramSend {
-    /// The id of the chat, or the `@name` of a channel.
+    /// Chat id, or `@name` of a channel.
     chat_id: TelegramId,
-    /// The text, at most 4,096 characters.
+    /// Text, at most 4,096 characters.
     #[schemars(length(min = 1))]
     text: String,
-    /// The markup of the text; default: plain text.
+    /// Markup; default: plain text.
     parse_mode: Option<ParseMode>,
     /// Send without sound.
     disable_notification: Option<bool>,
     /// Show no preview of links.
     disable_web_page_preview: Option<bool>,
-    /// The id of the message to reply to.
+    /// Id of the message to answer.
     reply_to_message_id: Option<TelegramId>,
     /// Send even if that message was deleted.
     allow_sending_without_reply: Option<bool>,
@@ -184,14 +184,14 @@ impl ToolOperation for TelegramSend {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TelegramEdit {
-    /// The id of the chat.
+    /// Chat id.
     chat_id: TelegramId,
-    /// The id of the message.
+    /// Message id.
     message_id: TelegramId,
-    /// The new text.
+    /// New text.
     #[schemars(length(min = 1))]
     text: String,
-    /// The markup of the text; default: plain text.
+    /// Markup; default: plain text.
     parse_mode: Option<ParseMode>,
     /// Show no preview of links.
     disable_web_page_preview: Option<bool>,
@@ -221,9 +221,9 @@ impl ToolOperation for TelegramEdit {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TelegramDelete {
-    /// The id of the chat.
+    /// Chat id.
     chat_id: TelegramId,
-    /// The id of the message.
+    /// Message id.
     message_id: TelegramId,
     #[serde(default)]
     timeout_ms: TimeLimit,
@@ -250,11 +250,11 @@ impl ToolOperation for TelegramDelete {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TelegramReact {
-    /// The id of the chat.
+    /// Chat id.
     chat_id: TelegramId,
-    /// The id of the message.
+    /// Message id.
     message_id: TelegramId,
-    /// An emoji.
+    /// Emoji.
     emoji: Option<String>,
     /// Several emojis.
     #[serde(default)]
@@ -328,9 +328,9 @@ enum TelegramChatAction {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SetChatAction {
-    /// The id of the chat.
+    /// Chat id.
     chat_id: TelegramId,
-    /// The action; default: `typing`.
+    /// Action; default: `typing`.
     action: Option<TelegramChatAction>,
     /// Alias of `action`.
     status: Option<TelegramChatAction>,
@@ -375,21 +375,21 @@ enum TelegramFileDisplay {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TelegramSendFile {
-    /// The id of the chat, or the `@name` of a channel.
+    /// Chat id, or `@name` of a channel.
     chat_id: TelegramId,
-    /// The file, relative to the working directory, at most 10,000,000 bytes.
+    /// File, relative to the working directory, at most 10,000,000 bytes.
     #[schemars(length(min = 1), extend("format" = goondan_spec::kinds::PATH_FORMAT))]
     path: String,
-    /// The name to show; default: the file's own name.
+    /// Name to show; default: the file's own.
     #[schemars(length(min = 1))]
     name: Option<String>,
-    /// The caption, at most 1,024 characters.
+    /// Caption, at most 1,024 characters.
     #[schemars(length(max = 1024))]
     text: Option<String>,
     /// `photo`: a compressed image, shown inline. Default: `document`, unchanged.
     #[serde(default)]
     shown_as: TelegramFileDisplay,
-    /// The id of the message to reply to.
+    /// Id of the message to answer.
     reply_to_message_id: Option<TelegramId>,
     #[serde(default)]
     timeout_ms: TimeLimit,
@@ -430,7 +430,7 @@ impl ToolOperation for TelegramSendFile {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
 struct TelegramDownloadFile {
-    /// The id of the file.
+    /// File id.
     #[schemars(length(min = 1))]
     file_id: String,
     #[serde(flatten)]

@@ -33,16 +33,16 @@ enum DecisionCategory {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ProposeDecision {
-    /// A short title.
+    /// Short title.
     #[schemars(length(min = 1, max = 200))]
     title: String,
-    /// The decision with its reasons, in Markdown.
+    /// Decision with its reasons, in Markdown.
     #[schemars(length(min = 1))]
     body: String,
-    /// The proposing agent.
+    /// Proposing agent.
     #[schemars(length(min = 1))]
     agent_name: String,
-    /// The category.
+    /// Category.
     #[serde(default)]
     category: DecisionCategory,
 }

@@ -29,13 +29,13 @@ enum LearningCategory {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct RecordLearning {
-    /// The agent that learned it.
+    /// Agent that learned it.
     #[schemars(length(min = 1))]
     agent_name: String,
-    /// The learning: a clear, actionable statement.
+    /// Learning: a clear, actionable statement.
     #[schemars(length(min = 1))]
     learning: String,
-    /// The category.
+    /// Category.
     #[serde(default)]
     category: LearningCategory,
 }

@@ -19,7 +19,7 @@ const EMPTY_DECISIONS: &str = "# Decisions\n";
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MergeDecisions {
-    /// The inbox files to merge, such as `fenster-use-rust.md`; all if not given.
+    /// Inbox files to merge, such as `fenster-use-rust.md`; all if not given.
     #[schemars(length(min = 1))]
     files: Option<Vec<String>>,
 }

@@ -28,7 +28,7 @@ pub(super) struct RouteWork {
     /// The agent; it must have a charter.
     #[schemars(length(min = 1))]
     target_agent: String,
-    /// The task.
+    /// Task.
     #[schemars(length(min = 1))]
     task: String,
     /// More information.
@@ -39,7 +39,7 @@ pub(super) struct RouteWork {
     /// `urgent` work starts before queued work.
     #[serde(default)]
     priority: RoutePriority,
-    /// The Model resource to use instead of the agent's own.
+    /// Model resource to use instead of the agent's own.
     model: Option<String>,
 }
 

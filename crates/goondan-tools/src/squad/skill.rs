@@ -30,11 +30,11 @@ enum SkillAction {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct SquadSkillTool {
-    /// The action.
+    /// Action.
     action: SkillAction,
-    /// The skill to read or write, such as `git-flow`.
+    /// Skill to read or write, such as `git-flow`.
     skill_name: Option<String>,
-    /// The content, in Markdown.
+    /// Content, in Markdown.
     content: Option<String>,
     /// The purpose of the skill and when to use it, in a sentence or two. If given, it is written
     /// as front matter.

@@ -61,7 +61,7 @@ enum WebPageFormat {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct FetchWebPage {
-    /// The URL, http or https.
+    /// URL, http or https.
     #[schemars(length(min = 1))]
     url: String,
     /// Return HTML as Markdown or unchanged.
@@ -70,7 +70,7 @@ struct FetchWebPage {
     /// Number of characters to skip, to continue a long page.
     #[serde(default)]
     offset: usize,
-    /// The time limit in milliseconds.
+    /// Time limit.
     #[serde(default = "default_timeout")]
     #[schemars(range(min = 1, max = 120_000))]
     timeout_ms: u32,

@@ -18,8 +18,7 @@ Examples:
   gdn package install                              Install the project's dependencies
   gdn package install --frozen                     Install only the lock file's versions
   gdn package update @acme/tools                   Choose the newest version that the range allows
-  gdn package list                                 List the packages, their versions and their \
-    they came from
+  gdn package list                                 List the packages, their versions and sources
   gdn package publish oci://ghcr.io/acme/tools     Check, pack and publish this project";
 
 /// Arguments of `gdn package`.

@@ -285,7 +285,7 @@ fn take_positional_input(args: &mut RunArgs) {
     if !has_input {
         args.text = args.project.take_text();
     }
-    args.input = args.input.take().or(args.text.take());
+    args.input = args.input.take().or_else(|| args.text.clone());
 }
 
 /// Suggests an input for a path that does not exist, because it may be meant as an input.
@@ -294,12 +294,18 @@ fn suggest_input(args: &RunArgs, path: &Path, error: CliError) -> CliError {
     let current_dir = Path::new(".");
     let is_in_project =
         goondan::manifest_in(current_dir).is_some() || goondan::around(current_dir).is_some();
-    let has_input = args.input.is_some() || args.input_file.is_some();
-    if has_input || !is_in_project || path.exists() || path.is_symlink() {
+    let has_option = args.text.is_none() && (args.input.is_some() || args.input_file.is_some());
+    if has_option || !is_in_project || path.exists() || path.is_symlink() {
         return error;
     }
-    let text = path.to_string_lossy();
-    let hint = format!("To send it as an input, run `gdn run . {}`.", quoted(&text));
+    let word = path.to_string_lossy();
+    let hint = match &args.text {
+        Some(text) => format!(
+            "To send several words as an input, quote them: gdn run {}",
+            quoted(&format!("{word} {text}"))
+        ),
+        None => format!("To send it as an input, run `gdn run . {}`.", quoted(&word)),
+    };
     match error.suggestion.clone() {
         Some(other) => error.suggest(format!("{other} {hint}")),
         None => error.suggest(hint),

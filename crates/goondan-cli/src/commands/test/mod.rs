@@ -124,7 +124,15 @@ pub(crate) fn run(
     args.live.apply(&mut options, state_root, output)?;
     if args.watch {
         let paths = options.paths.clone();
-        let mut run = || run_and_print(&options, output).map(|_| ());
+        let mut run = || {
+            match output.json {
+                true => {
+                    run_with_spinner(&options, output, |summary| output.json_text(&json(summary)))
+                }
+                false => run_and_print(&options, output),
+            }
+            .map(|_| ())
+        };
         return watch::repeat(&paths, output, &mut run);
     }
     let summary = match args.format.unwrap_or(if output.json {

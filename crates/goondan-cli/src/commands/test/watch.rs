@@ -1,4 +1,7 @@
 //! `gdn test --watch`: runs the test cases again after each change.
+//!
+//! The watcher of a running swarm (`goondan::ProjectWatch`) follows the files that one load has read.
+//! Test cases have many short loads of copied projects, so this module compares whole directories.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -6,13 +9,15 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
+use goondan_conformance::discover::discover;
+
 use crate::exit::CliError;
 use crate::output::CommandOutput;
 
 /// Interval at which the files are compared.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// Directories that contain no sources.
-const SKIPPED_DIRECTORIES: [&str; 3] = ["target", "node_modules", "dist"];
+const SKIPPED_DIRECTORIES: [&str; 4] = ["target", "node_modules", "dist", "__pycache__"];
 
 /// Calls `run` now and after each change below `paths`, until the process is interrupted or `run`
 /// cannot run.
@@ -22,19 +27,39 @@ pub(super) fn repeat(
     run: &mut dyn FnMut() -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     loop {
-        let before = state_of(paths);
+        let roots = watched_directories(paths);
+        let before = state_of(&roots);
         run()?;
         output.note("Waiting for changes. Ctrl-C ends the command.")?;
-        wait_for_change(paths, before);
+        wait_for_change(&roots, before);
     }
 }
 
+/// Returns the directories of the test cases and of their projects, without directories inside
+/// others.
+fn watched_directories(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let projects = discover(paths).cases;
+    let projects = projects.iter().filter_map(|case| case.project_folder());
+    let given = paths.iter().map(|path| match path.is_file() {
+        // A test case names files next to it.
+        true => path.parent().unwrap_or(path).to_owned(),
+        false => path.clone(),
+    });
+    let mut all: Vec<PathBuf> = given
+        .chain(projects)
+        .filter_map(|path| std::path::absolute(&path).ok()?.canonicalize().ok())
+        .collect();
+    all.sort();
+    all.dedup_by(|inner, outer| inner.starts_with(outer));
+    all
+}
+
 /// Waits until the files differ from `before` and no longer change.
-fn wait_for_change(paths: &[PathBuf], before: u64) {
+fn wait_for_change(roots: &[PathBuf], before: u64) {
     let mut last = before;
     loop {
         sleep(POLL_INTERVAL);
-        let now = state_of(paths);
+        let now = state_of(roots);
         if now != before && now == last {
             return;
         }
@@ -42,15 +67,10 @@ fn wait_for_change(paths: &[PathBuf], before: u64) {
     }
 }
 
-/// Returns a hash of the names, sizes and times of all files below `paths`.
-fn state_of(paths: &[PathBuf]) -> u64 {
+/// Returns a hash of the names, sizes and times of all files below `roots`.
+fn state_of(roots: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for path in paths {
-        // A test case names files next to it.
-        let root = match path.is_file() {
-            true => path.parent().unwrap_or(path),
-            false => path,
-        };
+    for root in roots {
         add_directory(root, &mut hasher);
     }
     hasher.finish()
@@ -58,10 +78,6 @@ fn state_of(paths: &[PathBuf]) -> u64 {
 
 /// Adds the files of a directory to the hash, without hidden ones.
 fn add_directory(directory: &Path, hasher: &mut DefaultHasher) {
-    let directory = match directory.as_os_str().is_empty() {
-        true => Path::new("."),
-        false => directory,
-    };
     let Ok(entries) = std::fs::read_dir(directory) else {
         return;
     };
@@ -87,6 +103,22 @@ fn add_directory(directory: &Path, hasher: &mut DefaultHasher) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_project_of_a_case_is_watched_also_outside_of_its_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for directory in ["cases", "agents", "other"] {
+            std::fs::create_dir(root.join(directory)).unwrap();
+        }
+        let case = root.join("cases/a.case.yaml");
+        std::fs::write(&case, "case: a\nproject: ../agents\n").unwrap();
+        assert_eq!(
+            watched_directories(&[case]),
+            [root.join("agents"), root.join("cases")]
+        );
+        assert_eq!(watched_directories(&[root.clone()]), [root]);
+    }
 
     #[test]
     fn a_change_of_a_visible_file_changes_the_state() {

@@ -20,19 +20,19 @@ const ATTACHMENT_HOSTS: [&str; 2] = ["cdn.discordapp.com", "media.discordapp.net
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct DiscordSendFile {
-    /// The id of the channel or of the thread.
+    /// Channel or thread id.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// The file, relative to the working directory, at most 10,000,000 bytes.
+    /// File, relative to the working directory, at most 10,000,000 bytes.
     #[schemars(length(min = 1), extend("format" = goondan_spec::kinds::PATH_FORMAT))]
     path: String,
-    /// The name to show; default: the file's own name.
+    /// Name to show; default: the file's own.
     #[schemars(length(min = 1))]
     name: Option<String>,
-    /// A message for the file.
+    /// Message for the file.
     #[schemars(length(max = 2000))]
     text: Option<String>,
-    /// The id of the message to reply to.
+    /// Id of the message to answer.
     reply_to_message_id: Option<String>,
     #[serde(default)]
     timeout_ms: TimeLimit,
@@ -70,7 +70,7 @@ impl ToolOperation for DiscordSendFile {
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
 pub(super) struct DiscordDownloadFile {
-    /// The file's `url` from `read`.
+    /// `url` of the file, from `read`.
     #[schemars(length(min = 1))]
     url: String,
     #[serde(flatten)]

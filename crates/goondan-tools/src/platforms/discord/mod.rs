@@ -117,13 +117,13 @@ fn reply_reference(reply_to: Option<&String>) -> Result<Option<Value>, ToolError
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DiscordSend {
-    /// The id of the channel or thread: digits, as a string.
+    /// Channel or thread id: digits, as a string.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// The text, in Discord markup.
+    /// Text, in Discord markup.
     #[schemars(length(min = 1, max = 2000))]
     text: String,
-    /// The id of the message to reply to.
+    /// Id of the message to answer.
     reply_to_message_id: Option<String>,
     /// Send without sound.
     #[serde(default)]
@@ -171,13 +171,13 @@ impl ToolOperation for DiscordSend {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DiscordEdit {
-    /// The id of the channel or of the thread.
+    /// Channel or thread id.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// The id of the message.
+    /// Message id.
     #[schemars(length(min = 1))]
     message_id: String,
-    /// The new text.
+    /// New text.
     #[schemars(length(min = 1, max = 2000))]
     text: String,
     #[serde(default)]
@@ -204,10 +204,10 @@ impl ToolOperation for DiscordEdit {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DiscordDelete {
-    /// The id of the channel or of the thread.
+    /// Channel or thread id.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// The id of the message.
+    /// Message id.
     #[schemars(length(min = 1))]
     message_id: String,
     #[serde(default)]
@@ -238,13 +238,13 @@ impl ToolOperation for DiscordDelete {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DiscordReact {
-    /// The id of the channel or of the thread.
+    /// Channel or thread id.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// The id of the message.
+    /// Message id.
     #[schemars(length(min = 1))]
     message_id: String,
-    /// An emoji: the character itself, or `name:id` of a custom emoji.
+    /// Emoji: the character itself, or `name:id` of a custom emoji.
     emoji: Option<String>,
     /// Several emojis.
     #[serde(default)]
@@ -252,7 +252,7 @@ struct DiscordReact {
     /// Remove the reactions.
     #[serde(default)]
     remove: bool,
-    /// The time limit of each request in milliseconds.
+    /// Time limit of each request.
     #[serde(default)]
     timeout_ms: TimeLimit,
 }
@@ -303,7 +303,7 @@ impl ToolOperation for DiscordReact {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DiscordTyping {
-    /// The id of the channel or of the thread.
+    /// Channel or thread id.
     #[schemars(length(min = 1))]
     channel_id: String,
     #[serde(default)]
@@ -334,13 +334,13 @@ impl ToolOperation for DiscordTyping {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct StartThread {
-    /// The id of the channel.
+    /// Channel id.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// The id of the message.
+    /// Message id.
     #[schemars(length(min = 1))]
     message_id: String,
-    /// The thread name.
+    /// Thread name.
     #[schemars(length(min = 1, max = 100))]
     name: String,
     #[serde(default)]

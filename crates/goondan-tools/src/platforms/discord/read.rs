@@ -18,7 +18,7 @@ const DEFAULT_MESSAGE_COUNT: u32 = 20;
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct DiscordRead {
-    /// The id of the channel or of the thread.
+    /// Channel or thread id.
     #[schemars(length(min = 1))]
     channel_id: String,
     /// Read only the message with this id.

@@ -18,19 +18,19 @@ const DEFAULT_COMMENT_COUNT: u32 = 30;
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct GithubRead {
-    /// The repository, as `owner/name`.
+    /// `owner/name`.
     #[schemars(length(min = 3))]
     repository: String,
-    /// The number of the issue or pull request.
+    /// Issue or pull request number.
     #[schemars(range(min = 1))]
     number: u64,
     /// Number of comments; default: 30.
     #[schemars(range(min = 0, max = 100))]
     limit: Option<u32>,
-    /// The page of comments, from 1.
+    /// Page of comments, from 1.
     #[schemars(range(min = 1))]
     page: Option<u32>,
-    /// The time limit of each request in milliseconds.
+    /// Time limit of each request.
     #[serde(default)]
     timeout_ms: TimeLimit,
 }
@@ -107,10 +107,10 @@ fn comment(comment: &Value) -> Value {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct GithubLabel {
-    /// The repository, as `owner/name`.
+    /// `owner/name`.
     #[schemars(length(min = 3))]
     repository: String,
-    /// The number of the issue or pull request.
+    /// Issue or pull request number.
     #[schemars(range(min = 1))]
     number: u64,
     /// Labels to add.
@@ -121,7 +121,7 @@ pub(super) struct GithubLabel {
     #[serde(default)]
     #[schemars(length(max = 50))]
     remove: Vec<String>,
-    /// The time limit of each request in milliseconds.
+    /// Time limit of each request.
     #[serde(default)]
     timeout_ms: TimeLimit,
 }
@@ -202,15 +202,15 @@ enum IssueCloseReason {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct SetState {
-    /// The repository, as `owner/name`.
+    /// `owner/name`.
     #[schemars(length(min = 3))]
     repository: String,
-    /// The number of the issue or pull request.
+    /// Issue or pull request number.
     #[schemars(range(min = 1))]
     number: u64,
-    /// The new state.
+    /// New state.
     state: IssueState,
-    /// The reason for closing.
+    /// Reason for closing.
     reason: Option<IssueCloseReason>,
     #[serde(default)]
     timeout_ms: TimeLimit,

@@ -147,13 +147,13 @@ impl GithubCommentKind {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct GithubComment {
-    /// The repository, as `owner/name`.
+    /// `owner/name`.
     #[schemars(length(min = 3))]
     repository: String,
-    /// The number of the issue or pull request.
+    /// Issue or pull request number.
     #[schemars(range(min = 1))]
     number: u64,
-    /// The text, in Markdown.
+    /// Text, in Markdown.
     #[schemars(length(min = 1, max = 65_000))]
     text: String,
     #[serde(default)]
@@ -187,13 +187,13 @@ impl ToolOperation for GithubComment {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct EditComment {
-    /// The repository, as `owner/name`.
+    /// `owner/name`.
     #[schemars(length(min = 3))]
     repository: String,
-    /// The id of the comment.
+    /// Comment id.
     #[schemars(range(min = 1))]
     comment_id: u64,
-    /// The new text, in Markdown.
+    /// New text, in Markdown.
     #[schemars(length(min = 1, max = 65_000))]
     text: String,
     /// `reviewComment` for a line comment of a pull request.
@@ -225,10 +225,10 @@ impl ToolOperation for EditComment {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct DeleteComment {
-    /// The repository, as `owner/name`.
+    /// `owner/name`.
     #[schemars(length(min = 3))]
     repository: String,
-    /// The id of the comment.
+    /// Comment id.
     #[schemars(range(min = 1))]
     comment_id: u64,
     /// `reviewComment` for a line comment of a pull request.
@@ -286,19 +286,19 @@ enum GithubReaction {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct GithubReact {
-    /// The repository, as `owner/name`.
+    /// `owner/name`.
     #[schemars(length(min = 3))]
     repository: String,
-    /// The number of the issue or pull request; not with `commentId`.
+    /// Number of the issue or pull request; not with `commentId`.
     #[schemars(range(min = 1))]
     number: Option<u64>,
-    /// The id of the comment; not with `number`.
+    /// Id of the comment; not with `number`.
     #[schemars(range(min = 1))]
     comment_id: Option<u64>,
     /// `reviewComment` for a line comment of a pull request.
     #[serde(default)]
     kind: GithubCommentKind,
-    /// The reaction.
+    /// Reaction.
     reaction: GithubReaction,
     #[serde(default)]
     timeout_ms: TimeLimit,

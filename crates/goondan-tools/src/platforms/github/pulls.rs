@@ -38,33 +38,33 @@ impl DiffSide {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ReviewComment {
-    /// The repository, as `owner/name`.
+    /// `owner/name`.
     #[schemars(length(min = 3))]
     repository: String,
-    /// The number of the pull request.
+    /// Pull request number.
     #[schemars(range(min = 1))]
     number: u64,
-    /// The text, in Markdown.
+    /// Text, in Markdown.
     #[schemars(length(min = 1, max = 65_000))]
     text: String,
-    /// The file path in the pull request.
+    /// File path in the pull request.
     #[schemars(length(min = 1))]
     file: Option<String>,
-    /// The line of the file.
+    /// Line of the file.
     #[schemars(range(min = 1))]
     line: Option<u64>,
-    /// The first line, for a comment on several lines.
+    /// First line, for a comment on several lines.
     #[schemars(range(min = 1))]
     start_line: Option<u64>,
     /// `left` for a line before the change.
     #[serde(default)]
     side: DiffSide,
-    /// The commit; default: the newest of the pull request.
+    /// Commit; default: the newest of the pull request.
     commit: Option<String>,
-    /// The id of the comment to reply to, instead of `file` and `line`.
+    /// Id of the comment to reply to, instead of `file` and `line`.
     #[schemars(range(min = 1))]
     in_reply_to: Option<u64>,
-    /// The time limit of each request in milliseconds.
+    /// Time limit of each request.
     #[serde(default)]
     timeout_ms: TimeLimit,
 }
@@ -159,15 +159,15 @@ enum ReviewVerdict {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct GithubReview {
-    /// The repository, as `owner/name`.
+    /// `owner/name`.
     #[schemars(length(min = 3))]
     repository: String,
-    /// The number of the pull request.
+    /// Pull request number.
     #[schemars(range(min = 1))]
     number: u64,
-    /// The verdict.
+    /// Verdict.
     verdict: ReviewVerdict,
-    /// The text, in Markdown. Optional for an approval.
+    /// Text, in Markdown. Optional for an approval.
     #[schemars(length(min = 1, max = 65_000))]
     text: Option<String>,
     #[serde(default)]
@@ -220,21 +220,21 @@ enum CommitCheckState {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct GithubCommitStatus {
-    /// The repository, as `owner/name`.
+    /// `owner/name`.
     #[schemars(length(min = 3))]
     repository: String,
-    /// The full commit hash.
+    /// Full commit hash.
     #[schemars(regex(pattern = "^[0-9a-fA-F]{40,64}$"))]
     commit: String,
-    /// The new state.
+    /// New state.
     state: CommitCheckState,
-    /// The check name. A later status with this name replaces it.
+    /// Check name. A later status with this name replaces it.
     #[schemars(length(min = 1, max = 100))]
     context: String,
-    /// A short description.
+    /// Short description.
     #[schemars(length(max = 140))]
     description: Option<String>,
-    /// The URL of a page with details.
+    /// URL of a page with details.
     target_url: Option<String>,
     #[serde(default)]
     timeout_ms: TimeLimit,

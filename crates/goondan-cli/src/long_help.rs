@@ -1,0 +1,173 @@
+//! Help of each command: the short one of `-h`, and the long one of `--help` and `gdn help`.
+
+use clap::builder::StyledStr;
+use clap::{Command, CommandFactory};
+
+use crate::args::CommandLine;
+use crate::command_groups;
+use crate::help_texts::{COMMAND_TEXTS, CommandText};
+
+/// Amount of help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HelpLength {
+    /// Arguments only, for `-h`.
+    Short,
+    /// Explanation, arguments and examples, for `--help`.
+    Long,
+}
+
+/// Returns the help of the command at `path`, which begins with `gdn`.
+pub(crate) fn help(path: &str, length: HelpLength) -> StyledStr {
+    let mut command = match length {
+        HelpLength::Long => explained(CommandLine::command(), &mut Vec::new()),
+        HelpLength::Short => CommandLine::command(),
+    };
+    command.build();
+    let mut names = path.split(' ').skip(1).peekable();
+    let is_root = names.peek().is_none();
+    let mut selected = &command;
+    for name in names {
+        selected = selected.find_subcommand(name).unwrap_or(selected);
+    }
+    let selected = match length {
+        HelpLength::Long => with_long_about(selected.clone()),
+        HelpLength::Short => selected.clone().after_help(format!(
+            "`{path} --help` explains the command, with examples."
+        )),
+    };
+    match is_root {
+        true => command_groups::help(selected),
+        false => selected.clone().render_help(),
+    }
+}
+
+/// Adds the explanation of each command as its long description, and examples where a command has
+/// none.
+pub(crate) fn explained(command: Command, path: &mut Vec<String>) -> Command {
+    let key = path.join(" ");
+    let text = COMMAND_TEXTS.iter().find(|text| text.command == key);
+    let has_examples = command.get_after_help().is_some();
+    let command = match text {
+        Some(CommandText { text, examples, .. }) => {
+            let about = command.get_about().map(ToString::to_string);
+            let command = command.long_about(format!("{}\n\n{text}", about.unwrap_or_default()));
+            match has_examples || examples.is_empty() {
+                true => command,
+                false => command.after_help(format!("Examples:\n{examples}")),
+            }
+        }
+        None => command,
+    };
+    let names: Vec<String> = command
+        .get_subcommands()
+        .map(|known| known.get_name().to_owned())
+        .collect();
+    names.into_iter().fold(command, |command, name| {
+        command.mut_subcommand(name.clone(), |known| {
+            path.push(name);
+            let known = explained(known, path);
+            path.pop();
+            known
+        })
+    })
+}
+
+/// Makes the long description the one that the short layout prints.
+fn with_long_about(command: Command) -> Command {
+    match command.get_long_about().cloned() {
+        Some(about) => command.about(about),
+        None => command,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    /// Calls `visit` with the path of each public command.
+    fn visit_commands(command: &Command, path: &str, visit: &mut dyn FnMut(&Command, &str)) {
+        visit(command, path);
+        for known in command
+            .get_subcommands()
+            .filter(|known| !known.is_hide_set())
+        {
+            let path = format!("{path} {}", known.get_name());
+            visit_commands(known, path.trim_start(), visit);
+        }
+    }
+
+    /// Splits the first command of an example into words. Two spaces begin its description.
+    fn words(example: &str) -> Option<Vec<String>> {
+        let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+        let mut characters = example.trim().chars().peekable();
+        while let Some(character) = characters.next() {
+            match (quote, character) {
+                (Some(open), _) if character == open => quote = None,
+                (Some(_), _) => word.push(character),
+                (None, '\'' | '"') => quote = Some(character),
+                (None, ' ') => {
+                    words.push(std::mem::take(&mut word));
+                    if characters.peek() == Some(&' ') {
+                        break;
+                    }
+                }
+                (None, _) => word.push(character),
+            }
+        }
+        words.push(word);
+        words.retain(|word| !word.is_empty());
+        let start = words.iter().position(|word| word == "gdn")?;
+        let rest = words.split_off(start);
+        let end = |word: &String| ["|", ">", "<"].contains(&word.as_str());
+        Some(rest.into_iter().take_while(|word| !end(word)).collect())
+    }
+
+    #[test]
+    fn each_command_is_explained_with_examples() {
+        let command = explained(CommandLine::command(), &mut Vec::new());
+        let mut known = Vec::new();
+        visit_commands(&command, "", &mut |command, path| {
+            known.push(path.to_owned());
+            let is_group = command.has_subcommands() && command.is_subcommand_required_set();
+            assert!(command.get_long_about().is_some(), "gdn {path}");
+            assert!(is_group || command.get_after_help().is_some(), "gdn {path}");
+        });
+        for text in COMMAND_TEXTS {
+            assert!(
+                known.iter().any(|path| path == text.command),
+                "{}",
+                text.command
+            );
+        }
+    }
+
+    #[test]
+    fn each_example_is_a_valid_command_line() {
+        let command = explained(CommandLine::command(), &mut Vec::new());
+        let mut parsed = 0;
+        visit_commands(&command, "", &mut |command, path| {
+            let help = command.get_after_help().map(ToString::to_string);
+            let mut of_command = 0;
+            for line in help.iter().flat_map(|help| help.lines()) {
+                let Some(words) = words(line).filter(|_| line.starts_with("  ")) else {
+                    continue;
+                };
+                let result = CommandLine::try_parse_from(&words);
+                assert!(
+                    result.is_ok(),
+                    "gdn {path}: {line}\n{words:?}\n{}",
+                    result.unwrap_err()
+                );
+                of_command += 1;
+            }
+            assert!(
+                of_command > 0 || help.is_none(),
+                "gdn {path} has no examples"
+            );
+            parsed += of_command;
+        });
+        assert!(parsed > 120, "{parsed}");
+    }
+}
