@@ -86,15 +86,16 @@ mod tests {
 
     use super::*;
 
-    /// Calls `visit` with the path of each public command.
+    /// Calls `visit` with a command and its path, then with each public subcommand.
     fn visit_commands(command: &Command, path: &str, visit: &mut dyn FnMut(&Command, &str)) {
         visit(command, path);
-        for known in command
+        for subcommand in command
             .get_subcommands()
-            .filter(|known| !known.is_hide_set())
+            .filter(|subcommand| !subcommand.is_hide_set())
         {
-            let path = format!("{path} {}", known.get_name());
-            visit_commands(known, path.trim_start(), visit);
+            // The path of the root command is empty.
+            let path = format!("{path} {}", subcommand.get_name());
+            visit_commands(subcommand, path.trim_start(), visit);
         }
     }
 

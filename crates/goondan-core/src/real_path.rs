@@ -46,7 +46,8 @@ pub fn depends_on_process(path: &Path) -> bool {
     depends
 }
 
-/// Resolves a path. Passes to `on_link` the place of each link, and whether the path ends there.
+/// Resolves a path. Calls `on_link` with the path of each link. The flag is true if the link is the
+/// last component.
 fn resolve(path: &Path, mut on_link: impl FnMut(&Path, bool)) -> io::Result<PathBuf> {
     let mut todo: VecDeque<OsString> = if path.is_absolute() {
         parts(path)

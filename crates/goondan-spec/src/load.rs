@@ -183,7 +183,7 @@ pub fn load_expanded(input: LoadInput<'_>, known: &KnownFiles) -> (LoadResult, S
     (loaded, written.unwrap_or_default())
 }
 
-/// Writes the project's own resources as YAML documents.
+/// Returns the resources of the project as YAML documents, without those of packages.
 fn expand(stage: &DecodeStage<'_>, gathered: &LoadFindings) -> String {
     let own = stage
         .documents

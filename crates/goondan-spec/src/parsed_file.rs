@@ -285,7 +285,7 @@ fn parse(file: &mut ParsedFile) {
 /// Gives the fields of a document the names that decoders read, and writes out its short forms.
 fn read_short_forms(document: &mut YamlNode, file: &mut ParsedFile) {
     let mut names = FieldNameFindings::default();
-    field_names::read_names(document, &mut names);
+    field_names::rename_fields(document, &mut names);
     let model = short_form::read_model(document, &mut names.errors);
     file.described_models.extend(model);
     file.renames.extend(names.renames);

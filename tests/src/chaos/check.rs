@@ -264,7 +264,8 @@ fn check_effects(
         let code = result.error.as_ref().map(|error| error.code.as_str());
         let is_refused = store_may_fail && code == Some(STORE_ERROR);
         report.refused_requests += usize::from(is_refused);
-        // The scripted model adds a number to an id that the conversation contains already.
+        // An id starts with the name of the call. The scripted model appends `-NUMBER` if the
+        // conversation contains the id already.
         match result.tool_call_id.split('-').next().unwrap_or_default() {
             call @ ("once" | "approved") => {
                 let is_approved = call == "approved" && result.status == ToolCallStatus::Ok;
@@ -287,7 +288,8 @@ fn check_effects(
             }
         }
     }
-    // After a refusal, the agent sends the request again.
+    // The agent repeats a refused request, so each result permits one effect. One effect without a
+    // result is also valid.
     for (request, max) in [("sync", synchronous_requests.max(1)), ("async", 1)] {
         let lines = count(&format!("{job} {request}"));
         report.expect(CheckViolation::Repeated, lines <= max, || {

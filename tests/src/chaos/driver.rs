@@ -148,7 +148,8 @@ fn disrupt(
     Ok(())
 }
 
-/// Returns the number of disruptions as one line.
+/// Returns one line with the count of each kind of disruption, of full-disk errors and of starts as
+/// leader.
 fn summary(plan: &ChaosPlan, nodes: &NodeSet<'_>) -> String {
     let count = |disruption: &ChaosDisruption| {
         nodes

@@ -155,12 +155,13 @@ impl BlockBuilder {
         }
     }
 
-    /// Returns the marker of the next item, and counts it.
+    /// Returns the marker of the next item. In a numbered list, also advances the number.
     fn next_marker(&mut self) -> String {
         match self.lists.last_mut() {
             Some(Some(number)) => {
-                *number = number.saturating_add(1);
-                format!("{}. ", number.saturating_sub(1))
+                let current = *number;
+                *number = current.saturating_add(1);
+                format!("{current}. ")
             }
             _ => "• ".to_owned(),
         }

@@ -45,7 +45,7 @@ fn mark(span: &TextSpan, text: &str) -> String {
     let is_code = style.is_code && !text.contains('`');
     let mut marked = match is_code || span.link.as_deref() == Some(text) {
         true => escaped(text),
-        false => without_markers(&escaped(text)),
+        false => with_inactive_markers(&escaped(text)),
     };
     if let Some(url) = &span.link {
         marked = match url == text {
@@ -73,8 +73,9 @@ pub(crate) fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// Separates markers from the text that they would format. Slack has no escape for them.
-fn without_markers(text: &str) -> String {
+/// Adds a zero-width space after each marker that could start formatting. Slack has no escape for
+/// markers.
+fn with_inactive_markers(text: &str) -> String {
     let mut separated = String::with_capacity(text.len());
     for character in text.chars() {
         let is_marker = matches!(character, '*' | '_' | '~' | '`');

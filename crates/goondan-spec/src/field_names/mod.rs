@@ -7,7 +7,7 @@ mod quantity;
 mod reading;
 mod schema;
 
-pub(crate) use reading::{FieldNameFindings, read_names};
+pub(crate) use reading::{FieldNameFindings, rename_fields};
 pub(crate) use schema::add_names;
 
 use crate::meta::Kind;

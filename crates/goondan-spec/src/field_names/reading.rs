@@ -19,9 +19,9 @@ pub(crate) struct FieldNameFindings {
     pub(crate) renames: Vec<Diagnostic>,
 }
 
-/// Gives the fields of a document the names that decoders read. Positions do not change, and each
-/// entry keeps the name in the file for messages.
-pub(crate) fn read_names(document: &mut YamlNode, findings: &mut FieldNameFindings) {
+/// Renames the fields of a document to the names that decoders expect. Positions do not change. Each
+/// entry keeps its original name for messages.
+pub(crate) fn rename_fields(document: &mut YamlNode, findings: &mut FieldNameFindings) {
     let Some(kind) = kind_of(document) else {
         return;
     };

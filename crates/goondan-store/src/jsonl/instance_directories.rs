@@ -124,13 +124,14 @@ pub(super) fn find(disk: &SyncedDisk, folder: &Path) -> Result<Option<InstanceMe
     }
 }
 
-/// Reads the metadata of an instance; `None` if the file is missing, invalid or changed. A file that the
-/// disk does not return is not lost: it must not be rebuilt and overwritten.
+/// Reads the metadata of an instance. Returns `None` if the file is missing, or if its checksum or JSON
+/// is invalid. Fails if the file cannot be read, so that the caller does not overwrite it.
 pub(super) fn read_meta(
     fs: &dyn FileSystem,
     dir: &Path,
 ) -> Result<Option<InstanceMeta>, StoreError> {
     let path = dir.join(layout::METADATA);
+    // A read error can be temporary.
     let read = fs.read_if_there(&path).or_else(|_| fs.read_if_there(&path));
     let bytes = read.map_err(|cause| StoreError::file("read", &path, cause))?;
     let intact = bytes.filter(|bytes| checksum::is_intact(bytes));

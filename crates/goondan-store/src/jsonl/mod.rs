@@ -290,14 +290,14 @@ fn traces(fs: &dyn FileSystem, dir: &Path) -> TurnRemains {
     }
 }
 
-/// Reads the list of conversations, and the metadata of those that changed since. Returns `None` if
-/// the list is damaged.
+/// Reads the list of conversations, and the metadata of each conversation that changed after the list
+/// was written. Returns `None` if the list is damaged.
 fn list_instances(
     shared: &conversation::ConversationShared,
     dir: &Path,
     changed: &ChangedInstances,
 ) -> Result<Option<Vec<InstanceMeta>>, StoreError> {
-    let (writes, ids) = (changed.writes(), changed.ids());
+    let (write_count, changed_ids) = (changed.writes(), changed.ids());
     let listed = match conversation_list::read(&**shared.disk, dir) {
         Ok(listed) => listed,
         Err(problem) => {
@@ -309,11 +309,14 @@ fn list_instances(
         }
     };
     let metas = listed.into_iter().map(|listed| listed.meta);
-    let mut metas: Vec<_> = metas.filter(|meta| !ids.contains(&meta.id())).collect();
-    for id in &ids {
+    let mut metas: Vec<_> = metas
+        .filter(|meta| !changed_ids.contains(&meta.id()))
+        .collect();
+    for id in &changed_ids {
         metas.extend(shared.background.meta(id)?);
     }
-    changed.keep_metas(&metas, writes);
+    // Has no effect if metadata was written after the count.
+    changed.keep_metas(&metas, write_count);
     Ok(Some(metas))
 }
 

@@ -88,7 +88,7 @@ struct WalAppend {
 }
 
 struct WalFile {
-    /// True if a compaction replaced the file.
+    /// True if this process has replaced the file by a compaction.
     is_rewritten: bool,
     lines: FileAppender,
     worth_compacting: u64,

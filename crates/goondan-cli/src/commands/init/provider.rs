@@ -3,9 +3,9 @@
 use clap::ValueEnum;
 use goondan::internal::yaml_scalar;
 
-/// First line of the Model in templates, which the scripted model answers.
+/// First line of the part of a template that configures the scripted model.
 const SCRIPTED_START: &str = "  # The scripted model answers from script.yaml";
-/// Last line of the Model in templates.
+/// Last line of this part.
 const SCRIPTED_END: &str = "  # apiKey: {valueFrom: {env: ANTHROPIC_API_KEY}}\n";
 
 /// Provider of a new project's model.

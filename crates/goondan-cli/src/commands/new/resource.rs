@@ -361,7 +361,7 @@ impl NewResource {
         self.report(&file, output)
     }
 
-    /// Prints the new file and the next step.
+    /// Prints the path of the new file, and the next step for the user.
     fn report(&self, file: &str, output: &CommandOutput) -> Result<(), CliError> {
         if output.json {
             return output.json_pretty(

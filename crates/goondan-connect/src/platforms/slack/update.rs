@@ -155,13 +155,14 @@ fn message(payload: &Value) -> Result<&Value, IgnoredUpdate> {
 fn own_text(payload: &Value) -> String {
     let event = &payload["event"];
     let written = event["text"].as_str().unwrap_or_default();
-    let text = app_mention(payload).map_or(written, |mention| without_mention(written, &mention));
+    let text =
+        mention_of_app(payload).map_or(written, |mention| without_mention(written, &mention));
     with_blocks(&decoded(text), &event["blocks"])
 }
 
-/// Returns the mention of the app. If the payload does not name the app's user, it is the only user
-/// that an `app_mention` mentions.
-fn app_mention(payload: &Value) -> Option<String> {
+/// Returns the text that mentions the app, such as `<@U1>`. Some payloads do not name the app's user.
+/// Then an `app_mention` event must mention exactly one user, and that user is the app.
+fn mention_of_app(payload: &Value) -> Option<String> {
     let event = &payload["event"];
     let bot = payload
         .pointer("/authorizations/0")
@@ -169,9 +170,10 @@ fn app_mention(payload: &Value) -> Option<String> {
     if let Some(user) = bot.and_then(|bot| bot["user_id"].as_str()) {
         return Some(format!("<@{user}>"));
     }
-    let text = event["text"]
-        .as_str()
-        .filter(|_| event["type"] == "app_mention")?;
+    if event["type"] != "app_mention" {
+        return None;
+    }
+    let text = event["text"].as_str()?;
     let mut users = text
         .split("<@")
         .skip(1)
