@@ -8,6 +8,9 @@ import subprocess
 import sys
 import time
 
+from checks import holds
+from features import features, write_project
+
 PATIENCE = 120.0
 LINES = 5000
 WAIT = "until test -e go; do sleep 0.02; done"
@@ -206,12 +209,6 @@ class Person:
             return file.read()
 
 
-def holds(is_so, words):
-    if not is_so:
-        raise AssertionError(f"does not hold: {words}")
-    print(f"  ok  {words}")
-
-
 def is_one_input(rows):
     return sum(row.startswith("there were") for row in rows) == 1 and rows.count("row 150") == 1
 
@@ -292,6 +289,7 @@ def main():
     for name, text in [("goondan.yaml", MANIFEST), ("script.yaml", script())]:
         with open(os.path.join(folder, "p", name), "w") as file:
             file.write(text)
+    write_project(folder)
     inputrc = os.path.join(folder, "inputrc")
     with open(inputrc, "w") as file:
         # Otherwise the shell itself enables bracketed paste at each prompt.
@@ -306,6 +304,7 @@ def main():
         person.wait_last("sh%")
         before = person.lines_of("before")
         chat(person, before)
+        features(person)
         if panics:
             panic(person, before, panics[0])
     finally:
