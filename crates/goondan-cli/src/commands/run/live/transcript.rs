@@ -13,6 +13,7 @@ use goondan::ports::tool::ToolCallStatus;
 
 use super::markdown::StreamedAnswer;
 use super::reasoning::ReasoningView;
+use super::wrapped_text::wrapped;
 use crate::commands::run::UnpromptedAnswer;
 use crate::commands::run::unprompted_answers::resumed_turn_notice;
 use crate::commands::run::view::calls;
@@ -138,10 +139,13 @@ impl ChatTranscript {
         }
     }
 
-    /// Adds lines of gdn.
+    /// Adds lines of gdn. A line that is too wide is divided between words.
     pub(super) fn tell(&mut self, text: &str) {
-        self.lines.push_str(text);
-        self.lines.push('\n');
+        let columns = super::size().columns;
+        for line in text.split('\n') {
+            self.lines.push_str(&wrapped(line, columns));
+            self.lines.push('\n');
+        }
     }
 
     /// Handles an event. `is_mine` recognizes inputs of this chat.
