@@ -47,7 +47,8 @@ pub fn find_program(name: &str, search_path: Option<&OsStr>, folder: &Path) -> O
     if name.is_empty() || name.contains('/') {
         return None;
     }
-    let path = search_path.map_or_else(|| std::env::var_os("PATH"), |path| Some(path.to_owned()))?;
+    let path =
+        search_path.map_or_else(|| std::env::var_os("PATH"), |path| Some(path.to_owned()))?;
     std::env::split_paths(&path)
         .map(|directory| folder.join(directory).join(name))
         .find(|file| is_executable(file))
@@ -164,7 +165,13 @@ mod tests {
             let found = interpreters(&scripts, &[folder.to_owned()], Some(&search_path));
             let found: BTreeSet<PathBuf> = found
                 .iter()
-                .filter_map(|path| path.parent()?.canonicalize().ok()?.join(path.file_name()?).into())
+                .filter_map(|path| {
+                    path.parent()?
+                        .canonicalize()
+                        .ok()?
+                        .join(path.file_name()?)
+                        .into()
+                })
                 .collect();
             let real = folder.canonicalize().unwrap();
             let expected: BTreeSet<PathBuf> = expected.iter().map(|file| real.join(file)).collect();

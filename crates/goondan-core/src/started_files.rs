@@ -114,9 +114,8 @@ impl StartedProgram<'_> {
                 paths.push(folder.join(piece));
             }
         }
-        let counts = |path: &PathBuf| {
-            (path.is_file() && !is_data(path)) || depends_on_process(path)
-        };
+        let counts =
+            |path: &PathBuf| (path.is_file() && !is_data(path)) || depends_on_process(path);
         let mut files: BTreeSet<PathBuf> = paths.into_iter().filter(counts).collect();
         files.extend(self.program_file());
         files.extend(self.code_directories());
@@ -200,10 +199,17 @@ impl CodePlace {
         let temporary = std::env::temp_dir();
         let is_own = is_below(path, own)
             || path.is_dir() && path != temporary && is_below(path, &[&temporary]);
-        let Some(real) = path.canonicalize().ok().filter(|real| is_own && real.is_dir()) else {
+        let Some(real) = path
+            .canonicalize()
+            .ok()
+            .filter(|real| is_own && real.is_dir())
+        else {
             return CodePlace::Other;
         };
-        if folder.canonicalize().is_ok_and(|folder| folder.starts_with(&real)) {
+        if folder
+            .canonicalize()
+            .is_ok_and(|folder| folder.starts_with(&real))
+        {
             return CodePlace::AroundFolder;
         }
         // A directory with too many entries may contain code.
@@ -238,7 +244,9 @@ impl ProgramNames {
 
     /// Returns true if one of the programs runs the commands of a file, such as a `Makefile`.
     pub fn run_command_files(&self) -> bool {
-        COMMAND_FILES.iter().any(|(program, _)| self.has(&[program]))
+        COMMAND_FILES
+            .iter()
+            .any(|(program, _)| self.has(&[program]))
     }
 
     /// Returns the files that define the commands of the programs, in each of `folders`. They may
@@ -463,7 +471,12 @@ mod tests {
     fn the_files_and_directories_that_variables_name_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let project = dir.path();
-        for file in ["start.py", "hook.js", "lib/sitecustomize.py", "data/notes.txt"] {
+        for file in [
+            "start.py",
+            "hook.js",
+            "lib/sitecustomize.py",
+            "data/notes.txt",
+        ] {
             let path = project.join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "x").unwrap();

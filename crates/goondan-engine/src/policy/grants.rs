@@ -23,9 +23,9 @@ use goondan_core::ids::derived_id;
 use goondan_core::ports::approval::{ApprovalCoverage, ApprovalDuration, ApprovalGrant, CODE_KEY};
 use goondan_core::ports::store::{blocking, update};
 use goondan_core::ports::tool::ApprovedFile;
+use goondan_core::program_search::interpreters;
 use goondan_core::real_path::{depends_on_process, real_path};
 use goondan_core::reserved_names::APPROVALS_RECORD;
-use goondan_core::program_search::interpreters;
 use goondan_core::started_files::{CodePlace, command_words, pieces};
 
 /// Data that all grants of a call share.
@@ -234,7 +234,10 @@ async fn programs(
             .find(|path| depends_on_process(path))
             .map(|path| path.display().to_string());
         let hashes = code_directories(&variables, &workdir, &project).and_then(|directories| {
-            let files = paths.into_iter().chain(variables).filter(|path| path.is_file());
+            let files = paths
+                .into_iter()
+                .chain(variables)
+                .filter(|path| path.is_file());
             let mut covered: BTreeSet<PathBuf> = files.chain(tool_programs).collect();
             covered.extend(interpreters(&covered, &[workdir], None));
             covered.extend(directories);
@@ -253,11 +256,7 @@ async fn programs(
 
 /// Returns the directories of code that variables name. `None` if one is the working directory or
 /// contains it, because a program may load any file in it.
-fn code_directories(
-    variables: &[PathBuf],
-    workdir: &Path,
-    project: &Path,
-) -> Option<Vec<PathBuf>> {
+fn code_directories(variables: &[PathBuf], workdir: &Path, project: &Path) -> Option<Vec<PathBuf>> {
     let mut directories = Vec::new();
     for path in variables {
         match CodePlace::of(path, workdir, &[workdir, project]) {
@@ -349,7 +348,12 @@ async fn named_files(
 /// Returns the content hash of each file by its path; `None` if a file cannot be read.
 fn content_hashes(paths: impl Iterator<Item = PathBuf>) -> Option<BTreeMap<String, String>> {
     paths
-        .map(|path| Some((path.display().to_string(), readable_content_identity(&path)?)))
+        .map(|path| {
+            Some((
+                path.display().to_string(),
+                readable_content_identity(&path)?,
+            ))
+        })
         .collect()
 }
 

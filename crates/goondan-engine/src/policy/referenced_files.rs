@@ -92,7 +92,11 @@ pub(super) fn find(
         }
     }
     let in_each = |words| all.iter().flat_map(move |folder| below(folder, words));
-    let own: Vec<&Path> = folders.iter().map(PathBuf::as_path).chain([project]).collect();
+    let own: Vec<&Path> = folders
+        .iter()
+        .map(PathBuf::as_path)
+        .chain([project])
+        .collect();
     let mut files: BTreeSet<PathBuf> = in_each(&referenced.words).collect();
     files.extend(referenced.implied_files(&all));
     files.extend(referenced.programs(&all, &own));
@@ -101,7 +105,9 @@ pub(super) fn find(
     let variables = in_each(&referenced.variables).map(|path| (path, true));
     let options = in_each(&referenced.options).map(|path| (path, false));
     for (path, is_variable) in variables.chain(options) {
-        let place = folders.iter().map(|folder| CodePlace::of(&path, folder, &own));
+        let place = folders
+            .iter()
+            .map(|folder| CodePlace::of(&path, folder, &own));
         match place.max() {
             Some(CodePlace::AroundFolder) if is_variable => return None,
             Some(CodePlace::Directory) => drop(files.insert(path)),
@@ -286,8 +292,8 @@ impl ReferencedWords {
 fn assigned_value(word: &str) -> Option<&str> {
     let (name, value) = word.split_once('=')?;
     let is_first = |c: char| c.is_ascii_alphabetic() || c == '_';
-    let is_name = name.starts_with(is_first)
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let is_name =
+        name.starts_with(is_first) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     is_name.then_some(value)
 }
 

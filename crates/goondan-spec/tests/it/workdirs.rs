@@ -222,10 +222,18 @@ fn a_configured_directory_with_a_link_in_its_path_is_reported() {
     let reported = "E_CONFIG_PATH_ESCAPE goondan.yaml:23 spec.config.roots[0]";
     for directory in ["linked", "./linked/x", "inside", "inside/new"] {
         let all = of(directory);
-        assert!(all.iter().any(|line| line == reported), "{directory}: {all:?}");
+        assert!(
+            all.iter().any(|line| line == reported),
+            "{directory}: {all:?}"
+        );
     }
-    for directory in ["data", "./data", ".", "new", "data/new", "/outside", "~/data"] {
+    for directory in [
+        "data", "./data", ".", "new", "data/new", "/outside", "~/data",
+    ] {
         let all = of(directory);
-        assert!(!all.iter().any(|line| line == reported), "{directory}: {all:?}");
+        assert!(
+            !all.iter().any(|line| line == reported),
+            "{directory}: {all:?}"
+        );
     }
 }
