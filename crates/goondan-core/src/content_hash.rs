@@ -5,6 +5,7 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::code_directory::CodeDirectory;
 use crate::ids::hex;
 
 /// Size limit of a hashed file, in bytes.
@@ -13,9 +14,11 @@ pub const MAX_HASHED_FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// Returns the SHA-256 hash of a file as hexadecimal digits; `None` if the file is unreadable or too
 /// large.
 pub fn content_hash(path: &Path) -> Option<String> {
-    let mut file = std::fs::File::open(path)
-        .ok()?
-        .take(MAX_HASHED_FILE_BYTES + 1);
+    let file = std::fs::File::open(path).ok()?;
+    if file.metadata().ok()?.len() > MAX_HASHED_FILE_BYTES {
+        return None;
+    }
+    let mut file = file.take(MAX_HASHED_FILE_BYTES + 1);
     let (mut hash, mut length, mut piece) = (Sha256::new(), 0, vec![0; 64 * 1024]);
     loop {
         match file.read(&mut piece).ok()? {
@@ -33,15 +36,46 @@ pub fn content_hash(path: &Path) -> Option<String> {
     }
 }
 
-/// Returns the content hash of a file. If the file has none, returns its size and the time of its
-/// last change, which a program cannot set.
+/// Returns the identity of the content of a file, or of the code in a directory. A file above the
+/// size limit is identified by its size and the time of its last change. `None` if the path cannot be
+/// read, or the directory has too many entries.
+pub fn readable_content_identity(path: &Path) -> Option<String> {
+    let metadata = path.metadata().ok()?;
+    if metadata.is_dir() {
+        return directory_hash(path);
+    }
+    match metadata.len() > MAX_HASHED_FILE_BYTES {
+        true => Some(size_and_change(&metadata)),
+        false => content_hash(path),
+    }
+}
+
+/// Returns the identity of the content of a file, or of the code in a directory. If the content
+/// cannot be read, returns the size and the time of the last change, which a program cannot set.
 pub fn content_identity(path: &Path) -> String {
-    content_hash(path).unwrap_or_else(|| {
+    readable_content_identity(path).unwrap_or_else(|| {
         path.metadata().map_or_else(
             |_| "no such file".to_owned(),
-            |metadata| format!("{} bytes, {}", metadata.len(), last_change(&metadata)),
+            |metadata| size_and_change(&metadata),
         )
     })
+}
+
+/// Returns a hash of the code in a directory: of all paths and contents.
+fn directory_hash(path: &Path) -> Option<String> {
+    let mut hash = Sha256::new();
+    for file in CodeDirectory::read(path)?.files {
+        let name = file.strip_prefix(path).ok()?.to_string_lossy().into_owned();
+        for text in [name, content_identity(&file)] {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        }
+    }
+    Some(hex(&hash.finalize()))
+}
+
+fn size_and_change(metadata: &std::fs::Metadata) -> String {
+    format!("{} bytes, {}", metadata.len(), last_change(metadata))
 }
 
 #[cfg(unix)]
@@ -72,6 +106,28 @@ mod tests {
         assert!(first.is_some() && first != content_hash(&path));
         std::fs::write(&path, "echo a").unwrap();
         assert_eq!(first, content_hash(&path));
+    }
+
+    #[test]
+    fn a_directory_has_the_identity_of_its_code() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &str| {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+            readable_content_identity(dir.path()).unwrap()
+        };
+        let first = write("lib/start.py", "good");
+        assert_eq!(first, write("notes.txt", "data"));
+        let changed = [
+            write("lib/start.py", "evil"),
+            write("lib/new.py", "new"),
+            write("program", "no suffix"),
+            write("package.json", "{}"),
+        ];
+        for (number, identity) in changed.iter().enumerate() {
+            assert!(*identity != first && !changed[..number].contains(identity));
+        }
     }
 
     #[test]

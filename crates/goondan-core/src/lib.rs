@@ -6,6 +6,7 @@
 
 pub mod agent_event;
 pub mod caller;
+pub mod code_directory;
 pub mod connector_host;
 pub mod content_capture;
 pub mod content_hash;
@@ -28,6 +29,7 @@ pub mod path_json;
 pub mod path_style;
 pub mod ports;
 pub mod private_files;
+pub mod program_search;
 pub mod protected_names;
 pub mod rate_limit;
 pub mod real_path;

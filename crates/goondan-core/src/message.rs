@@ -228,71 +228,41 @@ impl ToolCall {
     }
 }
 
-/// Key in the metadata of a reasoning part: the reasoning as the model wrote it, where `text` is masked.
-///
-/// Providers sign their reasoning, so a changed text would be refused. No provider family has this name.
-const UNMASKED_REASONING: &str = "unmasked";
-
 impl MessagePart {
     /// Masks the secrets that are known to `redactor`, in text and reasoning.
     ///
-    /// Arguments of tool calls stay as they are: tools need them.
+    /// Opaque data with a secret is removed, and all opaque data of masked reasoning: a provider signs
+    /// its reasoning, and refuses the signature of a changed text. Arguments of tool calls stay as they
+    /// are: tools need them.
     pub fn mask(&mut self, redactor: &SecretRedactor) {
-        match self {
-            MessagePart::Text { text, .. } => redactor.clean(text),
+        let (is_changed, provider_metadata) = match self {
+            MessagePart::Text {
+                text,
+                provider_metadata,
+            } => {
+                redactor.clean(text);
+                (false, provider_metadata)
+            }
             MessagePart::Reasoning {
                 text,
                 provider_metadata,
             } => {
-                if let Cow::Owned(masked) = redactor.text(text) {
-                    let original = std::mem::replace(text, masked);
-                    provider_metadata.insert(UNMASKED_REASONING.to_owned(), original.into());
-                }
+                let is_changed = matches!(redactor.text(text), Cow::Owned(_));
+                redactor.clean(text);
+                (is_changed, provider_metadata)
             }
-            _ => {}
-        }
-    }
-
-    /// Returns `true` for reasoning whose original text is in the metadata because secrets were
-    /// masked.
-    fn is_masked_reasoning(&self) -> bool {
-        matches!(self, MessagePart::Reasoning { provider_metadata, .. }
-            if provider_metadata.contains_key(UNMASKED_REASONING))
-    }
-
-    /// Restores the original text of masked reasoning.
-    fn unmask_reasoning(&mut self) {
-        if let MessagePart::Reasoning {
-            text,
-            provider_metadata,
-        } = self
-            && let Some(Value::String(original)) = provider_metadata.remove(UNMASKED_REASONING)
-        {
-            *text = original;
+            MessagePart::Opaque { provider_metadata } => (false, provider_metadata),
+            _ => return,
+        };
+        let mut clean = provider_metadata.clone();
+        redactor.clean_object(&mut clean);
+        if is_changed || clean != *provider_metadata {
+            provider_metadata.clear();
         }
     }
 }
 
 impl Message {
-    /// Returns the message as its provider wrote it: with the reasoning that [`MessagePart::mask`] masked.
-    pub fn as_answered(&self) -> Cow<'_, Message> {
-        if !self
-            .data
-            .content
-            .iter()
-            .any(MessagePart::is_masked_reasoning)
-        {
-            return Cow::Borrowed(self);
-        }
-        let mut message = self.clone();
-        message
-            .data
-            .content
-            .iter_mut()
-            .for_each(MessagePart::unmask_reasoning);
-        Cow::Owned(message)
-    }
-
     /// Returns the message for a reader: without opaque provider data, which may repeat a secret.
     pub fn for_reader(self: Arc<Self>) -> Arc<Message> {
         let has_opaque_data = |part: &MessagePart| match part {
@@ -392,14 +362,27 @@ mod tests {
     }
 
     #[test]
-    fn secrets_in_reasoning_are_masked_and_the_provider_receives_its_own_words() {
-        let message = answer(vec![masked(signed(REASONING))]);
-        assert!(!message.reasoning().contains("hunter2"));
-        assert_eq!(
-            message.as_answered().data.content,
-            [signed(REASONING)],
-            "signature and text must match"
-        );
+    fn no_secret_of_reasoning_is_kept() {
+        let plain = signed("No key is needed.");
+        assert_eq!(masked(plain.clone()), plain);
+        let detail = json!({"openrouter": {"details": [{"text": REASONING}]}});
+        let detail = detail.as_object().unwrap();
+        let parts = [
+            signed(REASONING),
+            MessagePart::Reasoning {
+                text: "hm".to_owned(),
+                provider_metadata: detail.clone(),
+            },
+            MessagePart::Opaque {
+                provider_metadata: detail.clone(),
+            },
+        ];
+        for part in parts {
+            let kept = serde_json::to_string(&masked(part)).unwrap();
+            assert!(!kept.contains("hunter2"), "{kept}");
+            // The signature belongs to another text.
+            assert!(!kept.contains("c2ln"), "{kept}");
+        }
     }
 
     #[test]
@@ -407,15 +390,8 @@ mod tests {
         let opaque = MessagePart::Opaque {
             provider_metadata: JsonObject::new(),
         };
-        let message = answer(vec![masked(signed(REASONING)), opaque]);
+        let message = answer(vec![signed("hm"), opaque]);
         let shown = serde_json::to_string(&Arc::new(message).for_reader()).unwrap();
-        assert!(!shown.contains("hunter2"), "{shown}");
         assert!(!shown.contains("c2ln"), "{shown}");
-    }
-
-    #[test]
-    fn reasoning_without_secrets_is_not_copied() {
-        let message = answer(vec![masked(signed("No key is needed."))]);
-        assert!(matches!(message.as_answered(), Cow::Borrowed(_)));
     }
 }

@@ -159,7 +159,7 @@ impl McpServerDefinition {
         let program = StartedProgram {
             command,
             args,
-            search_path: env.get("PATH").map(String::as_str),
+            variables: env,
             folder,
             project: &self.project,
         };

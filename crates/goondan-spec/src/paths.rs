@@ -36,6 +36,8 @@ pub(crate) struct PathState {
     /// `None` if nothing is there or it is inaccessible.
     kind: Option<FileKind>,
     leaves: bool,
+    /// The path below the root contains a symbolic link.
+    has_link: bool,
 }
 
 impl PathState {
@@ -79,14 +81,29 @@ impl<'f> BundleDirectory<'f> {
             .take_while(|path| path.starts_with(self.root));
         let known = inner
             .into_iter()
-            .find_map(|path| self.files.canonical(path).ok());
-        let leaves = known.is_some_and(|target| !target.starts_with(&self.canonical));
+            .find_map(|path| Some((path, self.files.canonical(path).ok()?)));
+        let leaves = known
+            .as_ref()
+            .is_some_and(|(_, target)| !target.starts_with(&self.canonical));
         let seen = PathState {
             kind: self.files.kind(&path).ok(),
             leaves,
+            has_link: known.is_some_and(|(path, target)| self.is_link(path, &target)),
         };
         self.lock().insert(relative.to_owned(), seen);
         seen
+    }
+
+    /// Returns whether the target of a path shows that the path contains a link. The target has the
+    /// case of the file system.
+    fn is_link(&self, path: &Path, target: &Path) -> bool {
+        let folded = |path: &Path| {
+            // Without `.`.
+            let path: PathBuf = path.components().collect();
+            path.to_string_lossy().to_lowercase()
+        };
+        let below = path.strip_prefix(self.root).unwrap_or(path);
+        folded(target) != folded(&self.canonical.join(below))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, PathState>> {
@@ -375,6 +392,33 @@ impl<'f> PathLookups<'f> {
         };
         findings.add(problem);
         None
+    }
+
+    /// Reports a configured directory of a tool whose path in the project contains a link: the tool
+    /// refuses it, because a program of an agent could have made the link. Other paths depend on the
+    /// machine.
+    pub(crate) fn check_configured_directory(
+        &self,
+        field: &FieldReader<'_>,
+        findings: &mut DiagnosticSink,
+    ) {
+        let Some(text) = field.node.text() else {
+            return;
+        };
+        let Ok(relative) = normal(text) else {
+            return;
+        };
+        if text.starts_with("~/") || !self.look(&relative).has_link {
+            return;
+        }
+        let message = format!(
+            "`{}` is `{}`, whose path contains a symbolic link.",
+            field.path,
+            excerpt(text, 200)
+        );
+        findings.add(field.problem(Code::PATH_ESCAPE, message).suggest(
+            "replace the link with a directory, or state the target of the link as an absolute path",
+        ));
     }
 
     /// Returns whether the path is a link that leads out of the project.

@@ -13,14 +13,13 @@ mod no_other_processes;
 mod other_processes;
 mod stopped_programs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-#[cfg(test)]
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
+use goondan_core::code_directory::CodeDirectory;
 use goondan_core::content_hash::content_identity;
 use goondan_core::ports::tool::ApprovedFile;
 use goondan_core::real_path::links_of_path;
@@ -54,6 +53,10 @@ const RECHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// until then.
 const FILE_READ_PERIOD: Duration = Duration::from_secs(2);
 
+/// Place that stands for all files with several hard links. A program that may write anywhere may
+/// have another link to such a file. It is no path of a file.
+const HARD_LINKS: &str = "files with several hard links";
+
 static RUNNING_PROGRAMS: LazyLock<RunningPrograms> = LazyLock::new(RunningPrograms::default);
 
 /// Places that a program may write to and that approved files must be protected from.
@@ -72,9 +75,14 @@ impl WriteAccess {
     /// Creates the access of a program in sandboxes with these writable paths, which contain no links.
     pub(crate) fn of(sandboxes: impl Iterator<Item = Vec<PathBuf>>) -> WriteAccess {
         let writable = sandboxes.reduce(|first, second| permitted_by_both(&first, &second));
+        let is_sandboxed = writable.is_some();
+        let mut writable = writable.unwrap_or_default();
+        if !writable.is_empty() {
+            writable.push(PathBuf::from(HARD_LINKS));
+        }
         WriteAccess {
-            is_sandboxed: writable.is_some(),
-            writable: writable.unwrap_or_default(),
+            is_sandboxed,
+            writable,
             is_of_project: false,
         }
     }
@@ -82,7 +90,7 @@ impl WriteAccess {
     /// Creates the access of a program without a sandbox that has a file open for writing.
     pub(crate) fn of_file(path: PathBuf) -> WriteAccess {
         WriteAccess {
-            writable: vec![path],
+            writable: with_hard_links(vec![path]),
             ..WriteAccess::default()
         }
     }
@@ -101,6 +109,26 @@ impl WriteAccess {
         let may_write = |path: &PathBuf| self.writable.iter().any(|place| path.starts_with(place));
         paths.iter().any(may_write)
     }
+}
+
+/// Adds the place of files with several hard links if one of the files has them.
+fn with_hard_links(mut files: Vec<PathBuf>) -> Vec<PathBuf> {
+    if files.iter().any(|file| has_several_links(file)) {
+        files.push(PathBuf::from(HARD_LINKS));
+    }
+    files
+}
+
+#[cfg(unix)]
+fn has_several_links(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    path.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.nlink() > 1)
+}
+
+#[cfg(not(unix))]
+fn has_several_links(_path: &Path) -> bool {
+    false
 }
 
 /// Returns the places that both lists permit. A directory also permits everything below it.
@@ -384,6 +412,7 @@ pub(crate) fn lock_written_files(
     let Ok(Some(file)) = LockFile::of_user() else {
         return Ok(None);
     };
+    let files = &with_hard_links(files.to_vec());
     let deadline = Instant::now() + OTHER_PROCESS_TIMEOUT;
     loop {
         match file.lock_program(files)? {
@@ -504,19 +533,30 @@ async fn exclude_other_processes(
     }
 }
 
-/// Returns the places that determine the content of approved files: the files without links, and each
-/// link on the way to them.
+/// Returns the places that determine the content of approved files: the files and directories without
+/// links, each link on the way to them, and the place of files with several hard links.
 fn places_of(approved: &[ApprovedFile]) -> Vec<PathBuf> {
-    let places = |file: &ApprovedFile| {
-        let path = &file.path;
-        let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-        let links = links_of_path(path).unwrap_or_default();
-        std::iter::once(real).chain(links)
-    };
-    let mut places: Vec<PathBuf> = approved.iter().flat_map(places).collect();
-    places.sort_unstable();
-    places.dedup();
-    places
+    let mut places = BTreeSet::new();
+    for file in approved {
+        add_places(&file.path, &mut places);
+        add_places_in(&file.path, &mut places);
+    }
+    places.into_iter().collect()
+}
+
+/// Adds the places of the code in a directory. A directory with too many entries is only one place.
+fn add_places_in(directory: &Path, places: &mut BTreeSet<PathBuf>) {
+    let code = Some(directory).filter(|path| path.is_dir());
+    let code = code.and_then(CodeDirectory::read).unwrap_or_default();
+    for path in code.files.iter().chain(&code.folders) {
+        add_places(path, places);
+    }
+}
+
+fn add_places(path: &Path, places: &mut BTreeSet<PathBuf>) {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    places.extend(with_hard_links(vec![real]));
+    places.extend(links_of_path(path).unwrap_or_default());
 }
 
 /// Compares files with their approved content. A file whose link led elsewhere before `places` were
@@ -525,7 +565,11 @@ fn check_contents(approved: &[ApprovedFile], places: &[PathBuf]) -> Result<(), A
     let is_changed = |file: &&ApprovedFile| {
         let approved = file.sha256.as_ref();
         let has_moved = || {
-            let now = places_of(std::slice::from_ref(*file));
+            let mut now = BTreeSet::new();
+            add_places(&file.path, &mut now);
+            if approved.is_some() {
+                add_places_in(&file.path, &mut now);
+            }
             now.iter().any(|place| places.binary_search(place).is_err())
         };
         approved.is_some_and(|approved| content_identity(&file.path) != *approved) || has_moved()
@@ -655,6 +699,56 @@ mod tests {
                     .unwrap();
             }
         }
+    }
+
+    /// A program elsewhere may write an approved file through another hard link.
+    #[cfg(unix)]
+    #[tokio::test(start_paused = true)]
+    async fn a_program_elsewhere_excludes_an_approved_script_with_several_hard_links() {
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (path, link) = (dir.path().join("run.sh"), elsewhere.path().join("link"));
+        let (files, none) = (approved(&path, "echo good"), Arc::default());
+        let begin = |access, files| RegisteredProgram::begin(access, files);
+        let writer = begin(writer_of(elsewhere.path()), &none).await.unwrap();
+        begin(WriteAccess::default(), &files).await.unwrap();
+        std::fs::hard_link(&path, &link).unwrap();
+        let refused = begin(WriteAccess::default(), &files).await;
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("could change"), "{error}");
+        drop(writer);
+        let call = begin(WriteAccess::default(), &files).await.unwrap();
+        let mut waiting = Box::pin(begin(writer_of(elsewhere.path()), &none));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        let mut redirected = Box::pin(begin(WriteAccess::of_file(link), &none));
+        assert!(futures::poll!(&mut redirected).is_pending());
+        drop(call);
+        waiting.await.unwrap();
+        redirected.await.unwrap();
+    }
+
+    /// A program that may write somewhere in an approved directory of code excludes the call.
+    #[tokio::test(start_paused = true)]
+    async fn a_program_that_may_write_in_an_approved_directory_excludes_its_call() {
+        let dir = tempfile::tempdir().unwrap();
+        let lib = dir.path().join("lib");
+        std::fs::create_dir_all(lib.join("sub")).unwrap();
+        std::fs::write(lib.join("start.py"), "good").unwrap();
+        let approved: Arc<[ApprovedFile]> = Arc::from([ApprovedFile {
+            sha256: Some(content_identity(&lib)),
+            path: lib.clone(),
+        }]);
+        let none = Arc::default();
+        let writer = RegisteredProgram::begin(writer_of(&lib.join("sub")), &none).await;
+        let refused = RegisteredProgram::begin(WriteAccess::default(), &approved).await;
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("could change"), "{error}");
+        drop(writer);
+        let call = RegisteredProgram::begin(WriteAccess::default(), &approved).await;
+        drop(call.unwrap());
+        std::fs::write(lib.join("sub/new.py"), "evil").unwrap();
+        let refused = RegisteredProgram::begin(WriteAccess::default(), &approved).await;
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("changed after the approval"), "{error}");
     }
 
     /// Starts an MCP server that may write in `folder` and prints its input.

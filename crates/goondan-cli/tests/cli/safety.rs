@@ -408,6 +408,12 @@ for path in paths:
         print("read", path)
     except OSError:
         pass
+try:
+    os.setxattr(".", "user.gdn", b"1")
+    print("setxattr")
+except OSError as error:
+    if error.errno != errno.EOPNOTSUPP:
+        print("setxattr", error)
 for name, mode in [("terminal", 0o20666), ("disk", 0o60666)]:
     try:
         os.mknod(name, mode, os.makedev(5, 0))

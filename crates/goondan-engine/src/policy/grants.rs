@@ -17,15 +17,16 @@ use crate::tooling::dispatch::{ToolCallContext, tool_context};
 use crate::tooling::registry::RegisteredTool;
 use crate::tooling::reporter::ToolCallReporter;
 use goondan_core::JsonObject;
-use goondan_core::content_hash::content_hash;
+use goondan_core::content_hash::readable_content_identity;
 use goondan_core::event::RuntimeEventKind;
 use goondan_core::ids::derived_id;
 use goondan_core::ports::approval::{ApprovalCoverage, ApprovalDuration, ApprovalGrant, CODE_KEY};
 use goondan_core::ports::store::{blocking, update};
 use goondan_core::ports::tool::ApprovedFile;
+use goondan_core::program_search::interpreters;
 use goondan_core::real_path::{depends_on_process, real_path};
 use goondan_core::reserved_names::APPROVALS_RECORD;
-use goondan_core::started_files::pieces;
+use goondan_core::started_files::{CodePlace, command_words, pieces};
 
 /// Data that all grants of a call share.
 #[derive(Debug, Clone, PartialEq)]
@@ -209,31 +210,40 @@ async fn programs(
     let runs = tool.spec.permissions.contains(&Permission::Execute);
     let paths = tool.marked_arguments.paths.iter().filter(|_| runs);
     let paths = paths.filter_map(|name| arguments.get(name)?.as_str());
-    let workdir = &context.facts.workdir;
+    let workdir = context.facts.workdir.clone();
+    let project = context.engine.generation.load().bundle.root().to_owned();
     let mut paths: Vec<PathBuf> = paths.map(|path| workdir.join(path)).collect();
+    let mut variables = Vec::new();
     if runs {
-        let variables = words_of_variables(&tool.marked_arguments, arguments);
-        let variables: Vec<PathBuf> = variables.iter().map(|word| workdir.join(word)).collect();
-        // The search path for programs may contain a directory in which an agent writes.
-        let is_own_folder = |path: &PathBuf| path.is_dir() && path.starts_with(workdir);
-        if variables.iter().any(is_own_folder) {
-            return CoveredFiles::default();
+        let words = words_of_variables(&tool.marked_arguments, arguments);
+        // A relative path starts from the stated directory.
+        let stated = tool.marked_arguments.folders.iter();
+        let stated = stated.filter_map(|name| Some(workdir.join(arguments.get(name)?.as_str()?)));
+        for folder in stated.chain([workdir.clone()]) {
+            variables.extend(words.iter().map(|word| folder.join(word)));
         }
         let words = words_of_program(&tool.marked_arguments, arguments);
         paths.extend(words.iter().map(|word| workdir.join(word)));
-        paths.extend(variables);
     }
     let hashing = tokio::task::spawn_blocking(move || {
-        let named = paths.iter().chain(&tool_programs).map(PathBuf::as_path);
+        let named = paths.iter().chain(&variables).chain(&tool_programs);
         let started = started_files.keys().map(Path::new);
         let process_dependent_path = named
+            .map(PathBuf::as_path)
             .chain(started)
             .find(|path| depends_on_process(path))
             .map(|path| path.display().to_string());
-        let files = paths.into_iter().filter(|path| path.is_file());
-        let hashes = content_hashes(files.chain(tool_programs)).map(|mut hashes| {
+        let hashes = code_directories(&variables, &workdir, &project).and_then(|directories| {
+            let files = paths
+                .into_iter()
+                .chain(variables)
+                .filter(|path| path.is_file());
+            let mut covered: BTreeSet<PathBuf> = files.chain(tool_programs).collect();
+            covered.extend(interpreters(&covered, &[workdir], None));
+            covered.extend(directories);
+            let mut hashes = content_hashes(covered.into_iter())?;
             hashes.extend(started_files);
-            hashes
+            Some(hashes)
         });
         CoveredFiles {
             hashes,
@@ -242,6 +252,20 @@ async fn programs(
         }
     });
     hashing.await.unwrap_or_default()
+}
+
+/// Returns the directories of code that variables name. `None` if one is the working directory or
+/// contains it, because a program may load any file in it.
+fn code_directories(variables: &[PathBuf], workdir: &Path, project: &Path) -> Option<Vec<PathBuf>> {
+    let mut directories = Vec::new();
+    for path in variables {
+        match CodePlace::of(path, workdir, &[workdir, project]) {
+            CodePlace::Directory => directories.push(path.clone()),
+            CodePlace::AroundFolder => return None,
+            CodePlace::Other => {}
+        }
+    }
+    Some(directories)
 }
 
 /// Returns the words in the values of variables, such as the file of `BASH_ENV`.
@@ -259,9 +283,13 @@ fn words_of_program(marked: &MarkedArguments, arguments: &JsonObject) -> Vec<Str
     words(programs.chain(lists.filter(|_| !marked.paths.is_empty())))
 }
 
-/// Returns the words of the texts that may name a file.
+/// Returns the words of the texts that may name a file. A text may also be a command line.
 fn words<'v>(texts: impl Iterator<Item = &'v Value>) -> Vec<String> {
-    texts.filter_map(Value::as_str).flat_map(pieces).collect()
+    let texts = texts.filter_map(Value::as_str);
+    texts
+        .flat_map(|text| std::iter::once(text).chain(command_words(text)))
+        .flat_map(pieces)
+        .collect()
 }
 
 /// Hashes the files that the command lines of a call name, and resolves the links among their
@@ -283,6 +311,7 @@ async fn named_files(
         return Some(CoveredFiles::default());
     }
     let stated_folders = texts(&marked.folders);
+    let project = context.engine.generation.load().bundle.root().to_owned();
     let hashing = tokio::task::spawn_blocking(move || {
         let workdir = real_path(&workdir).unwrap_or(workdir);
         let stated_folders = stated_folders.iter().map(|folder| workdir.join(folder));
@@ -291,7 +320,7 @@ async fn named_files(
             files,
             link_targets,
             process_dependent_path,
-        } = referenced_files::find(&lines, &folders)?;
+        } = referenced_files::find(&lines, &folders, &project)?;
         // The own directory has a different path in each conversation.
         let name = |path: &Path| {
             let path = path.strip_prefix(&workdir).unwrap_or(path);
@@ -299,7 +328,7 @@ async fn named_files(
         };
         let hashes = files
             .iter()
-            .map(|path| Some((name(path), content_hash(path)?)));
+            .map(|path| Some((name(path), readable_content_identity(path)?)));
         let links = link_targets
             .iter()
             .map(|(path, target)| (name(path), name(target)));
@@ -319,7 +348,12 @@ async fn named_files(
 /// Returns the content hash of each file by its path; `None` if a file cannot be read.
 fn content_hashes(paths: impl Iterator<Item = PathBuf>) -> Option<BTreeMap<String, String>> {
     paths
-        .map(|path| Some((path.display().to_string(), content_hash(&path)?)))
+        .map(|path| {
+            Some((
+                path.display().to_string(),
+                readable_content_identity(&path)?,
+            ))
+        })
         .collect()
 }
 

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use goondan_spec::Bundle;
@@ -21,6 +21,9 @@ use goondan_core::protected_names::ProtectionReason;
 use goondan_core::real_path::real_path;
 use goondan_core::shell::{self, CommandPart, OpenedFile};
 use goondan_core::started_files::StartedProgram;
+
+/// Name of the file of a skill. A new one may become part of the prompt of an agent.
+const SKILL_FILE: &str = "SKILL.md";
 
 /// Protected path in a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -241,6 +244,9 @@ fn resources(path: &Path) -> Option<(PathBuf, ProtectionReason)> {
 /// Returns the path if an agent uses the file as instructions. The file may not exist yet.
 fn instructions(bundle: &Bundle, path: &Path) -> Option<(PathBuf, ProtectionReason)> {
     let name = path.file_name()?.to_string_lossy();
+    if name.eq_ignore_ascii_case(SKILL_FILE) {
+        return Some((path.to_owned(), ProtectionReason::Instructions));
+    }
     let mut names = bundle
         .agents()
         .values()
@@ -333,7 +339,7 @@ fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, ProtectionReason)> {
         .collect()
 }
 
-/// Returns the files of a server program that its command line names.
+/// Returns the files of a server program that its command line and its variables name.
 fn server_files(server: &McpServer, root: &Path) -> Vec<String> {
     let McpTransport::Program {
         command,
@@ -344,10 +350,11 @@ fn server_files(server: &McpServer, root: &Path) -> Vec<String> {
     else {
         return Vec::new();
     };
-    let search_path = env.iter().find_map(|(name, value)| match value {
-        McpValue::Plain(path) if name == "PATH" => Some(path.as_str()),
-        _ => None,
+    let variables = env.iter().filter_map(|(name, value)| match value {
+        McpValue::Plain(text) => Some((name.clone(), text.clone())),
+        McpValue::Source(_) => None,
     });
+    let variables: BTreeMap<String, String> = variables.collect();
     let folder = cwd
         .as_ref()
         .map_or_else(|| root.to_owned(), |cwd| root.join(cwd));
@@ -359,7 +366,7 @@ fn server_files(server: &McpServer, root: &Path) -> Vec<String> {
     let started = StartedProgram {
         command: &program,
         args,
-        search_path,
+        variables: &variables,
         folder: &folder,
         project: root,
     };

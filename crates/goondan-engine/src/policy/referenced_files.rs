@@ -2,16 +2,18 @@
 //! the line also covers their contents, because an agent could change the script later. It also
 //! covers the targets of links in the named paths, because an agent could change the link later.
 //!
-//! Only the text is analyzed. Files that a program finds itself (a `Makefile`) and files from
-//! patterns or variables are not found. Contents of files count only if the command may run them:
-//! for a command with a known form, they are data.
+//! The text is analyzed, and the first lines of the scripts that it names. Files that a program finds
+//! itself (an imported module) and files from patterns are not found, except for well-known names
+//! such as `Makefile`. Contents of files count only if the command may run them: for most commands
+//! with a known form, they are data.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use goondan_core::program_search::{find_program, interpreters};
 use goondan_core::real_path::{depends_on_process, real_path};
 use goondan_core::shell::{self, CommandPart, CommandPartKind};
-use goondan_core::started_files::pieces;
+use goondan_core::started_files::{CodePlace, ProgramNames, code_options, is_below, pieces};
 use goondan_spec::command_line::{self, CommandScript, CommandWord, WordPiece};
 use goondan_spec::pattern::PatternAtom;
 
@@ -34,7 +36,7 @@ const MAX_STRING_DEPTH: usize = 3;
 /// Paths that occur in command lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ReferencedPaths {
-    /// Existing files that the lines may run or read as code.
+    /// Existing files, and directories of code, that the lines may run or read as code.
     pub(super) files: BTreeSet<PathBuf>,
     /// Targets of the named paths that contain links, by path.
     pub(super) link_targets: BTreeMap<PathBuf, PathBuf>,
@@ -43,9 +45,13 @@ pub(super) struct ReferencedPaths {
 }
 
 /// Returns the paths that `lines` refer to when they run in any of `folders`. The path of each
-/// folder must be free of symbolic links. `None` if a line cannot be split into words, or has too
-/// many.
-pub(super) fn find(lines: &[String], folders: &[PathBuf]) -> Option<ReferencedPaths> {
+/// folder must be free of symbolic links. `project` is the directory of the project. `None` if a line
+/// cannot be split into words, has too many, or has a variable that names the working directory.
+pub(super) fn find(
+    lines: &[String],
+    folders: &[PathBuf],
+    project: &Path,
+) -> Option<ReferencedPaths> {
     let mut referenced = ReferencedWords::default();
     for line in lines {
         referenced.add_line(line)?;
@@ -86,7 +92,28 @@ pub(super) fn find(lines: &[String], folders: &[PathBuf]) -> Option<ReferencedPa
         }
     }
     let in_each = |words| all.iter().flat_map(move |folder| below(folder, words));
-    let files = in_each(&referenced.words).filter(|path| path.is_file());
+    let own: Vec<&Path> = folders
+        .iter()
+        .map(PathBuf::as_path)
+        .chain([project])
+        .collect();
+    let mut files: BTreeSet<PathBuf> = in_each(&referenced.words).collect();
+    files.extend(referenced.implied_files(&all));
+    files.extend(referenced.programs(&all, &own));
+    files.retain(|path| path.is_file());
+    files.extend(interpreters(&files, &all, None));
+    let variables = in_each(&referenced.variables).map(|path| (path, true));
+    let options = in_each(&referenced.options).map(|path| (path, false));
+    for (path, is_variable) in variables.chain(options) {
+        let place = folders
+            .iter()
+            .map(|folder| CodePlace::of(&path, folder, &own));
+        match place.max() {
+            Some(CodePlace::AroundFolder) if is_variable => return None,
+            Some(CodePlace::Directory) => drop(files.insert(path)),
+            _ => {}
+        }
+    }
     let named = in_each(&referenced.words).chain(in_each(&referenced.data_words));
     let links = named.filter_map(|path| {
         let target = real_path(&path).unwrap_or_default();
@@ -94,7 +121,7 @@ pub(super) fn find(lines: &[String], folders: &[PathBuf]) -> Option<ReferencedPa
     });
     let mut paths = in_each(&referenced.words);
     Some(ReferencedPaths {
-        files: files.collect(),
+        files,
         link_targets: links.collect(),
         process_dependent_path: paths.find(|path| depends_on_process(path)),
     })
@@ -106,6 +133,10 @@ struct ReferencedWords {
     words: BTreeSet<String>,
     /// Words that name files whose contents are only data.
     data_words: BTreeSet<String>,
+    /// Values of variables, which may name a directory of code.
+    variables: BTreeSet<String>,
+    /// Values of options for directories of code.
+    options: BTreeSet<String>,
     /// Number of directory changes.
     directory_changes: usize,
 }
@@ -121,7 +152,7 @@ impl ReferencedWords {
                     .iter()
                     .filter(|word| ["cd", "pushd"].contains(&word.as_str()))
                     .count();
-                words.iter().for_each(|word| self.add_word(word));
+                self.add_words(&words);
                 self.add_text(line, 0);
             }
         }
@@ -152,23 +183,23 @@ impl ReferencedWords {
             // After a directory change, file names are relative to the new directory.
             let is_change = command.cd_target().is_some();
             self.directory_changes += usize::from(is_change);
+            let words: Vec<String> = command.words.iter().map(known).collect();
+            let programs = ProgramNames::of(words.iter().map(String::as_str));
             if has_hidden_command
                 || is_change
+                || programs.run_command_files()
                 || reading_parts
                     .iter()
                     .any(|part| part.command == Some(command.number))
             {
-                command
-                    .words
-                    .iter()
-                    .for_each(|word| self.add_word(&known(word)));
-                command
-                    .assignments
-                    .iter()
-                    .for_each(|(_, value)| self.add_word(value));
+                self.add_words(&words);
+                for (_, value) in &command.assignments {
+                    self.add_word(value);
+                    self.variables.extend(pieces(value));
+                }
             } else {
-                let words = command.words.iter().map(known);
-                self.data_words.extend(words.flat_map(|word| pieces(&word)));
+                self.data_words
+                    .extend(words.iter().flat_map(|word| pieces(word)));
             }
         }
         for file in parts.iter().filter_map(|part| part.file.as_ref()) {
@@ -178,6 +209,46 @@ impl ReferencedWords {
                 None => {}
             }
         }
+    }
+
+    /// Adds the words of a command, and the directories of code that they name.
+    fn add_words(&mut self, words: &[String]) {
+        words.iter().for_each(|word| self.add_word(word));
+        self.add_code_directories(words);
+    }
+
+    /// Adds the directories of code that options and variables name.
+    fn add_code_directories(&mut self, words: &[String]) {
+        let options = code_options(words.iter().map(String::as_str));
+        self.options
+            .extend(options.iter().flat_map(|word| pieces(word)));
+        let variables = words.iter().filter_map(|word| assigned_value(word));
+        self.variables.extend(variables.flat_map(pieces));
+    }
+
+    /// Returns the files that programs of the lines load because of their names, or for a word that
+    /// is no path of a file. They may not exist.
+    fn implied_files(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
+        let programs = ProgramNames::of(self.words.iter().map(String::as_str));
+        let mut files: Vec<PathBuf> = programs.command_files(folders).collect();
+        for folder in folders {
+            let words = self.words.iter();
+            files.extend(words.flat_map(|word| programs.implied_files(folder, word)));
+        }
+        files
+    }
+
+    /// Returns the programs in the search path that an agent may be able to change.
+    fn programs(&self, folders: &[PathBuf], own: &[&Path]) -> Vec<PathBuf> {
+        let temporary = std::env::temp_dir();
+        let words = self.words.iter();
+        let found = words.flat_map(|word| {
+            let folders = folders.iter();
+            folders.filter_map(move |folder| find_program(word, None, folder))
+        });
+        found
+            .filter(|path| is_below(path, own) || is_below(path, &[&temporary]))
+            .collect()
     }
 
     /// Adds the file names that a word may contain: the word, its parts (split at `=`, `,` and
@@ -193,7 +264,9 @@ impl ReferencedWords {
         if depth > MAX_STRING_DEPTH || !text.contains(is_end) {
             return;
         }
-        for word in shell_words::words(text).unwrap_or_default() {
+        let words = shell_words::words(text).unwrap_or_default();
+        self.add_code_directories(&words);
+        for word in words {
             self.words.extend(pieces(&word));
             self.add_text(&word, depth + 1);
         }
@@ -213,6 +286,15 @@ impl ReferencedWords {
             at += piece.len();
         }
     }
+}
+
+/// Returns the value of a word such as `NAME=value`, which may set a variable.
+fn assigned_value(word: &str) -> Option<&str> {
+    let (name, value) = word.split_once('=')?;
+    let is_first = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let is_name =
+        name.starts_with(is_first) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then_some(value)
 }
 
 /// Returns the word with unknown parts replaced by `*`.
@@ -256,7 +338,7 @@ mod tests {
             fs::write(folder.join(file), "x").unwrap();
         }
         let named = |line: &str| -> Vec<String> {
-            let found = find(&[line.to_owned()], std::slice::from_ref(&folder)).unwrap();
+            let found = find(&[line.to_owned()], std::slice::from_ref(&folder), &folder).unwrap();
             found
                 .files
                 .iter()
@@ -304,10 +386,64 @@ mod tests {
         assert_eq!(
             find(
                 &[(0..6000).map(|n| format!(" w{n}")).collect::<String>()],
-                &[folder]
+                std::slice::from_ref(&folder),
+                &folder
             ),
             None
         );
+    }
+
+    #[test]
+    fn files_that_a_program_loads_by_itself_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("work");
+        for (file, content) in [
+            ("Makefile", "x"),
+            ("sub/Makefile", "x"),
+            ("sub/package.json", "{}"),
+            ("pkg/mod.py", "x"),
+            ("lib/start.py", "x"),
+            ("data/notes.txt", "x"),
+            ("program", "#!./interpreter\n"),
+            ("interpreter", "#!/bin/sh\n"),
+            ("start.py", "x"),
+        ] {
+            let path = folder.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        let named = |line: &str| {
+            let found = find(&[line.to_owned()], std::slice::from_ref(&folder), &folder)?;
+            let below = found.files.iter().map(|file| {
+                let file = file.strip_prefix(&folder).unwrap_or(file);
+                file.display().to_string()
+            });
+            Some(below.collect::<Vec<_>>())
+        };
+        for (line, expected) in [
+            ("./program", &["interpreter", "program"][..]),
+            ("make test", &["Makefile"]),
+            ("make -C sub", &["Makefile", "sub/Makefile"]),
+            ("make -sCsub", &["Makefile", "sub/Makefile"]),
+            ("make --directory=sub", &["Makefile", "sub/Makefile"]),
+            ("npm --prefix sub run build", &["sub/package.json"]),
+            ("python3 -m pkg.mod", &["pkg/mod.py"]),
+            ("PYTHONPATH=lib python3 -V", &["lib"]),
+            ("PYTHONPATH=/usr/lib:lib python3 -V", &["lib"]),
+            ("env PYTHONPATH=lib python3 -V", &["lib"]),
+            ("export PYTHONPATH=lib; python3 -V", &["lib"]),
+            ("sh -c 'PYTHONPATH=lib python3 -V'", &["lib"]),
+            ("PYTHONSTARTUP=start.py python3 -i", &["start.py"]),
+            ("PYTHONPATH=data python3 -V", &[]),
+            ("perl -Ilib -v", &["lib"]),
+            ("perl -I lib -v", &["lib"]),
+            ("python3 -V data", &[]),
+            ("cat program", &[]),
+        ] {
+            let expected: Vec<String> = expected.iter().map(|file| (*file).to_owned()).collect();
+            assert_eq!(named(line), Some(expected), "{line}");
+        }
+        assert_eq!(named("PYTHONPATH=. python3 -V"), None);
     }
 
     #[cfg(target_os = "linux")]
@@ -319,7 +455,7 @@ mod tests {
         std::os::unix::fs::symlink("/proc/self/cwd/run.sh", folder.join("link")).unwrap();
         std::os::unix::fs::symlink("/proc/thread-self/cwd", folder.join("here")).unwrap();
         let found = |line: &str| {
-            let found = find(&[line.to_owned()], std::slice::from_ref(&folder)).unwrap();
+            let found = find(&[line.to_owned()], std::slice::from_ref(&folder), &folder).unwrap();
             found.process_dependent_path
         };
         for line in [
@@ -363,7 +499,7 @@ mod tests {
             fs::write(folder.join(file), "x").unwrap();
         }
         let named = |line: &str| {
-            let found = find(&[line.to_owned()], std::slice::from_ref(&folder))?;
+            let found = find(&[line.to_owned()], std::slice::from_ref(&folder), &folder)?;
             Some(found.files)
         };
         for (line, file) in [
@@ -417,7 +553,7 @@ mod tests {
         std::os::unix::fs::symlink("real", folder.join("link")).unwrap();
         std::os::unix::fs::symlink("gone", folder.join("new")).unwrap();
         let targets = |line: &str| -> Vec<String> {
-            let found = find(&[line.to_owned()], std::slice::from_ref(&folder)).unwrap();
+            let found = find(&[line.to_owned()], std::slice::from_ref(&folder), &folder).unwrap();
             let name = |path: &PathBuf| path.strip_prefix(&folder).unwrap().display().to_string();
             let links = found.link_targets.iter();
             links

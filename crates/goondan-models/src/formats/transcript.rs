@@ -93,7 +93,7 @@ impl EncodedTranscript {
             self.messages.push("user", files, true);
         }
         self.messages.note_calls(message);
-        format.add_message(&message.as_answered(), &mut self.messages);
+        format.add_message(message, &mut self.messages);
         for draft in std::mem::take(&mut self.messages.closed) {
             self.close(&draft, format);
         }

@@ -18,6 +18,7 @@ use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::entry;
+use crate::node::NodeContent;
 use crate::paths::FileReadError;
 use crate::text::reason;
 
@@ -219,7 +220,11 @@ pub(crate) fn decode(
     let exports = export::read_all(exports_field.as_ref(), source, scope, findings);
     let limits = read_limits(&mut fields, manifest, findings);
     let is_builtin = matches!(entry, Some(ToolEntry::Builtin(_)));
-    let config = free_config(fields.optional("config"), is_builtin, findings);
+    let config_field = fields.optional("config");
+    if let Some(config) = config_field.as_ref().filter(|_| is_builtin) {
+        check_directories(config, scope, findings);
+    }
+    let config = free_config(config_field, is_builtin, findings);
     let isolation = fields.optional("isolation").map(|field| {
         field.one_of(
             &[
@@ -246,6 +251,23 @@ pub(crate) fn decode(
             .map(|manifest| manifest.variables.clone())
             .unwrap_or_default(),
     })
+}
+
+/// Reports directories in the configuration of a built-in tool whose path contains a link.
+fn check_directories(
+    config: &FieldReader<'_>,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) {
+    for field in ["roots", "dir"].iter().filter_map(|key| config.child(key)) {
+        let items = match &field.node.content {
+            NodeContent::List(_) => field.list(findings).unwrap_or_default(),
+            _ => vec![field],
+        };
+        for item in items {
+            scope.folder.check_configured_directory(&item, findings);
+        }
+    }
 }
 
 /// Reads `runtime` of a script entry; `None`, with an error, if it is invalid.

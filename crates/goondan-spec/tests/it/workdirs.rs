@@ -199,3 +199,41 @@ fn a_file_does_not_say_where_its_text_ends() {
          shown.]\n</instructions>"
     );
 }
+
+#[test]
+fn a_configured_directory_with_a_link_in_its_path_is_reported() {
+    let of = |directory: &str| {
+        let tool = format!(
+            "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: files}}\n\
+             spec:\n  entry: builtin:bash\n  config:\n    roots:\n      - {directory}\n"
+        );
+        let files = MemoryFiles::new()
+            .file("/p/goondan.yaml", format!("{SOUND}{tool}"))
+            .file("/p/data/x", "")
+            .file("/outside/x", "")
+            .link("/p/linked", "/outside")
+            .link("/p/inside", "/p/data");
+        found(&load(LoadInput {
+            root: Path::new("/p"),
+            files: &files,
+            base: &base(),
+        }))
+    };
+    let reported = "E_CONFIG_PATH_ESCAPE goondan.yaml:23 spec.config.roots[0]";
+    for directory in ["linked", "./linked/x", "inside", "inside/new"] {
+        let all = of(directory);
+        assert!(
+            all.iter().any(|line| line == reported),
+            "{directory}: {all:?}"
+        );
+    }
+    for directory in [
+        "data", "./data", ".", "new", "data/new", "/outside", "~/data",
+    ] {
+        let all = of(directory);
+        assert!(
+            !all.iter().any(|line| line == reported),
+            "{directory}: {all:?}"
+        );
+    }
+}

@@ -82,6 +82,16 @@ const SIGNAL_CALLS: [(i64, u8); 6] = [
     (libc::SYS_tkill, 0),
 ];
 
+/// Calls that change extended attributes. They would also reach files outside of the sandbox.
+const ATTRIBUTE_CALLS: [i64; 6] = [
+    libc::SYS_fremovexattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_setxattr,
+];
+
 /// Setting for the filters of a program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallAccess {
@@ -96,6 +106,8 @@ struct CallFilters {
     permitted: BpfProgram,
     /// Refuses some of the permitted calls by their arguments.
     refused: BpfProgram,
+    /// Answers the calls that change extended attributes as a file system without them does.
+    attributes: BpfProgram,
 }
 
 /// Applies the filters to this thread and the processes that it starts.
@@ -103,6 +115,7 @@ pub(super) fn restrict(access: CallAccess) -> Result<(), SandboxApplyError> {
     let filters = filters(access)?;
     apply_filter(&filters.permitted)?;
     apply_filter(&filters.refused)?;
+    apply_filter(&filters.attributes)?;
     Ok(())
 }
 
@@ -140,6 +153,11 @@ fn filters(access: CallAccess) -> Result<&'static CallFilters, SandboxApplyError
                     SeccompAction::Allow,
                     refusal(libc::EPERM),
                 )?,
+                attributes: program(
+                    ATTRIBUTE_CALLS.map(|call| (call, Vec::new())).into(),
+                    SeccompAction::Allow,
+                    refusal(libc::EOPNOTSUPP),
+                )?,
             };
             Ok(filters.get_or_init(|| made))
         }
@@ -153,6 +171,7 @@ fn permitted_calls(stays_stopped: bool) -> CallRules {
     PERMITTED_CALLS
         .iter()
         .chain(ARCHITECTURE_CALLS)
+        .chain(&ATTRIBUTE_CALLS)
         .filter(|call| !(stays_stopped && CALLS_BEYOND_STOP.contains(call)))
         .map(|call| (*call, Vec::new()))
         .collect()
