@@ -338,8 +338,8 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
     {
         hints.splice(..0, similar_command(error, command));
     }
-    if kind == ErrorKind::UnknownArgument && ["gdn run", "gdn send"].contains(&command) {
-        hints.splice(..0, quoting_hint(error, command));
+    if kind == ErrorKind::UnknownArgument {
+        hints.splice(..0, argument_hint(error, command));
     }
     hints.push(format!("See `{command} --help`."));
     let mut message = capitalised(&message.join("\n"));
@@ -360,12 +360,17 @@ fn before_unknown<'a>(error: &clap::Error, arguments: &'a [OsString]) -> &'a [Os
     &arguments[..end.unwrap_or(arguments.len())]
 }
 
-/// Returns a hint for an input of several words without quotes.
-fn quoting_hint(error: &clap::Error, command: &str) -> Option<String> {
+/// Returns a hint for an unknown argument: an input of several words without quotes, or an output
+/// format of a command that has only text and JSON.
+fn argument_hint(error: &clap::Error, command: &str) -> Option<String> {
     let ContextValue::String(unknown) = error.get(ContextKind::InvalidArg)? else {
         return None;
     };
-    (!unknown.starts_with('-')).then(|| format!("Quote an input of several words: {command} \"…\""))
+    if ["-o", "--output-format", "--format"].contains(&unknown.as_str()) {
+        return Some("Use `--json` to print JSON.".to_owned());
+    }
+    let is_input = ["gdn run", "gdn send"].contains(&command) && !unknown.starts_with('-');
+    is_input.then(|| format!("Quote an input of several words: {command} \"…\""))
 }
 
 /// Rewrites `… 0 is not in 1..=1000` as a sentence. Other messages are returned unchanged.

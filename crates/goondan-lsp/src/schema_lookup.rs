@@ -167,9 +167,7 @@ impl<'s> SchemaView<'s> {
     pub(crate) fn fields(self) -> Vec<FieldSchema<'s>> {
         let mut fields: Vec<FieldSchema<'s>> = Vec::new();
         for part in self.parts() {
-            let required = part.get("required").and_then(Value::as_array);
-            let is_required =
-                |name: &str| required.is_some_and(|names| names.iter().any(|known| known == name));
+            let required = required_fields(part);
             for (name, used) in part
                 .get("properties")
                 .and_then(Value::as_object)
@@ -181,7 +179,7 @@ impl<'s> SchemaView<'s> {
                     fields.push(FieldSchema {
                         name,
                         shape: self.field(name, used),
-                        required: is_required(name),
+                        required: required.contains(&name.as_str()),
                     });
                 }
             }
@@ -301,6 +299,23 @@ fn has_type(kind: &Value, word: &str) -> bool {
         || kind
             .as_array()
             .is_some_and(|kinds| kinds.iter().any(|kind| kind == word))
+}
+
+/// Returns the required fields of a map. A field with two names is required under one of them.
+fn required_fields(map: &Map<String, Value>) -> Vec<&str> {
+    let rules = map.get("allOf").and_then(Value::as_array);
+    let alternatives = rules
+        .into_iter()
+        .flatten()
+        .filter_map(|rule| rule.get("oneOf")?.as_array())
+        .flatten()
+        .filter_map(|form| form.get("required"));
+    let required = map.get("required").into_iter().chain(alternatives);
+    required
+        .filter_map(Value::as_array)
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 #[cfg(test)]

@@ -140,6 +140,8 @@ fn words_without_quotes_are_answered_with_quotes() {
             &["-C", "p", "send", "hello", "there"],
             "Quote an input of several words",
         ),
+        (&["ps", "-o", "json"], "Use `--json` to print JSON."),
+        (&["-C", "p", "validate", "-o", "xml"], "possible values"),
         (&["add", "mcp"], "There is no command `gdn add`."),
     ] {
         let outcome = sandbox.gdn(words);
@@ -149,6 +151,13 @@ fn words_without_quotes_are_answered_with_quotes() {
             outcome.stderr
         );
     }
+    let lines = sandbox.gdn(&["-C", "p", "run", "-o", "jsonl", "hello there"]);
+    assert!(
+        lines.ok().contains("\"type\":\"result\""),
+        "{}",
+        lines.report()
+    );
+    sandbox.gdn(&["-C", "p", "validate", "-o", "text"]).ok();
     let outcome = sandbox.gdn(&["-C", "p", "run", "nowhere", "--input", "hi"]);
     assert!(!outcome.stderr.contains("quote"), "{}", outcome.stderr);
 }

@@ -92,7 +92,10 @@ impl FieldName {
             }
         }
         *properties = all;
-        let rule = json!({"not": {"required": [self.name, self.other]}});
+        let rule = match take_required(map, self.other) {
+            true => json!({"oneOf": [{"required": [self.name]}, {"required": [self.other]}]}),
+            false => json!({"not": {"required": [self.name, self.other]}}),
+        };
         match map.get_mut("allOf").and_then(Value::as_array_mut) {
             Some(rules) => rules.push(rule),
             None => drop(map.insert("allOf".to_owned(), json!([rule]))),
@@ -144,6 +147,20 @@ impl FieldName {
         }
         schema
     }
+}
+
+/// Removes a field from the required fields of a map, and returns whether it was one of them.
+fn take_required(map: &mut Map<String, Value>, field: &str) -> bool {
+    let Some(Value::Array(required)) = map.get_mut("required") else {
+        return false;
+    };
+    let before = required.len();
+    required.retain(|name| name != field);
+    let is_taken = required.len() < before;
+    if required.is_empty() {
+        map.remove("required");
+    }
+    is_taken
 }
 
 /// Removes the unit from a description, because the value states its own.

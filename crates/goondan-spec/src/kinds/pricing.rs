@@ -90,18 +90,18 @@ fn read_price(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<
 pub(crate) struct PricingSpec {
     /// The price of a million tokens that the model reads.
     #[schemars(range(min = 0))]
-    input_per_million: f64,
+    input: f64,
     /// The price of a million tokens that the model reads from the provider's cache [default: that
     /// of `inputPerMillion`].
     #[schemars(range(min = 0))]
-    cached_input_per_million: Option<f64>,
+    cached_input: Option<f64>,
     /// The price of a million tokens that the provider writes to its cache [default: that of
     /// `inputPerMillion`].
     #[schemars(range(min = 0))]
-    cache_write_per_million: Option<f64>,
+    cache_write: Option<f64>,
     /// The price of a million tokens that the model writes.
     #[schemars(range(min = 0))]
-    output_per_million: f64,
+    output: f64,
     /// The currency of the prices.
     #[schemars(extend("default" = DEFAULT_CURRENCY))]
     currency: Option<String>,

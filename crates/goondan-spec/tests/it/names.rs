@@ -180,12 +180,12 @@ fn messages_show_the_name_in_the_file() {
     let older = OLDER.replace("timeoutMs: 90000", "timeoutMs: 0");
     assert_eq!(
         messages(&older),
-        ["25:14 spec.timeoutMs: `spec.timeoutMs` must be an integer of at least 1, but is 0."]
+        ["26:14 spec.timeoutMs: `spec.timeoutMs` must be an integer of at least 1, but is 0."]
     );
     let current = CURRENT.replace("timeout: 90s", "timeout: 0s");
     assert_eq!(
         messages(&current),
-        ["25:12 spec.timeout: `spec.timeout` must be an integer of at least 1, but is 0."]
+        ["26:12 spec.timeout: `spec.timeout` must be an integer of at least 1, but is 0."]
     );
 }
 
@@ -194,7 +194,7 @@ fn a_field_under_both_names_and_a_value_without_a_unit_are_errors() {
     let both = CURRENT.replace("timeout: 90s", "timeout: 90s\n  timeoutMs: 5");
     assert_eq!(
         messages(&both),
-        ["26:3 spec.timeoutMs: `spec.timeoutMs` and `timeout` are the same field."]
+        ["27:3 spec.timeoutMs: `spec.timeoutMs` and `timeout` are the same field."]
     );
     for (value, shown) in [
         ("90", "90, without a unit"),
@@ -203,7 +203,7 @@ fn a_field_under_both_names_and_a_value_without_a_unit_are_errors() {
     ] {
         let found = messages(&CURRENT.replace("90s", value));
         let expected = format!(
-            "25:12 spec.timeout: `spec.timeout` must be a duration such as `30s` or `5m`, but is \
+            "26:12 spec.timeout: `spec.timeout` must be a duration such as `30s` or `5m`, but is \
              {shown}."
         );
         assert_eq!(found, [expected], "{value}");

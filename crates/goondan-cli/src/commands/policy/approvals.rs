@@ -18,9 +18,9 @@ use crate::project_path::ProjectPathOption;
 
 const EXAMPLES: &str = "\
 Examples:
-  gdn policy approvals              List approvals that are remembered
-  gdn policy approvals remove 2     Revoke the second approval
-  gdn policy approvals remove --all Revoke all approvals";
+  gdn policy approvals                 List approvals that are remembered
+  gdn policy approvals remove 2        Revoke the second approval
+  gdn policy approvals remove --all    Revoke all approvals";
 
 /// Arguments of `gdn policy approvals`.
 #[derive(Debug, Args)]

@@ -99,6 +99,7 @@ enum InputFormat {
     #[default]
     Text,
     /// One `{"input", "agent"?, "instanceKey"?, "id"?}` per line.
+    #[value(alias = "jsonl")]
     StreamJson,
 }
 
@@ -110,6 +111,7 @@ enum OutputFormat {
     /// One result object.
     Json,
     /// One runtime event per line, then the result.
+    #[value(alias = "jsonl")]
     StreamJson,
 }
 

@@ -73,6 +73,7 @@ pub(crate) struct ValidateArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DiagnosticFormat {
     /// With the YAML lines they refer to.
+    #[value(alias = "text")]
     Pretty,
     /// One line per error or warning.
     Short,

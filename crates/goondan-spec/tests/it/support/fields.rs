@@ -59,10 +59,14 @@ fn is_directly_in(map: &str, path: &str) -> bool {
 }
 
 fn add_map(root: &Value, schema: &Value, path: &str, all: &mut Vec<Field>) {
-    let required = schema["required"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+    // A field with two names is required under one of them.
+    let rules = schema["allOf"].as_array().into_iter().flatten();
+    let alternatives = rules.filter_map(|rule| rule["oneOf"].as_array()).flatten();
+    let required: Vec<&Value> = std::iter::once(schema)
+        .chain(alternatives)
+        .filter_map(|part| part["required"].as_array())
+        .flatten()
+        .collect();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         // Each field is listed once, under its current name.
         if property["deprecated"] == true || property["x-goondan-same-as"].is_string() {
@@ -77,7 +81,7 @@ fn add_map(root: &Value, schema: &Value, path: &str, all: &mut Vec<Field>) {
             root,
             property,
             &path,
-            required.iter().any(|required| required == name),
+            required.iter().any(|required| *required == name),
         ));
         add_inner(root, property, &path, all);
     }
