@@ -270,7 +270,6 @@ async function edits() {
   holds((await page.locator(".message").count()) === 2, "a changed first input starts an empty conversation");
 }
 
-/** The answer comes in pieces: each is seen before the next one is said. */
 /** A conversation of 10,000 messages: its first messages are drawn on demand, so the page stays small. */
 async function manyMessages() {
   console.log("many messages");
@@ -281,12 +280,28 @@ async function manyMessages() {
   if (!response.ok) throw new Error(await response.text());
   const { instances } = await api("/api/instances");
   const { instanceKey } = instances.at(-1);
-  const begin = await page.evaluate(() => performance.now());
-  await page.evaluate((key) => (location.hash = `#/conversations/desk/${key}`), instanceKey);
-  await seen("You said: the last one.");
+  const numbers = [];
+  const count = async (answer) => {
+    if (/\/messages(\?last=.*)?$/.test(answer.url())) numbers.push((await answer.json()).messages.length);
+  };
+  page.on("response", count);
+  const path = `/api/instances/desk/${encodeURIComponent(instanceKey)}/messages`;
+  const begin = performance.now();
+  await api(`${path}?last=201`);
+  console.log(`  the server returns the latest 201 of 10,000 messages after ${Math.round(performance.now() - begin)} ms`);
+  const painted = await page.evaluate(async (key) => {
+    performance.clearResourceTimings();
+    const from = performance.now();
+    location.hash = `#/conversations/desk/${key}`;
+    const isThere = () => [...document.querySelectorAll(".messages .words")].at(-1)?.textContent.startsWith("You said: the last one.");
+    const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    while (!isThere()) await frame();
+    return performance.now() - from;
+  }, instanceKey);
   await page.getByText("10,000 messages").waitFor();
-  const fetched = await page.evaluate(() => performance.getEntriesByType("resource").filter((one) => one.name.endsWith("/messages")).map((one) => Math.round(one.duration)));
-  console.log(`  drawn after ${Math.round((await page.evaluate(() => performance.now())) - begin)} ms; the messages took ${fetched} ms`);
+  const fetched = await page.evaluate(() => performance.getEntriesByType("resource").filter((one) => /\/messages\?last=/.test(one.name)).map((one) => Math.round(one.duration)));
+  console.log(`  first paint after ${Math.round(painted)} ms; the messages took ${fetched} ms`);
+  holds(numbers.length === 1 && numbers[0] === 201, `${numbers} messages are fetched for the first paint`);
   const drawn = () => page.locator(".messages > .message").count();
   holds((await drawn()) <= 201 && (await page.locator(".messages *").count()) < 5_000, `${await drawn()} of 10,000 messages are drawn`);
   const median = await page.evaluate(async () => {
@@ -304,6 +319,15 @@ async function manyMessages() {
   await page.getByRole("button", { name: "Show earlier messages" }).click();
   await page.waitForFunction(() => document.querySelectorAll(".messages > .message").length > 300);
   holds((await drawn()) <= 401, `${await drawn()} messages are drawn after "Show earlier messages"`);
+  holds(numbers.join() === "201,200", `${numbers} messages are fetched in all`);
+  await page.getByText("Message 9700:").waitFor();
+  // A new turn keeps the earlier messages.
+  await page.getByLabel(`Input for desk:${instanceKey}`).fill("one more");
+  await page.getByLabel(`Input for desk:${instanceKey}`).press("Enter");
+  await page.getByText("You said: one more.").waitFor();
+  await page.getByText("10,002 messages").waitFor();
+  holds((await page.getByText("Message 9700:").count()) === 1 && Math.max(...numbers) <= 201, "a new turn fetches only the latest messages, and earlier ones stay");
+  page.off("response", count);
 }
 
 /** Files are attached to an input, and can be removed before. */
@@ -354,13 +378,13 @@ async function modelCalls() {
   await request.getByText("Take your time.").waitFor();
   holds(true, "its open parts stay open while the trace changes");
   await page.setViewportSize({ width: 390, height: 844 });
-  await picture("model-call-narrow");
   holds((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, "the call fits into 390 pixels");
   await page.setViewportSize({ width: 1280, height: 800 });
   const found = await accessibility(page);
   holds(found.length === 0, `axe-core finds nothing serious ${found.join("\n")}`);
 }
 
+/** The answer comes in pieces: each is seen before the next one is said. */
 async function streaming() {
   console.log("streaming");
   const model = await provider();

@@ -85,8 +85,8 @@ pub mod policy {
 pub mod spec {
     pub use goondan_spec::{
         AgentChange, AgentEffect, AgentPart, Bundle, Code, Diagnostic, Environment, JsonObject,
-        Kind, ReloadPlan, Resource, ResourceId, Secret, Severity, SourceTexts, check_name,
-        check_schema, codes, kinds, pattern_fault, reason,
+        Kind, ReloadPlan, Resource, ResourceId, Secret, Severity, SourceTexts, ValueSource,
+        check_name, check_schema, codes, kinds, pattern_fault, reason,
     };
 }
 

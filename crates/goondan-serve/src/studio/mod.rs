@@ -76,6 +76,7 @@ page! {
     SCRIPT "facts.js",
     SCRIPT "feed.js",
     SCRIPT "format.js",
+    SCRIPT "history.js",
     SCRIPT "keyed.js",
     SCRIPT "markdown.js",
     SCRIPT "message.js",

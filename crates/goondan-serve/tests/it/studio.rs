@@ -10,7 +10,8 @@ use goondan::ids::InstanceId;
 use goondan_serve::client::{ClientError, LocalClient};
 use goondan_serve::studio::STUDIO_PATH;
 use goondan_serve::wire::{
-    CaseBody, CaseSource, CodeBody, DeadLettersBody, ForkBody, ForkedBody, InputBody, SessionBody,
+    CaseBody, CaseSource, CodeBody, DeadLettersBody, ForkBody, ForkedBody, InputBody, MessagesBody,
+    SessionBody,
 };
 use goondan_serve::{CaseRecorder, NotRecorded, ServerLimits, ServerOptions};
 use serde_json::{Value, json};
@@ -433,6 +434,49 @@ async fn the_first_messages_of_a_conversation_can_be_read_alone() {
     assert_eq!(all.as_array().unwrap().len(), 2);
     assert_eq!(messages("?first=1").await["messages"], json!([all[0]]));
     assert_eq!(messages("?first=9").await["messages"], all);
+}
+
+#[tokio::test]
+async fn a_range_of_messages_has_its_place_in_the_conversation() {
+    let state = tempfile::tempdir().unwrap();
+    let running = start(state.path()).await;
+    running.ask("one").await;
+    running.ask("two").await;
+    let read = async |query: &str| {
+        let path = format!("/api/instances/a/main/messages{query}");
+        running.client.get::<MessagesBody>(&path).await
+    };
+    let all = read("").await.unwrap();
+    assert_eq!((all.start, all.total, all.messages.len()), (0, 4, 4));
+    let third = all.messages[2].id.clone();
+    for (query, start, end) in [
+        ("?last=3".to_owned(), 1, 4),
+        ("?last=9".to_owned(), 0, 4),
+        ("?last=0".to_owned(), 4, 4),
+        (format!("?before={third}"), 0, 2),
+        (format!("?last=1&before={third}"), 1, 2),
+        (format!("?first=1&before={third}"), 0, 1),
+    ] {
+        let expected = MessagesBody {
+            messages: all.messages[start..end].to_vec(),
+            start,
+            total: 4,
+        };
+        assert_eq!(read(&query).await.unwrap(), expected, "{query}");
+    }
+    for (query, code) in [
+        ("?last=many", "E_SERVE_REQUEST"),
+        ("?last=-1", "E_SERVE_REQUEST"),
+        ("?latest=1", "E_SERVE_REQUEST"),
+        ("?first=1&last=1", "E_SERVE_REQUEST"),
+        ("?last=1&before=unknown", "E_SERVE_NOT_FOUND"),
+    ] {
+        let refused = read(query).await.unwrap_err();
+        assert!(
+            matches!(&refused, ClientError::Refused(problem) if problem.code == code),
+            "{query}: {refused}"
+        );
+    }
 }
 
 #[tokio::test]
