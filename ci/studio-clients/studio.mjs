@@ -436,6 +436,35 @@ async function forks() {
   return key;
 }
 
+/** A fork and its original are compared: equal messages are folded, differences are side by side. */
+async function comparison() {
+  console.log("comparison");
+  await send("good morning", "first");
+  await send("good evening", "first");
+  const { messages } = await api("/api/instances/desk/first/messages");
+  const fork = await api("/api/instances/desk/first/fork", { messageId: messages[1].id });
+  await send("help me out", fork.instanceKey);
+  await send("good evening", fork.instanceKey);
+  await show(page, "conversations/desk/first");
+  await page.getByRole("button", { name: "Compare" }).click();
+  await seen("Choose two conversations");
+  await page.getByLabel("Second conversation").selectOption(`desk:${fork.instanceKey}`);
+  await seen("3 differences");
+  await page.locator("details.compare-same summary", { hasText: "2 equal messages" }).first().waitFor();
+  const kinds = await page.locator("section.compare-row").evaluateAll((all) => all.map((one) => one.classList[1]));
+  holds(kinds.every((kind) => kind === "right") && kinds.length === 3, `messages of the fork are marked: ${kinds}`);
+  const total = (name, side) => page.locator("tr", { hasText: name }).locator("td").nth(side).innerText();
+  holds((await total("Messages", 0)) === "4" && Number(await total("Messages", 1)) > 5, "both have their totals");
+  holds((await total("Cost", 0)).startsWith("$") && /m?s$/.test(await total("Time of turns", 1)), "cost and time are shown");
+  await page.locator("details.compare-same summary").first().click();
+  await page.locator("details.compare-same[open]").getByText("good morning", { exact: true }).waitFor();
+  await checked("compare");
+  await send("good night", "other-end");
+  await show(page, `compare/desk/first/desk/other-end`);
+  await page.locator("section.compare-row.changed .message.user").nth(1).getByText("good night").waitFor();
+  holds((await page.locator("section.compare-row.left").count()) === 2, "different inputs are side by side, and the rest is on one side");
+}
+
 /** A case is made of a turn and of a conversation: it is shown, copied and saved. */
 async function cases() {
   console.log("cases");
@@ -623,7 +652,7 @@ async function looks() {
   await page.setViewportSize({ width: 1280, height: 800 });
 }
 
-const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, attach, manyMessages, forks, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
+const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, attach, manyMessages, forks, comparison, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
 try {
   const wanted = process.env.STUDIO_STEPS?.split(",");
   for (const step of STEPS) if (!wanted || wanted.includes(step.name)) await step();

@@ -204,6 +204,7 @@ function headingItem(whose, { loaded, all }, load) {
   const actions = () => [
     isRunning && button("Cancel the turn", () => attempt(() => remove(`${placeOf(whose)}/turn`)).then(load), { class: "danger" }),
     has && button("Fork", () => fork(whose)),
+    has && button("Compare", () => (location.hash = address("compare", whose.agentName, whose.instanceKey)), { title: "Compare with another conversation" }),
     has && button("Record test case", () => recordCase(whose), { title: "Record this conversation as a test case for gdn test" }),
     has && button("Save as HTML", () => attempt(async () => exportPage(whose, await all()))),
   ];
