@@ -465,6 +465,34 @@ async function comparison() {
   holds((await page.locator("section.compare-row.left").count()) === 2, "different inputs are side by side, and the rest is on one side");
 }
 
+/** The swarm as a graph: its edges are lines and a table, and show who is at work. */
+async function graph() {
+  console.log("graph");
+  await show(page, "swarm");
+  await page.locator(".card", { hasText: "0 8 29 2 *" }).getByText(/Next run: Feb 29|Next run: 29 Feb/).waitFor();
+  holds((await page.locator(".lines path.tip").count()) === 2, "arrows lead from an agent to the agents that it can call");
+  await page.locator(".card[data-id='tool/agents'] summary").focus();
+  holds((await page.locator(".lines path.lit").count()) === 1, "a card is reached by the keyboard, and its edges stand out");
+  await page.locator("details.edges > summary").click();
+  const table = page.locator("details.edges table");
+  for (const words of [/connection leap\s*sends events to\s*agent helper/, /agent desk\s*can call\s*agent helper/, /agent desk\s*can use\s*tool fs/, /model main\s*answers\s*agent desk/]) {
+    await table.locator("tr", { hasText: words }).waitFor();
+  }
+  const active = (edge) => table.locator(`td[data-edge="${edge}"]`, { hasText: "active" });
+  await send("help me out", "graph");
+  await active("agent/desk agent/helper").waitFor();
+  holds((await page.locator(".lines path.call.active").count()) === 1, "an edge is active while agents talk");
+  await active("agent/desk agent/helper").waitFor({ state: "detached" });
+  const waiting = send("take long please", "graph");
+  await active("model/main agent/desk").waitFor();
+  await picture("graph-active");
+  await fetch(`${url.origin}/api/instances/desk/graph/turn`, { method: "DELETE", headers: { Authorization: `Bearer ${token}` } });
+  await waiting.catch(() => null);
+  await active("model/main agent/desk").waitFor({ state: "detached" });
+  holds(true, "and no longer when they have ended");
+  await checked("graph");
+}
+
 /** A case is made of a turn and of a conversation: it is shown, copied and saved. */
 async function cases() {
   console.log("cases");
@@ -652,7 +680,7 @@ async function looks() {
   await page.setViewportSize({ width: 1280, height: 800 });
 }
 
-const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, attach, manyMessages, forks, comparison, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
+const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, attach, manyMessages, forks, comparison, graph, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
 try {
   const wanted = process.env.STUDIO_STEPS?.split(",");
   for (const step of STEPS) if (!wanted || wanted.includes(step.name)) await step();

@@ -353,6 +353,8 @@ async fn the_swarm_tells_of_its_parts_and_reloads() {
         parts["agents"][0]["permissionRules"],
         json!([{"permission": "write", "action": "ask", "implied": false}])
     );
+    assert_eq!(parts["agents"][0]["calls"], json!([]));
+    assert_eq!(parts["connections"], json!([]));
     let tools = parts["tools"].as_array().unwrap();
     assert!(
         tools
@@ -434,6 +436,86 @@ async fn the_first_messages_of_a_conversation_can_be_read_alone() {
     assert_eq!(all.as_array().unwrap().len(), 2);
     assert_eq!(messages("?first=1").await["messages"], json!([all[0]]));
     assert_eq!(messages("?first=9").await["messages"], all);
+}
+
+/// A project with two agents, two `cron` connections and a webhook.
+const CONNECTED: &str = "
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: scripted, model: any}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: a}
+spec:
+  modelConfig: {modelRef: Model/m}
+  prompt: {system: x}
+  tools: [{ref: Tool/agents, exports: [send]}]
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: b}
+spec:
+  modelConfig: {modelRef: Model/m}
+  prompt: {system: x}
+  tools: [{ref: Tool/agents, exports: [catalog]}]
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: s}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/b}]}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: hooks}
+spec:
+  connectorRef: Connector/webhook
+  secrets: {signingSecret: {value: not-a-real-secret}}
+  ingress: {rules: [{match: {properties: {host: x}}, route: {agentRef: Agent/b}}]}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: leap}
+spec:
+  connectorRef: Connector/cron
+  config: {schedule: {value: \"0 8 29 2 *\"}, text: {value: report}}
+  ingress: {rules: [{route: {agentRef: Agent/b}}]}
+";
+
+#[tokio::test]
+async fn connections_and_schedules_are_part_of_the_swarm() {
+    let state = tempfile::tempdir().unwrap();
+    let running = Running::start_offer(
+        state.path(),
+        ServerLimits::default(),
+        CONNECTED,
+        |builder| builder,
+        |offer| offer,
+    )
+    .await;
+    let parts: Value = running.client.get("/api/topology").await.unwrap();
+    assert_eq!(parts["agents"][0]["calls"], json!(["b"]));
+    assert_eq!(parts["agents"][1]["calls"], json!([]));
+    assert_eq!(
+        parts["connections"],
+        json!([
+            {"name": "hooks", "connector": "webhook", "agents": ["b", "a"]},
+            {"name": "leap", "connector": "cron", "agents": ["b"]},
+        ])
+    );
+    let mut schedules: Value = running.client.get("/api/schedules").await.unwrap();
+    let next = schedules["schedules"][0]["nextRun"].take();
+    assert!(
+        next.as_str().unwrap().ends_with("-02-29T08:00:00Z"),
+        "{next}"
+    );
+    assert_eq!(
+        schedules,
+        json!({"schedules": [
+            {"connection": "leap", "schedule": "0 8 29 2 *", "timezone": "UTC", "nextRun": null},
+        ]})
+    );
 }
 
 #[tokio::test]
