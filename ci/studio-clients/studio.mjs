@@ -2,7 +2,7 @@
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
-import { accessibility, holds, launch, photograph, show, visit } from "./browser.mjs";
+import { accessibility, holds, launch, photograph, photographBoth, show, visit } from "./browser.mjs";
 import { provider } from "./provider.mjs";
 
 const [, , , address, project, pictures, token] = process.argv;
@@ -200,7 +200,7 @@ async function liveCalls() {
   await words.press("Enter");
   await question.locator(".diff .added", { hasText: "+Bees fly far." }).waitFor();
   holds((await question.locator(".diff .removed").count()) === 1, "the preview of a change has colors");
-  await picture("change-question");
+  await bothPictures("change-question");
   await question.getByRole("button", { name: "For this conversation" }).click();
   await page.locator("details.call .mark.ok").nth(1).waitFor();
   await page.locator("details.call summary").nth(1).click();
@@ -373,7 +373,7 @@ async function modelCalls() {
   execFileSync("bash", ["-n"], { input: command });
   await call.getByRole("button", { name: "Show raw bodies" }).click();
   await call.getByRole("region", { name: "Response body" }).getByText("[DONE]").waitFor();
-  await picture("model-call");
+  await bothPictures("model-call");
   await page.locator(".span-row").first().click();
   await request.getByText("Take your time.").waitFor();
   holds(true, "its open parts stay open while the trace changes");
@@ -657,6 +657,7 @@ async function manyEvents() {
 const VIEWS = ["swarm", "conversations/desk/main", "traces", "events", "approvals", "problems", "reloads"];
 
 const picture = (name) => photograph(page, pictures, name);
+const bothPictures = (name) => photographBoth(page, pictures, name);
 
 /** Each view in both colours and both sizes: what axe-core finds, and whether anything stands out at the side. */
 async function looks() {
