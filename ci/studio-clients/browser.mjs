@@ -62,6 +62,14 @@ export async function photograph(page, folder, name) {
   await page.emulateMedia({ colorScheme: "light" });
 }
 
+/** Saves screenshots of the page in both sizes. */
+export async function photographBoth(page, folder, name) {
+  await photograph(page, folder, name);
+  await page.setViewportSize({ width: 390, height: 844 });
+  await photograph(page, folder, `${name}-narrow`);
+  await page.setViewportSize({ width: 1280, height: 800 });
+}
+
 /** Takes the files of the page from a folder, with the headers of the program: to try a change without building it. */
 async function standIn(context, folder) {
   await context.route((to) => to.pathname.startsWith("/studio/"), async (route) => {

@@ -1,12 +1,12 @@
 // The newsroom in the studio: node newsroom.mjs TOOLS ADDRESS PICTURES
 
-import { holds, launch, photograph, show, visit } from "./browser.mjs";
+import { holds, launch, photographBoth, show, visit } from "./browser.mjs";
 
 const [, , , address, pictures] = process.argv;
 const browser = await launch();
 const { page, wrong } = await visit(browser, address);
 
-const picture = (name) => photograph(page, pictures, `newsroom-${name}`);
+const picture = (name) => photographBoth(page, pictures, `newsroom-${name}`);
 
 await show(page, "conversations/coordinator/main");
 const words = page.getByLabel("Input for coordinator:main");

@@ -2,7 +2,7 @@
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
-import { accessibility, holds, launch, photograph, show, visit } from "./browser.mjs";
+import { accessibility, holds, launch, photograph, photographBoth, show, visit } from "./browser.mjs";
 import { provider } from "./provider.mjs";
 
 const [, , , address, project, pictures, token] = process.argv;
@@ -200,7 +200,7 @@ async function liveCalls() {
   await words.press("Enter");
   await question.locator(".diff .added", { hasText: "+Bees fly far." }).waitFor();
   holds((await question.locator(".diff .removed").count()) === 1, "the preview of a change has colors");
-  await picture("change-question");
+  await bothPictures("change-question");
   await question.getByRole("button", { name: "For this conversation" }).click();
   await page.locator("details.call .mark.ok").nth(1).waitFor();
   await page.locator("details.call summary").nth(1).click();
@@ -270,7 +270,6 @@ async function edits() {
   holds((await page.locator(".message").count()) === 2, "a changed first input starts an empty conversation");
 }
 
-/** The answer comes in pieces: each is seen before the next one is said. */
 /** A conversation of 10,000 messages: its first messages are drawn on demand, so the page stays small. */
 async function manyMessages() {
   console.log("many messages");
@@ -281,12 +280,28 @@ async function manyMessages() {
   if (!response.ok) throw new Error(await response.text());
   const { instances } = await api("/api/instances");
   const { instanceKey } = instances.at(-1);
-  const begin = await page.evaluate(() => performance.now());
-  await page.evaluate((key) => (location.hash = `#/conversations/desk/${key}`), instanceKey);
-  await seen("You said: the last one.");
+  const numbers = [];
+  const count = async (answer) => {
+    if (/\/messages(\?last=.*)?$/.test(answer.url())) numbers.push((await answer.json()).messages.length);
+  };
+  page.on("response", count);
+  const path = `/api/instances/desk/${encodeURIComponent(instanceKey)}/messages`;
+  const begin = performance.now();
+  await api(`${path}?last=201`);
+  console.log(`  the server returns the latest 201 of 10,000 messages after ${Math.round(performance.now() - begin)} ms`);
+  const painted = await page.evaluate(async (key) => {
+    performance.clearResourceTimings();
+    const from = performance.now();
+    location.hash = `#/conversations/desk/${key}`;
+    const isThere = () => [...document.querySelectorAll(".messages .words")].at(-1)?.textContent.startsWith("You said: the last one.");
+    const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    while (!isThere()) await frame();
+    return performance.now() - from;
+  }, instanceKey);
   await page.getByText("10,000 messages").waitFor();
-  const fetched = await page.evaluate(() => performance.getEntriesByType("resource").filter((one) => one.name.endsWith("/messages")).map((one) => Math.round(one.duration)));
-  console.log(`  drawn after ${Math.round((await page.evaluate(() => performance.now())) - begin)} ms; the messages took ${fetched} ms`);
+  const fetched = await page.evaluate(() => performance.getEntriesByType("resource").filter((one) => /\/messages\?last=/.test(one.name)).map((one) => Math.round(one.duration)));
+  console.log(`  first paint after ${Math.round(painted)} ms; the messages took ${fetched} ms`);
+  holds(numbers.length === 1 && numbers[0] === 201, `${numbers} messages are fetched for the first paint`);
   const drawn = () => page.locator(".messages > .message").count();
   holds((await drawn()) <= 201 && (await page.locator(".messages *").count()) < 5_000, `${await drawn()} of 10,000 messages are drawn`);
   const median = await page.evaluate(async () => {
@@ -304,6 +319,15 @@ async function manyMessages() {
   await page.getByRole("button", { name: "Show earlier messages" }).click();
   await page.waitForFunction(() => document.querySelectorAll(".messages > .message").length > 300);
   holds((await drawn()) <= 401, `${await drawn()} messages are drawn after "Show earlier messages"`);
+  holds(numbers.join() === "201,200", `${numbers} messages are fetched in all`);
+  await page.getByText("Message 9700:").waitFor();
+  // A new turn keeps the earlier messages.
+  await page.getByLabel(`Input for desk:${instanceKey}`).fill("one more");
+  await page.getByLabel(`Input for desk:${instanceKey}`).press("Enter");
+  await page.getByText("You said: one more.").waitFor();
+  await page.getByText("10,002 messages").waitFor();
+  holds((await page.getByText("Message 9700:").count()) === 1 && Math.max(...numbers) <= 201, "a new turn fetches only the latest messages, and earlier ones stay");
+  page.off("response", count);
 }
 
 /** Files are attached to an input, and can be removed before. */
@@ -349,18 +373,18 @@ async function modelCalls() {
   execFileSync("bash", ["-n"], { input: command });
   await call.getByRole("button", { name: "Show raw bodies" }).click();
   await call.getByRole("region", { name: "Response body" }).getByText("[DONE]").waitFor();
-  await picture("model-call");
+  await bothPictures("model-call");
   await page.locator(".span-row").first().click();
   await request.getByText("Take your time.").waitFor();
   holds(true, "its open parts stay open while the trace changes");
   await page.setViewportSize({ width: 390, height: 844 });
-  await picture("model-call-narrow");
   holds((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, "the call fits into 390 pixels");
   await page.setViewportSize({ width: 1280, height: 800 });
   const found = await accessibility(page);
   holds(found.length === 0, `axe-core finds nothing serious ${found.join("\n")}`);
 }
 
+/** The answer comes in pieces: each is seen before the next one is said. */
 async function streaming() {
   console.log("streaming");
   const model = await provider();
@@ -410,6 +434,63 @@ async function forks() {
   holds((await alone.evaluate(() => window.hacked)) === undefined, "and shows itself");
   await alone.close();
   return key;
+}
+
+/** A fork and its original are compared: equal messages are folded, differences are side by side. */
+async function comparison() {
+  console.log("comparison");
+  await send("good morning", "first");
+  await send("good evening", "first");
+  const { messages } = await api("/api/instances/desk/first/messages");
+  const fork = await api("/api/instances/desk/first/fork", { messageId: messages[1].id });
+  await send("help me out", fork.instanceKey);
+  await send("good evening", fork.instanceKey);
+  await show(page, "conversations/desk/first");
+  await page.getByRole("button", { name: "Compare" }).click();
+  await seen("Choose two conversations");
+  await page.getByLabel("Second conversation").selectOption(`desk:${fork.instanceKey}`);
+  await seen("3 differences");
+  await page.locator("details.compare-same summary", { hasText: "2 equal messages" }).first().waitFor();
+  const kinds = await page.locator("section.compare-row").evaluateAll((all) => all.map((one) => one.classList[1]));
+  holds(kinds.every((kind) => kind === "right") && kinds.length === 3, `messages of the fork are marked: ${kinds}`);
+  const total = (name, side) => page.locator("tr", { hasText: name }).locator("td").nth(side).innerText();
+  holds((await total("Messages", 0)) === "4" && Number(await total("Messages", 1)) > 5, "both have their totals");
+  holds((await total("Cost", 0)).startsWith("$") && /m?s$/.test(await total("Time of turns", 1)), "cost and time are shown");
+  await page.locator("details.compare-same summary").first().click();
+  await page.locator("details.compare-same[open]").getByText("good morning", { exact: true }).waitFor();
+  await checked("compare");
+  await send("good night", "other-end");
+  await show(page, `compare/desk/first/desk/other-end`);
+  await page.locator("section.compare-row.changed .message.user").nth(1).getByText("good night").waitFor();
+  holds((await page.locator("section.compare-row.left").count()) === 2, "different inputs are side by side, and the rest is on one side");
+}
+
+/** The swarm as a graph: its edges are lines and a table, and show who is at work. */
+async function graph() {
+  console.log("graph");
+  await show(page, "swarm");
+  await page.locator(".card", { hasText: "0 8 29 2 *" }).getByText(/Next run: Feb 29|Next run: 29 Feb/).waitFor();
+  holds((await page.locator(".lines path.tip").count()) === 2, "arrows lead from an agent to the agents that it can call");
+  await page.locator(".card[data-id='tool/agents'] summary").focus();
+  holds((await page.locator(".lines path.lit").count()) === 1, "a card is reached by the keyboard, and its edges stand out");
+  await page.locator("details.edges > summary").click();
+  const table = page.locator("details.edges table");
+  for (const words of [/connection leap\s*sends events to\s*agent helper/, /agent desk\s*can call\s*agent helper/, /agent desk\s*can use\s*tool fs/, /model main\s*answers\s*agent desk/]) {
+    await table.locator("tr", { hasText: words }).waitFor();
+  }
+  const active = (edge) => table.locator(`td[data-edge="${edge}"]`, { hasText: "active" });
+  await send("help me out", "graph");
+  await active("agent/desk agent/helper").waitFor();
+  holds((await page.locator(".lines path.call.active").count()) === 1, "an edge is active while agents talk");
+  await active("agent/desk agent/helper").waitFor({ state: "detached" });
+  const waiting = send("take long please", "graph");
+  await active("model/main agent/desk").waitFor();
+  await picture("graph-active");
+  await fetch(`${url.origin}/api/instances/desk/graph/turn`, { method: "DELETE", headers: { Authorization: `Bearer ${token}` } });
+  await waiting.catch(() => null);
+  await active("model/main agent/desk").waitFor({ state: "detached" });
+  holds(true, "and no longer when they have ended");
+  await checked("graph");
 }
 
 /** A case is made of a turn and of a conversation: it is shown, copied and saved. */
@@ -576,6 +657,7 @@ async function manyEvents() {
 const VIEWS = ["swarm", "conversations/desk/main", "traces", "events", "approvals", "problems", "reloads"];
 
 const picture = (name) => photograph(page, pictures, name);
+const bothPictures = (name) => photographBoth(page, pictures, name);
 
 /** Each view in both colours and both sizes: what axe-core finds, and whether anything stands out at the side. */
 async function looks() {
@@ -599,7 +681,7 @@ async function looks() {
   await page.setViewportSize({ width: 1280, height: 800 });
 }
 
-const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, attach, manyMessages, forks, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
+const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, attach, manyMessages, forks, comparison, graph, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
 try {
   const wanted = process.env.STUDIO_STEPS?.split(",");
   for (const step of STEPS) if (!wanted || wanted.includes(step.name)) await step();

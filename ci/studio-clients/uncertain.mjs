@@ -1,12 +1,12 @@
 // A person settles a call that was cut off when the process was killed: node uncertain.mjs TOOLS ADDRESS PICTURES
 
-import { accessibility, holds, launch, photograph, show, visit } from "./browser.mjs";
+import { accessibility, holds, launch, photographBoth, show, visit } from "./browser.mjs";
 
 const [, , , address, pictures] = process.argv;
 const browser = await launch();
 const { page, wrong } = await visit(browser, address);
 
-const picture = (name) => photograph(page, pictures, name);
+const picture = (name) => photographBoth(page, pictures, name);
 
 console.log("uncertain calls");
 // The turn goes on with what is known of the call.

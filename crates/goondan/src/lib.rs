@@ -87,7 +87,7 @@ pub mod spec {
     pub use goondan_spec::{
         AgentChange, AgentEffect, AgentPart, Bundle, Code, Diagnostic, DurationText, Environment,
         JsonObject, Kind, ReloadPlan, Resource, ResourceId, Secret, Severity, SourceTexts,
-        check_name, check_schema, codes, kinds, pattern_fault, reason,
+        ValueSource, check_name, check_schema, codes, kinds, pattern_fault, reason,
     };
 }
 

@@ -36,6 +36,7 @@ use goondan_core::message::{
 };
 use goondan_core::model_calls::ModelCallLog;
 use goondan_core::ports::approval::{ApprovalStore, SharedApprover};
+use goondan_core::ports::capabilities::ScheduledJob;
 use goondan_core::ports::cluster::ClusterMembership;
 use goondan_core::ports::reload::ProjectReloader;
 use goondan_core::ports::store::{InstanceMeta, StoreError};
@@ -452,6 +453,11 @@ impl SwarmRuntime {
         }
     }
 
+    /// Returns the scheduled jobs of all instances.
+    pub fn scheduled_jobs(&self) -> Vec<(InstanceId, ScheduledJob)> {
+        self.engine.timetable.all()
+    }
+
     /// Returns true if the instance exists.
     pub async fn has_instance(&self, instance: &InstanceId) -> bool {
         let (answer, exists) = oneshot::channel();
@@ -472,6 +478,23 @@ impl SwarmRuntime {
             tracing::warn!(%instance, "{warning}");
         }
         Ok(Conversation::restore(stored).0.messages().to_vec())
+    }
+
+    /// Returns the stored latest `count` messages of `instance`, and the number of messages before
+    /// them.
+    pub async fn latest_messages(
+        &self,
+        instance: &InstanceId,
+        count: usize,
+    ) -> Result<(usize, Vec<Arc<Message>>), StoreError> {
+        let latest = self.engine.store.read_latest(instance, count).await?;
+        for warning in &latest.stored.warnings {
+            tracing::warn!(%instance, "{warning}");
+        }
+        let mut messages = Conversation::restore(latest.stored).0.messages().to_vec();
+        let excess = messages.len().saturating_sub(count);
+        messages.drain(..excess);
+        Ok((latest.omitted + excess, messages))
     }
 
     /// Returns the default working directory of an instance.

@@ -1,5 +1,8 @@
 //! Conversations.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -62,15 +65,65 @@ pub(super) async fn messages(
     QueryParams(filter): QueryParams<MessageFilter>,
 ) -> Result<Json<MessagesBody>, ApiProblem> {
     let id = known(&service, agent, key).await?;
-    let messages = service.swarm().conversation(&id).await?;
-    let first = filter.first.map_or(usize::MAX, |first| first as usize);
-    Ok(Json(MessagesBody {
-        messages: messages
-            .iter()
-            .take(first)
-            .map(|message| Message::clone(message))
-            .collect(),
-    }))
+    if let (Some(_), Some(_)) = (filter.first, filter.last) {
+        let problem = "The request has both `first` and `last`.";
+        return Err(ApiProblem::new(Code::SERVE_REQUEST, problem).suggest("Use one of them."));
+    }
+    // The page of a long conversation needs only its end, so no more is read at first.
+    let mut count = match (filter.last, &filter.before) {
+        (Some(last), None) => last as usize,
+        (Some(last), Some(_)) => (last as usize).saturating_mul(READ_GROWTH),
+        (None, _) => usize::MAX,
+    };
+    loop {
+        let (omitted, messages) = service.swarm().latest_messages(&id, count).await?;
+        if let Some(range) = selected_range(&messages, omitted, &filter)? {
+            return Ok(Json(MessagesBody {
+                start: omitted + range.start,
+                total: omitted + messages.len(),
+                messages: messages[range]
+                    .iter()
+                    .map(|message| Message::clone(message))
+                    .collect(),
+            }));
+        }
+        count = count.saturating_mul(READ_GROWTH).max(1);
+    }
+}
+
+/// Factor by which more messages are read if the wanted ones are not among them.
+const READ_GROWTH: usize = 8;
+
+/// Returns the range of messages that the filter selects; `None` if it may include some of the
+/// `omitted` messages before `messages`.
+///
+/// Fails with `SERVE_NOT_FOUND` if the filter names an unknown message.
+fn selected_range(
+    messages: &[Arc<Message>],
+    omitted: usize,
+    filter: &MessageFilter,
+) -> Result<Option<Range<usize>>, ApiProblem> {
+    let position = |id: &String| messages.iter().position(|message| message.id == *id);
+    let end = match &filter.before {
+        None => messages.len(),
+        Some(id) => match position(id) {
+            Some(position) => position,
+            None if omitted > 0 => return Ok(None),
+            None => {
+                return Err(ApiProblem::new(
+                    Code::SERVE_NOT_FOUND,
+                    "The conversation has no message with the id in `before`.",
+                )
+                .suggest("GET …/messages returns the messages with their ids."));
+            }
+        },
+    };
+    if let Some(last) = filter.last {
+        let is_complete = omitted == 0 || end >= last as usize;
+        return Ok(is_complete.then(|| end.saturating_sub(last as usize)..end));
+    }
+    let first = filter.first.map_or(end, |first| end.min(first as usize));
+    Ok(Some(0..first))
 }
 
 /// Cancel the running turn of a conversation.

@@ -89,6 +89,7 @@ fn described(has_studio: bool, recorder: Option<Arc<dyn CaseRecorder>>) -> OpenA
         .routes(routes!(failed_events::list))
         .routes(routes!(failed_events::discard))
         .routes(routes!(topology::topology))
+        .routes(routes!(topology::schedules::schedules))
         .routes(routes!(topology::reloads))
         .routes(routes!(events::events))
         .routes(routes!(health::metrics))

@@ -1,5 +1,8 @@
 //! Topology of the swarm, and its reloads.
 
+mod connections;
+pub(super) mod schedules;
+
 use std::collections::BTreeMap;
 
 use axum::Json;
@@ -17,7 +20,10 @@ use crate::wire::{
     AgentBody, ExportBody, ModelBody, PermissionRuleBody, ReloadsBody, ToolBody, TopologyBody,
 };
 
-/// Return the agents, models and tools of the swarm.
+/// Exports of the built-in tool `agents` that start turns of other agents.
+const AGENT_CALLS: [&str; 3] = ["agents__request", "agents__send", "agents__spawn"];
+
+/// Return the agents, models, tools and connections of the swarm.
 #[utoipa::path(get, path = "/api/topology", responses((status = 200, body = TopologyBody), ErrorResponses))]
 pub(super) async fn topology(State(service): State<Service>) -> Json<TopologyBody> {
     let swarm = service.swarm();
@@ -50,6 +56,7 @@ pub(super) async fn topology(State(service): State<Service>) -> Json<TopologyBod
         agents,
         models,
         tools,
+        connections: connections::of_swarm(swarm, &bundle),
         warnings: swarm.warnings(),
     })
 }
@@ -57,11 +64,16 @@ pub(super) async fn topology(State(service): State<Service>) -> Json<TopologyBod
 /// Returns the response body for an agent.
 fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) -> AgentBody {
     let spec = &resource.spec;
+    let can_call = |tool: &ToolDefinition| AGENT_CALLS.contains(&tool.name.as_str());
     AgentBody {
         name: resource.id.name.clone(),
         description: swarm.description(&resource.id.name),
         models: spec.models().map(|model| model.name.clone()).collect(),
         exports: catalog.iter().map(|tool| tool.name.clone()).collect(),
+        calls: match catalog.iter().any(can_call) {
+            true => others(swarm, &resource.id.name),
+            false => Vec::new(),
+        },
         extensions: spec
             .extensions
             .iter()
@@ -74,6 +86,13 @@ fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) 
             .map(|permissions| action(permissions.default).to_owned()),
         permission_rules: rules(spec.permissions.as_ref()),
     }
+}
+
+/// Returns all agents except one.
+fn others(swarm: &Swarm, name: &str) -> Vec<String> {
+    let mut agents = swarm.agents();
+    agents.retain(|other| other != name);
+    agents
 }
 
 /// Returns true for a rule that applies because the agent states no default.

@@ -379,6 +379,10 @@ pub struct MessagesBody {
     /// Oldest first.
     #[schema(value_type = Vec<Object>)]
     pub messages: Vec<Message>,
+    /// Number of messages before the first returned one.
+    pub start: usize,
+    /// Number of messages in the conversation.
+    pub total: usize,
 }
 
 /// Filter for the messages of a conversation.
@@ -386,10 +390,17 @@ pub struct MessagesBody {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct MessageFilter {
-    /// Maximum number of messages; the first are returned.
+    /// Maximum number of messages; the first are returned. Excludes `last`.
     #[serde(default)]
     #[param(maximum = 4_294_967_295_u64)]
     pub first: Option<u32>,
+    /// Maximum number of messages; the last are returned.
+    #[serde(default)]
+    #[param(maximum = 4_294_967_295_u64)]
+    pub last: Option<u32>,
+    /// Id of a message: only the messages before it are returned.
+    #[serde(default)]
+    pub before: Option<String>,
 }
 
 /// Conversations of a swarm.

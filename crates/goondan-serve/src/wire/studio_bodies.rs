@@ -19,6 +19,8 @@ pub struct TopologyBody {
     pub models: Vec<ModelBody>,
     /// Tools that agents can call.
     pub tools: Vec<ToolBody>,
+    /// Connections of the swarm.
+    pub connections: Vec<ConnectionBody>,
     /// Warnings from the start of the generation. They do not stop the swarm.
     #[schema(value_type = Vec<Object>)]
     pub warnings: Vec<Diagnostic>,
@@ -37,6 +39,8 @@ pub struct AgentBody {
     pub models: Vec<String>,
     /// Tools that its model can call, as `resource__export`.
     pub exports: Vec<String>,
+    /// Agents to which it can send requests. Permission rules can still deny a request.
+    pub calls: Vec<String>,
     /// Its extensions, outermost first.
     pub extensions: Vec<String>,
     /// Stated default for calls that match no permission rule: `allow`, `ask` or `deny`. Absent if
@@ -86,6 +90,49 @@ pub struct ToolBody {
     pub entry: String,
     /// Functions that agents can call.
     pub exports: Vec<ExportBody>,
+}
+
+/// A connection.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConnectionBody {
+    /// Resource name.
+    pub name: String,
+    /// Connector name.
+    pub connector: String,
+    /// Agents that get its events, in the order of its rules.
+    pub agents: Vec<String>,
+}
+
+/// Schedules of the swarm.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct SchedulesBody {
+    /// Schedules of connections by name, then those of conversations.
+    pub schedules: Vec<ScheduleBody>,
+}
+
+/// A schedule of a `cron` Connection, or one that an agent made for a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleBody {
+    /// Connection; absent for the schedule of a conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
+    /// Agent of the conversation; absent for the schedule of a connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_name: Option<String>,
+    /// Key of the conversation; absent for the schedule of a connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance_key: Option<String>,
+    /// Cron expression. Absent if the project reads it from the environment or from a secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
+    /// Time zone. Absent if the project reads it from the environment or from a secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
+    /// Time of the next event, as RFC 3339. Absent if the schedule or its time zone is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_run: Option<String>,
 }
 
 /// A function of a tool.

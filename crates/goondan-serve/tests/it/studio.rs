@@ -10,7 +10,8 @@ use goondan::ids::InstanceId;
 use goondan_serve::client::{ClientError, LocalClient};
 use goondan_serve::studio::STUDIO_PATH;
 use goondan_serve::wire::{
-    CaseBody, CaseSource, CodeBody, DeadLettersBody, ForkBody, ForkedBody, InputBody, SessionBody,
+    CaseBody, CaseSource, CodeBody, DeadLettersBody, ForkBody, ForkedBody, InputBody, MessagesBody,
+    SessionBody,
 };
 use goondan_serve::{CaseRecorder, NotRecorded, ServerLimits, ServerOptions};
 use serde_json::{Value, json};
@@ -352,6 +353,8 @@ async fn the_swarm_tells_of_its_parts_and_reloads() {
         parts["agents"][0]["permissionRules"],
         json!([{"permission": "write", "action": "ask", "implied": false}])
     );
+    assert_eq!(parts["agents"][0]["calls"], json!([]));
+    assert_eq!(parts["connections"], json!([]));
     let tools = parts["tools"].as_array().unwrap();
     assert!(
         tools
@@ -433,6 +436,129 @@ async fn the_first_messages_of_a_conversation_can_be_read_alone() {
     assert_eq!(all.as_array().unwrap().len(), 2);
     assert_eq!(messages("?first=1").await["messages"], json!([all[0]]));
     assert_eq!(messages("?first=9").await["messages"], all);
+}
+
+/// A project with two agents, two `cron` connections and a webhook.
+const CONNECTED: &str = "
+apiVersion: goondan.ai/v1
+kind: Model
+metadata: {name: m}
+spec: {provider: scripted, model: any}
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: a}
+spec:
+  modelConfig: {modelRef: Model/m}
+  prompt: {system: x}
+  tools: [{ref: Tool/agents, exports: [send]}]
+---
+apiVersion: goondan.ai/v1
+kind: Agent
+metadata: {name: b}
+spec:
+  modelConfig: {modelRef: Model/m}
+  prompt: {system: x}
+  tools: [{ref: Tool/agents, exports: [catalog]}]
+---
+apiVersion: goondan.ai/v1
+kind: Swarm
+metadata: {name: s}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}, {ref: Agent/b}]}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: hooks}
+spec:
+  connectorRef: Connector/webhook
+  secrets: {signingSecret: {value: not-a-real-secret}}
+  ingress: {rules: [{match: {properties: {host: x}}, route: {agentRef: Agent/b}}]}
+---
+apiVersion: goondan.ai/v1
+kind: Connection
+metadata: {name: leap}
+spec:
+  connectorRef: Connector/cron
+  config: {schedule: {value: \"0 8 29 2 *\"}, text: {value: report}}
+  ingress: {rules: [{route: {agentRef: Agent/b}}]}
+";
+
+#[tokio::test]
+async fn connections_and_schedules_are_part_of_the_swarm() {
+    let state = tempfile::tempdir().unwrap();
+    let running = Running::start_offer(
+        state.path(),
+        ServerLimits::default(),
+        CONNECTED,
+        |builder| builder,
+        |offer| offer,
+    )
+    .await;
+    let parts: Value = running.client.get("/api/topology").await.unwrap();
+    assert_eq!(parts["agents"][0]["calls"], json!(["b"]));
+    assert_eq!(parts["agents"][1]["calls"], json!([]));
+    assert_eq!(
+        parts["connections"],
+        json!([
+            {"name": "hooks", "connector": "webhook", "agents": ["b", "a"]},
+            {"name": "leap", "connector": "cron", "agents": ["b"]},
+        ])
+    );
+    let mut schedules: Value = running.client.get("/api/schedules").await.unwrap();
+    let next = schedules["schedules"][0]["nextRun"].take();
+    assert!(
+        next.as_str().unwrap().ends_with("-02-29T08:00:00Z"),
+        "{next}"
+    );
+    assert_eq!(
+        schedules,
+        json!({"schedules": [
+            {"connection": "leap", "schedule": "0 8 29 2 *", "timezone": "UTC", "nextRun": null},
+        ]})
+    );
+}
+
+#[tokio::test]
+async fn a_range_of_messages_has_its_place_in_the_conversation() {
+    let state = tempfile::tempdir().unwrap();
+    let running = start(state.path()).await;
+    running.ask("one").await;
+    running.ask("two").await;
+    let read = async |query: &str| {
+        let path = format!("/api/instances/a/main/messages{query}");
+        running.client.get::<MessagesBody>(&path).await
+    };
+    let all = read("").await.unwrap();
+    assert_eq!((all.start, all.total, all.messages.len()), (0, 4, 4));
+    let third = all.messages[2].id.clone();
+    for (query, start, end) in [
+        ("?last=3".to_owned(), 1, 4),
+        ("?last=9".to_owned(), 0, 4),
+        ("?last=0".to_owned(), 4, 4),
+        (format!("?before={third}"), 0, 2),
+        (format!("?last=1&before={third}"), 1, 2),
+        (format!("?first=1&before={third}"), 0, 1),
+    ] {
+        let expected = MessagesBody {
+            messages: all.messages[start..end].to_vec(),
+            start,
+            total: 4,
+        };
+        assert_eq!(read(&query).await.unwrap(), expected, "{query}");
+    }
+    for (query, code) in [
+        ("?last=many", "E_SERVE_REQUEST"),
+        ("?last=-1", "E_SERVE_REQUEST"),
+        ("?latest=1", "E_SERVE_REQUEST"),
+        ("?first=1&last=1", "E_SERVE_REQUEST"),
+        ("?last=1&before=unknown", "E_SERVE_NOT_FOUND"),
+    ] {
+        let refused = read(query).await.unwrap_err();
+        assert!(
+            matches!(&refused, ClientError::Refused(problem) if problem.code == code),
+            "{query}: {refused}"
+        );
+    }
 }
 
 #[tokio::test]

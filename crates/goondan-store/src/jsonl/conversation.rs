@@ -279,7 +279,7 @@ pub(super) fn read(
 }
 
 /// Reads the values of a JSON Lines file, with its position and warnings.
-fn read_lines<T: serde::de::DeserializeOwned>(
+pub(super) fn read_lines<T: serde::de::DeserializeOwned>(
     disk: &SyncedDisk,
     path: &Path,
 ) -> Result<lines::ParsedLines<T>, StoreError> {

@@ -39,6 +39,7 @@ mod inspection;
 mod instance_directories;
 mod journal;
 mod key_values;
+mod latest_messages;
 pub mod layout;
 mod line_at;
 mod lines;
@@ -67,9 +68,9 @@ use goondan_core::message::MessageEvent;
 use goondan_core::ports::journal::{TurnJournal, TurnJournalStore};
 use goondan_core::ports::store::{
     ConversationStore, DEAD_LETTERS_RECORD, DurabilityTicket, InstanceLease, InstanceMeta,
-    InstanceStore, LogRecord, OpenConversation, RecordStore, RecordVersion, RecoveredState,
-    RuntimeEventStore, StoreError, StoredConversation, TurnRemains, VersionedRecord, WorkspaceLog,
-    WorkspacePaths, blocking, put_begun_first,
+    InstanceStore, LatestMessages, LogRecord, OpenConversation, RecordStore, RecordVersion,
+    RecoveredState, RuntimeEventStore, StoreError, StoredConversation, TurnRemains,
+    VersionedRecord, WorkspaceLog, WorkspacePaths, blocking, put_begun_first,
 };
 use goondan_core::result_cache::EncodedResult;
 
@@ -370,6 +371,19 @@ impl ConversationStore for JsonlStore {
         let (disk, dir) = (Arc::clone(&self.shared.disk), self.instance_dir(id));
         blocking(move || {
             conversation::read(&disk, &dir.join(layout::BASE), &dir.join(layout::EVENTS))
+        })
+        .await
+    }
+
+    async fn read_latest(
+        &self,
+        id: &InstanceId,
+        count: usize,
+    ) -> Result<LatestMessages, StoreError> {
+        let (disk, dir) = (Arc::clone(&self.shared.disk), self.instance_dir(id));
+        blocking(move || {
+            let (base, events) = (dir.join(layout::BASE), dir.join(layout::EVENTS));
+            latest_messages::read(&disk, &base, &events, count)
         })
         .await
     }

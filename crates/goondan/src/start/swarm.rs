@@ -10,6 +10,7 @@ use goondan_core::event::{RuntimeEvent, SwarmEvent, TurnResult};
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageData};
 use goondan_core::model_calls::ModelCallLog;
+use goondan_core::ports::capabilities::ScheduledJob;
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::ports::store::{DeadLetter, InstanceMeta, StoreError};
 use goondan_core::ports::tool::{Attachment, ToolCallResult, ToolError};
@@ -400,6 +401,18 @@ impl Swarm {
         Ok(messages.into_iter().map(Message::for_reader).collect())
     }
 
+    /// Returns the latest `count` messages of a conversation, without opaque provider data, and the
+    /// number of messages before them.
+    pub async fn latest_messages(
+        &self,
+        instance: &InstanceId,
+        count: usize,
+    ) -> Result<(usize, Vec<Arc<Message>>), StoreError> {
+        let (omitted, messages) = self.inner.runtime.latest_messages(instance, count).await?;
+        let messages = messages.into_iter().map(Message::for_reader);
+        Ok((omitted, messages.collect()))
+    }
+
     /// Returns true if the instance exists.
     pub async fn has_instance(&self, instance: &InstanceId) -> bool {
         self.inner.runtime.has_instance(instance).await
@@ -408,6 +421,11 @@ impl Swarm {
     /// Returns the metadata of all instances, oldest first.
     pub async fn instances(&self) -> Vec<InstanceMeta> {
         self.inner.runtime.instances().await
+    }
+
+    /// Returns the scheduled jobs of all conversations.
+    pub fn scheduled_jobs(&self) -> Vec<(InstanceId, ScheduledJob)> {
+        self.inner.runtime.scheduled_jobs()
     }
 
     /// Returns the default working directory of an instance's tools.

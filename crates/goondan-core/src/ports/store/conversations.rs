@@ -22,6 +22,28 @@ pub trait ConversationStore: Send + Sync {
 
     /// Reads the current conversation, including one that another process has claimed.
     async fn read(&self, id: &InstanceId) -> Result<StoredConversation, StoreError>;
+
+    /// Reads at least the latest `count` messages of the current conversation. A store that cannot
+    /// leave out earlier messages reads all.
+    async fn read_latest(
+        &self,
+        id: &InstanceId,
+        _count: usize,
+    ) -> Result<LatestMessages, StoreError> {
+        Ok(LatestMessages {
+            omitted: 0,
+            stored: self.read(id).await?,
+        })
+    }
+}
+
+/// The end of a conversation in its stored form.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LatestMessages {
+    /// Number of messages before `stored`.
+    pub omitted: usize,
+    /// Messages that were read. The events change none of the omitted messages.
+    pub stored: StoredConversation,
 }
 
 /// Right to change a conversation.

@@ -29,7 +29,7 @@ use crate::ports::journal::TurnJournalStore;
 
 pub use begun_turns::{TurnRemains, put_begun_first};
 pub use conversations::{
-    BaseChange, ConversationStore, FinishedTurn, InstanceLease, OpenConversation,
+    BaseChange, ConversationStore, FinishedTurn, InstanceLease, LatestMessages, OpenConversation,
     StoredConversation,
 };
 pub use events::RuntimeEventStore;

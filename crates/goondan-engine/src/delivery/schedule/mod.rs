@@ -94,6 +94,14 @@ impl JobTable {
         self.lock().get(id).cloned().unwrap_or_default()
     }
 
+    /// Returns all jobs, each with its instance.
+    pub(crate) fn all(&self) -> Vec<(InstanceId, ScheduledJob)> {
+        let with_id = |(id, jobs): (&InstanceId, &Vec<ScheduledJob>)| -> Vec<_> {
+            jobs.iter().map(|job| (id.clone(), job.clone())).collect()
+        };
+        self.lock().iter().flat_map(with_id).collect()
+    }
+
     /// Replaces the jobs of an instance.
     fn put(&self, id: &InstanceId, jobs: Vec<ScheduledJob>) {
         self.lock().insert(id.clone(), jobs);

@@ -6,6 +6,7 @@ import { follow, reloads } from "./feed.js";
 import { nothing } from "./parts.js";
 import { on, onFrame, state } from "./state.js";
 import { approvals } from "./views/approvals.js";
+import { compare } from "./views/compare.js";
 import { conversations } from "./views/conversations.js";
 import { events } from "./views/events.js";
 import { problemCount, problems } from "./views/problems.js";
@@ -18,9 +19,10 @@ import { traces } from "./views/traces.js";
  * @typedef {(place: HTMLElement, parts: string[]) => (() => void)} View
  */
 
-/** @type {Record<string, {title: string, view: View, count?: () => number}>} */
+/** @type {Record<string, {title: string, view: View, count?: () => number, below?: string}>} `below` names the view whose link leads to it */
 const VIEWS = {
   conversations: { title: "Conversations", view: conversations },
+  compare: { title: "Compare", view: compare, below: "conversations" },
   swarm: { title: "Swarm", view: swarm },
   traces: { title: "Traces", view: traces },
   events: { title: "Events", view: events },
@@ -53,10 +55,12 @@ function show() {
 }
 
 function navigation() {
-  const links = Object.entries(VIEWS).map(([name, { title, count }]) => {
+  const current = VIEWS[shown]?.below ?? shown;
+  const linked = Object.entries(VIEWS).filter(([, { below }]) => !below);
+  const links = linked.map(([name, { title, count }]) => {
     const many = count?.() ?? 0;
     const badge = many > 0 && h("span.badge", { "aria-label": `${many} open` }, many > 99 ? "99+" : many);
-    return h("a", { href: `#/${name}`, "aria-current": name === shown ? "page" : undefined }, title, badge);
+    return h("a", { href: `#/${name}`, "aria-current": name === current ? "page" : undefined }, title, badge);
   });
   fill(/** @type {Element} */ (document.getElementById("nav")), links);
 }

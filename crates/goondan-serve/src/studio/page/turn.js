@@ -23,13 +23,13 @@ export function turnIdOf(message) {
  * Returns the list items of a conversation: messages, and after each turn its end.
  * @param {{agentName: string, instanceKey: string}} whose
  * @param {Message[]} messages
- * @param {{does: any, from?: number, replace?: (message: Message) => import("./keyed.js").Item|null}} options `from` is the number of
- *   the first message that is shown; `replace` returns another item for a message
+ * @param {{does: any, from?: number, isWhole?: boolean, replace?: (message: Message) => import("./keyed.js").Item|null}} options `from` is the number of
+ *   the first message that is shown; `isWhole` is false if earlier messages are not loaded; `replace` returns another item for a message
  * @returns {(import("./keyed.js").Item|null)[]}
  */
-export function conversationItems(whose, messages, { does, from = 0, replace }) {
+export function conversationItems(whose, messages, { does, from = 0, isWhole = true, replace }) {
   const context = contextOf(messages, { does, live: { call: (message, part) => liveCall(whose, message, part), reason: (message) => finishReasons.get(message.source?.stepId), modelCall: (message) => modelCalls.get(message.source?.stepId) } });
-  const failed = lettersOf(whose, messages);
+  const failed = lettersOf(whose, messages, isWhole);
   const items = [];
   messages.slice(from).forEach((message, index) => {
     const number = from + index;
@@ -64,9 +64,10 @@ export function questionOf(whose, toolCallId) {
   return undefined;
 }
 
-/** Returns the failed inputs of a conversation by turn, and below `null` those without a message. */
-function lettersOf(whose, messages) {
+/** Returns the failed inputs of a conversation by turn, and below `null` those without a message among the loaded ones. */
+function lettersOf(whose, messages, isWhole) {
   const found = new Map();
+  const begin = isWhole ? 0 : Date.parse(messages[0].createdAt);
   const known = new Set(messages.map(turnIdOf));
   for (const letter of state.letters) {
     const { event } = letter;
@@ -75,7 +76,7 @@ function lettersOf(whose, messages) {
     // A turn is named after the event that started it.
     const turnId = `turn-${event.id.replace(/^evt-/, "")}`;
     if (known.has(turnId)) found.set(turnId, letter);
-    else found.set(null, [...(found.get(null) ?? []), letter]);
+    else if (Date.parse(event.createdAt) >= begin) found.set(null, [...(found.get(null) ?? []), letter]);
   }
   return found;
 }

@@ -1,6 +1,6 @@
 // Conversations: the list of all, and one of them or the form for a new one.
 
-import { get, place as placeOf, post, remove } from "../api.js";
+import { place as placeOf, post, remove } from "../api.js";
 import { callItem } from "../call.js";
 import { composer, focusOn, inputEditor, newKey } from "../composer.js";
 import { conversationList } from "../conversation-list.js";
@@ -9,6 +9,7 @@ import { exportPage } from "../export.js";
 import * as facts from "../facts.js";
 import { instances } from "../feed.js";
 import { counted, money, retry } from "../format.js";
+import { firstShown, history } from "../history.js";
 import { keep } from "../keyed.js";
 import { showMarkdown } from "../markdown.js";
 import { reasoning } from "../message.js";
@@ -21,20 +22,6 @@ import { conversationItems, questionOf } from "../turn.js";
 const AGAIN = 200;
 /** Distance from the end, in pixels, up to which the page follows new content. */
 const NEAR_END = 80;
-
-/** Number of the latest messages that are shown at first, and that each press of the button adds. */
-const SHOWN = 200;
-
-/**
- * Returns the number of the first message to show: the latest `count` messages, from the beginning of a turn if it is near.
- * @param {import("../message.js").Message[]} list
- * @param {number} count
- */
-function firstShown(list, count) {
-  const first = Math.max(0, list.length - count);
-  for (let at = first; at > Math.max(0, first - SHOWN); at -= 1) if (list[at].data.role === "user") return at;
-  return first;
-}
 
 /** @type {import("../app.js").View} */
 export function conversations(place, [agentName, instanceKey]) {
@@ -81,7 +68,9 @@ function open(detail, whose) {
   const live = h("div.live", { "aria-live": "polite" });
   const scroll = h("div.scroll", {}, messages, live);
   const form = composer(() => whose, { label: `Input for ${nameOf(whose)}` });
-  const shown = { list: [], failed: "", editing: "", count: SHOWN };
+  const past = history(whose);
+  const { loaded } = past;
+  const shown = { failed: "", editing: "" };
   /** The latest running turn. It stays after its end until its last message is loaded. */
   let turn = null;
   let timer = 0;
@@ -100,25 +89,23 @@ function open(detail, whose) {
   /** Returns the editor in place of the message that is edited. */
   function replace(message) {
     if (message.id !== shown.editing) return null;
-    const before = shown.list[shown.list.indexOf(message) - 1];
+    const before = loaded.list[loaded.list.indexOf(message) - 1];
     return { key: `${message.id}/editor`, make: () => inputEditor(whose, message, before, () => edit("")) };
   }
 
   async function load() {
     timer = 0;
-    let found = { messages: [] };
     const wasRunning = state.running.has(nameOf(whose));
     shown.failed = "";
     try {
       // A conversation without a first input does not exist yet.
       const isKnown = () => state.instances.some((meta) => nameOf(meta) === nameOf(whose));
       if (!isKnown()) await instances();
-      if (isKnown()) found = await get(`${placeOf(whose)}/messages`);
+      if (isKnown()) await past.latest();
     } catch (error) {
       shown.failed = error.message;
     }
     if (isGone) return;
-    shown.list = found.messages;
     // Messages that were read during the turn may lack its last one.
     if (!wasRunning && !state.running.has(nameOf(whose))) turn = null;
     draw();
@@ -133,25 +120,27 @@ function open(detail, whose) {
   }
   function drawLive() {
     turn = state.running.get(nameOf(whose)) ?? turn;
-    keep(live, [turn && liveItem(whose, turn, shown.list)]);
+    keep(live, [turn && liveItem(whose, turn, loaded.list)]);
   }
   function drawAll() {
     drawLive();
-    keep(title, [headingItem(whose, shown, load)]);
-    const from = firstShown(shown.list, shown.count);
-    const items = conversationItems(whose, shown.list, { does, from, replace });
+    keep(title, [headingItem(whose, past, load)]);
+    const from = firstShown(loaded);
+    const hidden = loaded.start + from;
+    const items = conversationItems(whose, loaded.list, { does, from, isWhole: loaded.start === 0, replace });
     keep(messages, [
       shown.failed && { key: "failed", sign: shown.failed, make: () => h("p.bad", {}, shown.failed) },
-      from > 0 && { key: "earlier", sign: String(from), make: () => h("p.earlier", {}, button(`Show earlier messages (${from.toLocaleString("en")})`, earlier)) },
+      hidden > 0 && { key: "earlier", sign: String(hidden), make: () => h("p.earlier", {}, button(`Show earlier messages (${hidden.toLocaleString("en")})`, earlier)) },
       ...items,
       !items.length && !turn && { key: "empty", make: () => nothing("No messages yet", "Send a message to start the conversation.") },
     ]);
   }
   const draw = () => following(drawAll);
   /** Shows earlier messages, and keeps those in sight where they are. */
-  function earlier() {
+  async function earlier() {
+    await attempt(past.earlier);
+    if (isGone) return;
     const below = scroll.scrollHeight - scroll.scrollTop;
-    shown.count += SHOWN;
     drawAll();
     scroll.scrollTop = scroll.scrollHeight - below;
     messages.focus({ preventScroll: true });
@@ -206,17 +195,18 @@ function updateReasoning(details, turn) {
 }
 
 /** Returns the item of the heading. It is drawn again only if it changes, so that its buttons keep the focus. */
-function headingItem(whose, shown, load) {
+function headingItem(whose, { loaded, all }, load) {
   const isRunning = state.running.has(nameOf(whose));
   const meta = state.instances.find((known) => nameOf(known) === nameOf(whose));
   const { usage, cost } = meta?.spending ?? {};
-  const has = shown.list.length > 0;
-  const told = [counted(shown.list.length, "message"), usage?.totalTokens && counted(usage.totalTokens, "token"), cost && money(cost, facts.currency)].filter(Boolean).join(" · ");
+  const has = loaded.total > 0;
+  const told = [counted(loaded.total, "message"), usage?.totalTokens && counted(usage.totalTokens, "token"), cost && money(cost, facts.currency)].filter(Boolean).join(" · ");
   const actions = () => [
     isRunning && button("Cancel the turn", () => attempt(() => remove(`${placeOf(whose)}/turn`)).then(load), { class: "danger" }),
     has && button("Fork", () => fork(whose)),
+    has && button("Compare", () => (location.hash = address("compare", whose.agentName, whose.instanceKey)), { title: "Compare with another conversation" }),
     has && button("Record test case", () => recordCase(whose), { title: "Record this conversation as a test case for gdn test" }),
-    has && button("Save as HTML", () => exportPage(whose, shown.list)),
+    has && button("Save as HTML", () => attempt(async () => exportPage(whose, await all()))),
   ];
   const make = () => h("div.head", {}, h("h2", {}, h("a.back", { href: address("conversations") }, "‹ all"), nameOf(whose)), h("span.muted", {}, told), h("div.actions", {}, actions()));
   return { key: "heading", sign: `${isRunning}/${has}/${told}`, make };

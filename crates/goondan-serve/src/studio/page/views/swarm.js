@@ -1,48 +1,93 @@
-// The swarm: its agents, the models they ask and the tools they are offered, and what each does now.
+// The swarm as a graph: agents with their models, tools, connections and schedules, and the active edges.
 
+import { get } from "../api.js";
 import { fill, h, svg } from "../dom.js";
+import { activity, edgesOf } from "../edges.js";
 import { totals } from "../facts.js";
-import { counted, duration } from "../format.js";
+import { counted, duration, when } from "../format.js";
+import { drawLines, drawTable, markActive } from "../graph.js";
 import { address, diagnostic, head, mark, nothing } from "../parts.js";
-import { onFrame, state } from "../state.js";
+import { on, onFrame, state } from "../state.js";
+
+/** Pause before the schedules are read again, in milliseconds. */
+const PAUSE = 1_000;
 
 /** @type {import("../app.js").View} */
 export function swarm(place) {
   const top = h("div.head-place");
   const graph = h("div.graph");
   const lines = svg("svg", { class: "lines", "aria-hidden": "true" });
-  place.append(top, h("div.graph-scroll", {}, graph));
-  let focused = "";
+  const table = h("div");
+  const isNarrow = matchMedia("(max-width: 900px)").matches;
+  place.append(top, h("div.graph-scroll", {}, graph), h("details.panel.edges", { open: isNarrow }, h("summary", {}, "The graph as a table"), table));
+  const { note, active, isEnding } = activity();
+  let [focused, edges, schedules, timer, reading, isGone] = ["", [], [], 0, 0, false];
 
+  function redraw() {
+    const now = active();
+    drawLines(graph, lines, edges, now, focused);
+    markActive(table, now);
+    clearTimeout(timer);
+    if (isEnding()) timer = setTimeout(redraw, 250);
+  }
+  const watch = (card, id) => {
+    const focus = (name) => () => {
+      focused = name;
+      redraw();
+    };
+    for (const event of ["mouseenter", "focusin"]) card.addEventListener(event, focus(id));
+    for (const event of ["mouseleave", "focusout"]) card.addEventListener(event, focus(""));
+    return card;
+  };
   function draw() {
     const { topology } = state;
     if (!topology) return fill(graph, nothing("Loading…"));
     fill(top, heading(topology));
-    const focus = (id) => () => {
-      focused = id;
-      wires(graph, lines, topology, focused);
-    };
-    const watch = (card, id) => {
-      for (const event of ["mouseenter", "focusin"]) card.addEventListener(event, focus(id));
-      for (const event of ["mouseleave", "focusout"]) card.addEventListener(event, focus(""));
-      return card;
-    };
+    edges = edgesOf(topology, schedules);
+    const watched = (card) => watch(card, card.dataset.id);
+    const cards = (title, all, make) => all.length > 0 && column(title, all.map((one) => watched(make(one))));
+    const ofConnection = (connection) => connectionCard(connection, schedules.filter((one) => one.connection === connection.name));
+    const scheduled = [...new Set(schedules.map((one) => one.agentName).filter(Boolean))];
+    const ofAgent = (name) => scheduleCard(name, schedules.filter((one) => one.agentName === name));
     fill(
       graph,
       lines,
-      column("Models", topology.models.map((model) => watch(modelCard(model), `model/${model.name}`))),
-      column("Agents", topology.agents.map((agent) => watch(agentCard(agent), `agent/${agent.name}`))),
-      column("Tools", topology.tools.map((tool) => watch(toolCard(tool), `tool/${tool.name}`))),
+      h("div.sources", {}, cards("Connections", topology.connections ?? [], ofConnection), cards("Schedules", scheduled, ofAgent), cards("Models", topology.models, modelCard)),
+      cards("Agents", topology.agents, agentCard),
+      cards("Tools", topology.tools, toolCard) || h("section.column"),
     );
-    requestAnimationFrame(() => wires(graph, lines, topology, focused));
+    drawTable(table, edges);
+    requestAnimationFrame(redraw);
   }
+  async function readSchedules() {
+    reading = 0;
+    const before = JSON.stringify(schedules);
+    schedules = (await get("/api/schedules").catch(() => ({ schedules }))).schedules;
+    if (!isGone && JSON.stringify(schedules) !== before) draw();
+  }
+  const soon = () => (reading ||= setTimeout(readSchedules, PAUSE));
 
-  const redraw = () => wires(graph, lines, state.topology, focused);
   const sized = new ResizeObserver(redraw);
   sized.observe(graph);
-  const stops = [onFrame(["topology", "reloads"], draw), onFrame(["events"], () => counts(graph))];
+  const progress = () => {
+    counts(graph);
+    redraw();
+  };
+  const stops = [
+    on("events", (events) => {
+      note(events);
+      if (events.some((event) => event.type.startsWith("turn."))) soon();
+    }),
+    on("topology", soon),
+    onFrame(["topology", "reloads"], draw),
+    onFrame(["events"], progress),
+  ];
   draw();
+  readSchedules();
   return () => {
+    isGone = true;
+    clearTimeout(timer);
+    clearTimeout(reading);
     sized.disconnect();
     stops.forEach((stop) => stop());
   };
@@ -71,12 +116,28 @@ function heading(topology) {
 }
 
 function column(title, cards) {
-  const none = cards.length === 0 && h("p.muted", {}, "None");
-  return h("section.column", { "aria-label": title }, h("h2", {}, title), none, h("ul.cards", {}, cards.map((card) => h("li", {}, card))));
+  return h("section.column", { "aria-label": title }, h("h2", {}, title), h("ul.cards", {}, cards.map((card) => h("li", {}, card))));
+}
+
+/** Returns the attributes of a card that the keyboard reaches, so that its edges stand out. */
+const reachable = (id, name) => ({ data: { id }, tabindex: 0, role: "group", "aria-label": name });
+
+function connectionCard({ name, connector }, schedules) {
+  return h("div.card", reachable(`connection/${name}`, `Connection ${name}`), h("h3", {}, name, mark("plain", connector)), schedules.map(scheduleWords));
+}
+
+function scheduleCard(agentName, schedules) {
+  const conversation = ({ instanceKey }) => h("a", { href: address("conversations", agentName, instanceKey) }, `${agentName}:${instanceKey}`);
+  return h("div.card", { data: { id: `schedule/${agentName}` } }, schedules.map((one) => [h("h3", {}, conversation(one)), scheduleWords(one)]));
+}
+
+function scheduleWords({ schedule, timezone, nextRun }) {
+  const words = schedule ? h("code", {}, schedule) : "from the environment";
+  return [h("p.muted", {}, words, timezone && ` · ${timezone}`), nextRun && h("p", {}, "Next run: ", h("time", { datetime: nextRun }, when(nextRun)))];
 }
 
 function modelCard(model) {
-  return h("div.card", { data: { id: `model/${model.name}` } }, h("h3", {}, model.name), h("p.muted", {}, `${model.provider} · ${model.model}`));
+  return h("div.card", reachable(`model/${model.name}`, `Model ${model.name}`), h("h3", {}, model.name), h("p.muted", {}, `${model.provider} · ${model.model}`));
 }
 
 function agentCard(agent) {
@@ -136,29 +197,4 @@ function tally(name) {
 
 function counts(graph) {
   for (const place of graph.querySelectorAll(".counts")) fill(place, tally(place.dataset.agent));
-}
-
-/** Draws who uses what; what is looked at stands out. */
-function wires(graph, lines, topology, focused) {
-  if (!topology) return;
-  const box = graph.getBoundingClientRect();
-  const at = new Map([...graph.querySelectorAll("[data-id]")].map((card) => [card.dataset.id, card.getBoundingClientRect()]));
-  const wanted = [];
-  for (const agent of topology.agents) {
-    for (const model of agent.models) wanted.push([`model/${model}`, `agent/${agent.name}`]);
-    const tools = new Set(topology.tools.filter((tool) => tool.exports.some((one) => agent.exports.includes(one.name))).map((tool) => tool.name));
-    for (const tool of tools) wanted.push([`agent/${agent.name}`, `tool/${tool}`]);
-  }
-  lines.setAttribute("width", String(graph.scrollWidth));
-  lines.setAttribute("height", String(graph.scrollHeight));
-  const paths = wanted.map(([from, to]) => {
-    const [left, right] = [at.get(from), at.get(to)];
-    if (!left || !right) return null;
-    const begin = [left.right - box.left, left.top - box.top + Math.min(24, left.height / 2)];
-    const end = [right.left - box.left, right.top - box.top + Math.min(24, right.height / 2)];
-    const middle = (begin[0] + end[0]) / 2;
-    const isLit = focused && (from === focused || to === focused);
-    return svg("path", { d: `M${begin} C${middle},${begin[1]} ${middle},${end[1]} ${end}`, class: isLit ? "lit" : focused ? "dim" : "" });
-  });
-  lines.replaceChildren(...paths.filter(Boolean));
 }

@@ -1,0 +1,116 @@
+//! The latest messages of a conversation, without decoding the earlier ones.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use goondan_core::message::{Message, MessageEvent};
+use goondan_core::ports::store::{LatestMessages, StoreError, StoredConversation};
+
+use super::lines::{FIRST_SEQUENCE, LineReader};
+use super::synced_disk::SyncedDisk;
+use super::{checksum, conversation};
+
+/// Reads at least the latest `count` messages. Reads all messages if an event changes an earlier
+/// message, or if the file has any damage that shows in its line numbers or in the latest lines.
+pub(super) fn read(
+    disk: &SyncedDisk,
+    base: &Path,
+    events: &Path,
+    count: usize,
+) -> Result<LatestMessages, StoreError> {
+    // Events first, for the reason in `conversation::read`.
+    let (new, warnings) = conversation::read_lines::<MessageEvent>(disk, events)?.into_values();
+    let is_append = |event: &MessageEvent| matches!(event, MessageEvent::Append { .. });
+    if warnings.is_empty() && new.iter().all(is_append) {
+        let bytes = disk
+            .read_if_there(base)
+            .map_err(|cause| StoreError::file("read", base, cause))?;
+        // After an interrupted compaction, the events are also at the end of the base.
+        let wanted = count.saturating_add(new.len());
+        let latest = bytes.and_then(|bytes| latest_lines(&bytes, base, wanted));
+        if let Some((omitted, base)) = latest {
+            let stored = StoredConversation {
+                base,
+                events: new,
+                warnings,
+            };
+            return Ok(LatestMessages { omitted, stored });
+        }
+    }
+    Ok(LatestMessages {
+        omitted: 0,
+        stored: conversation::read(disk, base, events)?,
+    })
+}
+
+/// Returns the messages in the last `count` lines, and the number of messages before them. Returns
+/// `None` if the file has fewer lines, or if a problem shows: only a complete read reports it.
+fn latest_lines(bytes: &[u8], path: &Path, count: usize) -> Option<(usize, Vec<Arc<Message>>)> {
+    let is_break = |byte: &u8| *byte == b'\n';
+    let mut start = bytes.strip_suffix(b"\n")?.len();
+    for _ in 0..count {
+        start = bytes[..start].iter().rposition(is_break)?;
+    }
+    let (before, latest) = bytes.split_at(start + 1);
+    let (mut first, mut next) = (None, None);
+    let mut messages = Vec::new();
+    let mut lines = LineReader::of(latest);
+    while let Some(line) = lines.next().ok()? {
+        let number = checksum::sequence(line.bytes)?;
+        if !checksum::is_intact(line.bytes) || next.is_some_and(|next| next != number) {
+            return None;
+        }
+        first.get_or_insert(number);
+        next = Some(number + 1);
+        messages.push(line.value(path).ok()?);
+    }
+    let omitted = usize::try_from(first?.checked_sub(FIRST_SEQUENCE)?).ok()?;
+    // The first line is the header.
+    let is_complete = before.iter().filter(|byte| **byte == b'\n').count() == omitted + 1;
+    is_complete.then_some((omitted, messages))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jsonl::lines::encode_file;
+    use crate::suite::samples;
+
+    fn ids(latest: Option<(usize, Vec<Arc<Message>>)>) -> Option<(usize, Vec<String>)> {
+        let (omitted, messages) = latest?;
+        let ids = messages.iter().map(|message| message.id.clone());
+        Some((omitted, ids.collect()))
+    }
+
+    #[test]
+    fn the_last_lines_are_read_with_their_place() {
+        let path = Path::new("base.jsonl");
+        let file = encode_file(path, &samples::messages(&["a", "b", "c"])).unwrap();
+        let latest = |count| ids(latest_lines(&file, path, count));
+        let named = |ids: &[&str]| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(latest(1), Some((2, named(&["c"]))));
+        assert_eq!(latest(3), Some((0, named(&["a", "b", "c"]))));
+        // More lines than messages: the header is no message.
+        assert_eq!(
+            (latest(4), latest(5), latest(usize::MAX)),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn a_file_with_a_problem_is_left_to_the_complete_read() {
+        let path = Path::new("base.jsonl");
+        let file = encode_file(path, &samples::messages(&["a", "b", "c"])).unwrap();
+        let lines: Vec<&[u8]> = file.split_inclusive(|byte| *byte == b'\n').collect();
+        let torn = &file[..file.len() - 2];
+        let without_b = [lines[0], lines[1], lines[3]].concat();
+        let swapped = [lines[0], lines[1], lines[3], lines[2]].concat();
+        let mut changed = file.clone();
+        let at = file.len() - 30;
+        changed[at] ^= 1;
+        for bytes in [torn, &without_b, &swapped, &changed, &[]] {
+            assert_eq!(ids(latest_lines(bytes, path, 1)), None);
+            assert_eq!(ids(latest_lines(bytes, path, 2)), None);
+        }
+    }
+}
