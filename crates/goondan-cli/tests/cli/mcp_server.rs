@@ -248,7 +248,7 @@ fn calling(sandbox: &Sandbox, server: &str) {
 }
 
 fn call(sandbox: &Sandbox) -> String {
-    let arguments = r#"{"message": "hi", "conversation": "k"}"#;
+    let arguments = r#"{"input": "hi", "conversation": "k"}"#;
     let outcome = sandbox.gdn(&[
         "tool",
         "call",
