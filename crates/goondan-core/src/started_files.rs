@@ -278,7 +278,8 @@ pub fn code_options<'w>(words: impl Iterator<Item = &'w str>) -> Vec<String> {
     let mut is_after_option = false;
     let is_named = |word: &&str| {
         let is_option = CODE_OPTIONS.iter().any(|option| word.starts_with(option));
-        is_option || std::mem::replace(&mut is_after_option, is_option)
+        let is_value = std::mem::replace(&mut is_after_option, is_option);
+        is_option || is_value
     };
     words.filter(is_named).map(str::to_owned).collect()
 }
