@@ -145,8 +145,8 @@ impl StartedProgram<'_> {
         is_below(&found, &[self.project, self.folder]).then_some(found)
     }
 
-    /// Returns the directories of code that the variables and options name. Of a directory that
-    /// contains the working directory, returns the files directly in it.
+    /// Returns the directories of code that the variables and options name. Of a directory of the
+    /// project that contains the working directory, returns the files directly in it.
     fn code_directories(&self) -> BTreeSet<PathBuf> {
         let words = self.args.iter().flat_map(|arg| command_words(arg));
         let mut named: Vec<String> = code_options(words);
@@ -160,8 +160,11 @@ impl StartedProgram<'_> {
             let path = self.folder.join(path);
             match CodePlace::of(&path, self.folder, &[self.project, self.folder]) {
                 CodePlace::Directory => drop(found.insert(path)),
-                CodePlace::AroundFolder => found.extend(direct_code_files(&path)),
-                CodePlace::Other => {}
+                // A program writes data in directories above the project.
+                CodePlace::AroundFolder if is_below(&path, &[self.project]) => {
+                    found.extend(direct_code_files(&path));
+                }
+                CodePlace::AroundFolder | CodePlace::Other => {}
             }
         }
         found
