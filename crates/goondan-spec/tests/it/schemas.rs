@@ -252,7 +252,7 @@ spec:
 apiVersion: goondan.ai/v1
 kind: Swarm
 metadata: {name: default}
-spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}], policy: {shutdown: {}, repetition: {}, telemetry: {}}}
+spec: {entryAgent: Agent/a, agents: [{ref: Agent/a}], policy: {lifecycle: {}, shutdown: {}, repetition: {}, telemetry: {}}}
 ---
 apiVersion: goondan.ai/v1
 kind: Tool

@@ -204,9 +204,9 @@ impl Process {
     }
 }
 
-/// Fails instead of hanging.
+/// Fails instead of hanging. The limit is longer than the longest delay of a retry, 60 s.
 pub(crate) async fn within<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), work)
+    tokio::time::timeout(Duration::from_secs(600), work)
         .await
         .expect("it hangs")
 }
