@@ -117,7 +117,7 @@ mod tests {
             watched_directories(&[case]),
             [root.join("agents"), root.join("cases")]
         );
-        assert_eq!(watched_directories(&[root.clone()]), [root]);
+        assert_eq!(watched_directories(std::slice::from_ref(&root)), [root]);
     }
 
     #[test]
