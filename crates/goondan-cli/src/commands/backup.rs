@@ -8,12 +8,14 @@ use clap::Args;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use goondan::approvals::APPROVALS_FILE;
 use goondan::internal::private_files;
 use goondan::spec::{Code, reason};
 use goondan::{StateRoot, Workspace};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::quoted;
+use crate::commands::serve::TOKEN_FILE;
 use crate::exit::CliError;
 use crate::instances::{self, ScopeArgs};
 use crate::output::CommandOutput;
@@ -160,6 +162,11 @@ fn create_workspace(
         false => unpack(source, &copy.dir)?,
     }
     remove_if_there(&copy.dir.join(MANIFEST))?;
+    // A backup can come from another person, so it grants nothing and knows no token.
+    for name in [APPROVALS_FILE, TOKEN_FILE] {
+        remove_if_there(&copy.dir.join(name))?;
+    }
+    check_files(&copy.dir, 0)?;
     if !keeps_owner {
         copy.disown()?;
     }
@@ -316,6 +323,65 @@ fn read_from_archive(source: &Path, name: &Path) -> io::Result<Option<Vec<u8>>> 
         }
     }
     Ok(None)
+}
+
+/// Number of directories between a workspace and the working directory of a conversation:
+/// `instances/AGENT:KEY/workdir`.
+const WORKDIR_DEPTH: usize = 2;
+
+/// Checks the files of a restored directory, `depth` directories below the workspace. `gdn` creates no
+/// links among its own files, so a link there would lead its writes elsewhere. Removes the bits of
+/// modes that give a program the rights of another user.
+fn check_files(directory: &Path, depth: usize) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let metadata = path.symlink_metadata()?;
+        if metadata.is_symlink() {
+            return Err(io::Error::other(format!(
+                "the backup contains the link `{}`, which `gdn backup` does not write",
+                path.display()
+            )));
+        }
+        remove_user_bits(&path, &metadata)?;
+        let is_workdir = depth == WORKDIR_DEPTH && path.ends_with("workdir");
+        if metadata.is_dir() && !is_workdir {
+            check_files(&path, depth + 1)?;
+        } else if metadata.is_dir() {
+            check_workdir(&path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes these bits from the files of a working directory. Its links belong to tools.
+fn check_workdir(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let metadata = path.symlink_metadata()?;
+        if metadata.is_symlink() {
+            continue;
+        }
+        remove_user_bits(&path, &metadata)?;
+        if metadata.is_dir() {
+            check_workdir(&path)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn remove_user_bits(path: &Path, metadata: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = metadata.permissions().mode();
+    match mode & 0o7000 {
+        0 => Ok(()),
+        _ => fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o777)),
+    }
+}
+
+#[cfg(not(unix))]
+fn remove_user_bits(_: &Path, _: &fs::Metadata) -> io::Result<()> {
+    Ok(())
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {

@@ -36,7 +36,7 @@ Examples:
   gdn serve --allow-origin http://localhost:5173";
 
 /// File in the workspace with the generated token.
-const TOKEN_FILE: &str = "token";
+pub(crate) const TOKEN_FILE: &str = "token";
 
 /// Arguments of `gdn serve`.
 #[derive(Debug, Args)]

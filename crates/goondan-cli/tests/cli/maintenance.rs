@@ -132,6 +132,44 @@ fn a_backup_is_restored() {
     assert!(!sandbox.state().join("workspaces/third").exists());
 }
 
+#[cfg(unix)]
+#[test]
+fn a_backup_of_another_person_grants_nothing_and_leads_nowhere() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let sandbox = used();
+    sandbox.gdn(&["backup", "monday", "--project", "p"]).ok();
+    let backup = sandbox.dir().join("monday");
+    sandbox.write("monday/approvals.yaml", "approvals: []\n");
+    sandbox.write("monday/token", "known\n");
+    let instance = std::fs::read_dir(backup.join("instances")).unwrap().next();
+    let instance = instance.unwrap().unwrap().path();
+    let tool = instance.join("workdir/tool");
+    std::fs::create_dir_all(instance.join("workdir")).unwrap();
+    std::fs::write(&tool, "text").unwrap();
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    sandbox
+        .gdn(&["restore", "monday", "--workspace", "other"])
+        .ok();
+    let restored = sandbox.state().join("workspaces/other");
+    assert!(!restored.join("approvals.yaml").exists());
+    assert!(!restored.join("token").exists());
+    let tool = restored.join(tool.strip_prefix(&backup).unwrap());
+    let mode = tool.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o755);
+    sandbox.write("victim", "text");
+    for path in [backup.join("lock.link"), instance.join("messages/more")] {
+        std::os::unix::fs::symlink(sandbox.dir().join("victim"), &path).unwrap();
+        let refused = sandbox.gdn(&["restore", "monday", "--workspace", "third"]);
+        assert!(
+            refused.stderr.contains("contains the link"),
+            "{}",
+            refused.stderr
+        );
+        assert!(!sandbox.state().join("workspaces/third").exists());
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
 #[test]
 fn a_refused_restore_reads_no_backup_and_leaves_no_workspace() {
     let sandbox = used();

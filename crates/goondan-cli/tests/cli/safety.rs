@@ -420,6 +420,15 @@ for name, mode in [("terminal", 0o20666), ("disk", 0o60666)]:
         print("mknod", name)
     except OSError:
         pass
+for name, create in [("open", lambda: os.open("suid", os.O_CREAT | os.O_WRONLY, 0o4755)),
+        ("O_TMPFILE", lambda: os.open(".", os.O_TMPFILE | os.O_WRONLY, 0o4755)), ("mknod", lambda: os.mknod("suid2", 0o104755)),
+        ("chmod", lambda: os.chmod("probe.py", 0o4755))]:
+    try:
+        create()
+        print("set-user-ID", name)
+    except PermissionError:
+        pass
+os.close(os.open("plain", os.O_CREAT | os.O_WRONLY, 0o755))
 for path in ["/etc", "/etc/ssl/certs"]:
     if os.path.isdir(path) and not os.listdir(path):
         print("empty", path)

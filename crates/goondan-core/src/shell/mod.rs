@@ -21,6 +21,7 @@ use goondan_spec::pattern::PatternAtom;
 pub use command_forms::{CommandForm, form};
 pub use opened_files::{OpenedFile, opened};
 pub use parts::{file, fold, is_protected, is_secret};
+pub use wrapper_programs::is_shell;
 
 /// A part of a command line that a policy decides about.
 #[derive(Debug, Clone, PartialEq)]

@@ -134,6 +134,11 @@ const OPAQUE_PROGRAMS: [&str; 12] = [
 /// Programs that run a script. A script in a file is treated like any other argument.
 const SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "rbash", "sh", "zsh"];
 
+/// Returns true if the word is the name or the path of a shell.
+pub fn is_shell(word: &str) -> bool {
+    SHELLS.contains(&word.rsplit('/').next().unwrap_or_default())
+}
+
 /// Returns the reason why it is unknown what the command `name` runs.
 pub(super) fn hides(name: &str, words: &[PartialWord]) -> Option<String> {
     let is_script = |word: &PartialWord| {

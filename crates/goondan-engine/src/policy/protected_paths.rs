@@ -237,8 +237,15 @@ fn by_name(base: &Path, path: &Path) -> Option<(PathBuf, ProtectionReason)> {
 fn resources(path: &Path) -> Option<(PathBuf, ProtectionReason)> {
     let name = path.file_name()?.to_string_lossy().to_lowercase();
     let folder = path.parent()?.to_string_lossy().to_lowercase();
-    let is_one = name == ".gitignore" || is_resource_file(&folder.replace('\\', "/"), &name);
+    let is_one = name == ".gitignore"
+        || is_test_case(&name)
+        || is_resource_file(&folder.replace('\\', "/"), &name);
     is_one.then(|| (path.to_owned(), ProtectionReason::Bundle))
+}
+
+/// Returns true for a file of test cases. `gdn test` runs the calls in it without a sandbox.
+fn is_test_case(name: &str) -> bool {
+    name.ends_with(".case.yaml") || name.ends_with(".case.yml")
 }
 
 /// Returns the path if an agent uses the file as instructions. The file may not exist yet.

@@ -14,7 +14,7 @@ use goondan_core::program_search::{find_program, interpreters};
 use goondan_core::real_path::{depends_on_process, real_path};
 use goondan_core::shell::{self, CommandPart, CommandPartKind};
 use goondan_core::started_files::{CodePlace, ProgramNames, code_options, is_below, pieces};
-use goondan_spec::command_line::{self, CommandScript, CommandWord, WordPiece};
+use goondan_spec::command_line::{self, CommandScript, CommandWord, ShellCommand, WordPiece};
 use goondan_spec::pattern::PatternAtom;
 
 use super::{protected_paths, shell_words};
@@ -145,7 +145,8 @@ impl ReferencedWords {
     /// Adds the words of a command line; `None` if it cannot be split into words.
     fn add_line(&mut self, line: &str) -> Option<()> {
         match command_line::parse(line) {
-            Ok(script) => self.add_script(line, &script),
+            Ok(script) => self.add_script(line, &script)?,
+            Err(_) if has_expansion(line) => return None,
             Err(_) => {
                 let words = shell_words::words(line)?;
                 self.directory_changes += words
@@ -160,8 +161,8 @@ impl ReferencedWords {
     }
 
     /// Adds the words of commands that may run or read files as code. Words of other commands, and
-    /// redirection targets, are data words.
-    fn add_script(&mut self, line: &str, script: &CommandScript) {
+    /// redirection targets, are data words. `None` if an expansion can name a file to run.
+    fn add_script(&mut self, line: &str, script: &CommandScript) -> Option<()> {
         let parts = shell::parts(line);
         let commands = script.commands();
         // The program name must be the first word: a variable before it, such as `LD_PRELOAD`, can
@@ -192,6 +193,9 @@ impl ReferencedWords {
                     .iter()
                     .any(|part| part.command == Some(command.number))
             {
+                if names_unknown_file(command, &words) {
+                    return None;
+                }
                 self.add_words(&words);
                 for (_, value) in &command.assignments {
                     self.add_word(value);
@@ -209,6 +213,7 @@ impl ReferencedWords {
                 None => {}
             }
         }
+        Some(())
     }
 
     /// Adds the words of a command, and the directories of code that they name.
@@ -297,6 +302,33 @@ fn assigned_value(word: &str) -> Option<&str> {
     is_name.then_some(value)
 }
 
+/// Returns true if the text contains an expansion of a shell whose result is unknown, such as `$PWD`,
+/// `$(…)`, `~+` or `{a,b}`.
+fn has_expansion(text: &str) -> bool {
+    text.contains(['$', '`'])
+        || ["~+", "~-"].iter().any(|part| text.contains(part))
+        || (text.contains('{') && text.contains([',', '.']))
+}
+
+/// Returns true if the command may run a file that its words do not name: a word contains the output
+/// of another command, a string for a shell contains an expansion, or a shell reads its commands from
+/// its input.
+fn names_unknown_file(command: &ShellCommand, words: &[String]) -> bool {
+    let has_output = |word: &CommandWord| {
+        let mut pieces = word.pieces.iter();
+        pieces.any(|piece| matches!(piece, WordPiece::Output(_)))
+    };
+    let shell_at = words.iter().position(|word| shell::is_shell(word));
+    let has_no_script = |at: usize| words.iter().skip(at + 1).all(|word| word.starts_with('-'));
+    let is_fed = command.redirects.is_empty() && shell_at.is_some_and(has_no_script);
+    let is_expanded = shell_at.is_some() && words.iter().any(|word| has_expansion(word));
+    let mut values = command.assignments.iter().map(|(_, value)| value);
+    command.words.iter().any(has_output)
+        || is_fed
+        || is_expanded
+        || values.any(|value| has_expansion(value))
+}
+
 /// Returns the word with unknown parts replaced by `*`.
 fn known(word: &CommandWord) -> String {
     let of = |piece: &WordPiece| {
@@ -328,6 +360,43 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn a_line_with_an_unknown_file_has_no_remembered_approval() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().to_owned();
+        fs::write(folder.join("run.sh"), "x").unwrap();
+        for line in [
+            "sh \"$PWD/run.sh\"",
+            ". \"$PWD/run.sh\"",
+            "sh \"$(pwd)/run.sh\"",
+            "D=$PWD; sh $D/run.sh",
+            "make -C \"$(pwd)/sub\"",
+            "cd $PWD/sub; make",
+            "BASH_ENV=$PWD/run.sh bash -c true",
+            "F=run; sh $F.sh",
+            "sh $(echo run).sh",
+            "sh ${X:-run}.sh",
+            "set -- run sh; sh $1.$2",
+            "for i in run; do sh $i.sh; done",
+            "sh -c 'sh \"$0/run.sh\"' sub",
+            "bash -c 'sh {run,x}.sh'",
+            "bash -c 'sh ~+/run.sh'",
+            "echo c2ggcnVuLnNo | base64 -d | sh",
+            "Q=/proc; sh $Q/self/cwd/run.sh",
+            "GIT_EXTERNAL_DIFF='$PWD/run.sh' git diff",
+        ] {
+            let found = find(&[line.to_owned()], std::slice::from_ref(&folder), &folder);
+            assert_eq!(found, None, "{line}");
+        }
+        // An expansion that no shell of the line evaluates names no file.
+        let found = find(
+            &["awk '{print $1}' notes.txt".to_owned()],
+            std::slice::from_ref(&folder),
+            &folder,
+        );
+        assert!(found.is_some());
+    }
 
     #[test]
     fn a_script_is_found_however_it_is_named() {

@@ -58,7 +58,6 @@ pub(super) const PERMITTED_CALLS: &[i64] = &[
     libc::SYS_name_to_handle_at,
     libc::SYS_newfstatat,
     libc::SYS_openat,
-    libc::SYS_openat2,
     libc::SYS_pipe2,
     libc::SYS_pread64,
     libc::SYS_preadv,

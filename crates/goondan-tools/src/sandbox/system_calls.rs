@@ -34,7 +34,24 @@ const CALLS_WITH_MODE: &[(i64, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
     (FCHMODAT2, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
 ];
+
+/// Calls that create a file if a flag requests it, with the positions of the flags and of the mode.
+/// Without the flag, the mode has no meaning and can have any value.
+const CREATING_CALLS: &[(i64, u8, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, 2),
+    (libc::SYS_openat, 2, 3),
+];
+
+/// Flags with which [`CREATING_CALLS`] create a file: `O_CREAT`, and the bit of `O_TMPFILE` that no
+/// other flag has.
+const CREATING_FLAGS: [u64; 2] = [0o100, 0o20_000_000];
 
 /// Flags of `clone` that create a namespace.
 const NAMESPACE_FLAGS: [i32; 7] = [
@@ -221,6 +238,16 @@ fn refused_arguments(has_network: bool) -> Result<CallRules, BackendError> {
         let set_user_id = u64::from(libc::S_ISUID);
         let rule = rule(*argument, SeccompCmpOp::MaskedEq(set_user_id), set_user_id)?;
         rules.insert(*call, vec![rule]);
+    }
+    for (call, flags, mode) in CREATING_CALLS {
+        let creating = CREATING_FLAGS.map(|flag| {
+            let set_user_id = u64::from(libc::S_ISUID);
+            SeccompRule::new(vec![
+                condition(*flags, SeccompCmpOp::MaskedEq(flag), flag)?,
+                condition(*mode, SeccompCmpOp::MaskedEq(set_user_id), set_user_id)?,
+            ])
+        });
+        rules.insert(*call, creating.into_iter().collect::<Result<_, _>>()?);
     }
     let namespaces = NAMESPACE_FLAGS.map(|flag| {
         let flag = unsigned(flag);
