@@ -53,8 +53,8 @@ const RECHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// until then.
 const FILE_READ_PERIOD: Duration = Duration::from_secs(2);
 
-/// Place that stands for all files with several hard links. A program that may write anywhere may
-/// have another link to such a file. It is no path of a file.
+/// Lock name for all files with several hard links, in place of their paths. A program that may write
+/// to any directory may have another link to such a file there.
 const HARD_LINKS: &str = "files with several hard links";
 
 static RUNNING_PROGRAMS: LazyLock<RunningPrograms> = LazyLock::new(RunningPrograms::default);
@@ -111,7 +111,7 @@ impl WriteAccess {
     }
 }
 
-/// Adds the place of files with several hard links if one of the files has them.
+/// Adds [`HARD_LINKS`] if one of the files has several hard links.
 fn with_hard_links(mut files: Vec<PathBuf>) -> Vec<PathBuf> {
     if files.iter().any(|file| has_several_links(file)) {
         files.push(PathBuf::from(HARD_LINKS));

@@ -166,7 +166,7 @@ fn create_workspace(
     for name in [APPROVALS_FILE, TOKEN_FILE] {
         remove_if_there(&copy.dir.join(name))?;
     }
-    check_files(&copy.dir, 0)?;
+    check_files(&copy.dir, 0, false)?;
     if !keeps_owner {
         copy.disown()?;
     }
@@ -330,12 +330,15 @@ fn read_from_archive(source: &Path, name: &Path) -> io::Result<Option<Vec<u8>>> 
 const WORKDIR_DEPTH: usize = 2;
 
 /// Checks the files of a restored directory, `depth` directories below the workspace. `gdn` creates no
-/// links among its own files, so a link there would lead its writes elsewhere. Removes the bits of
-/// modes that give a program the rights of another user.
-fn check_files(directory: &Path, depth: usize) -> io::Result<()> {
+/// links among its own files, so a link there would lead its writes elsewhere. Links in a working
+/// directory belong to tools. Removes the bits of modes that give a program the rights of another user.
+fn check_files(directory: &Path, depth: usize, is_workdir: bool) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let metadata = path.symlink_metadata()?;
+        if metadata.is_symlink() && is_workdir {
+            continue;
+        }
         if metadata.is_symlink() {
             return Err(io::Error::other(format!(
                 "the backup contains the link `{}`, which `gdn backup` does not write",
@@ -343,27 +346,9 @@ fn check_files(directory: &Path, depth: usize) -> io::Result<()> {
             )));
         }
         remove_user_bits(&path, &metadata)?;
-        let is_workdir = depth == WORKDIR_DEPTH && path.ends_with("workdir");
-        if metadata.is_dir() && !is_workdir {
-            check_files(&path, depth + 1)?;
-        } else if metadata.is_dir() {
-            check_workdir(&path)?;
-        }
-    }
-    Ok(())
-}
-
-/// Removes these bits from the files of a working directory. Its links belong to tools.
-fn check_workdir(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let metadata = path.symlink_metadata()?;
-        if metadata.is_symlink() {
-            continue;
-        }
-        remove_user_bits(&path, &metadata)?;
         if metadata.is_dir() {
-            check_workdir(&path)?;
+            let is_workdir = is_workdir || (depth == WORKDIR_DEPTH && path.ends_with("workdir"));
+            check_files(&path, depth + 1, is_workdir)?;
         }
     }
     Ok(())

@@ -4,8 +4,8 @@
 //!
 //! The text is analyzed, and the first lines of the scripts that it names. Files that a program finds
 //! itself (an imported module) and files from patterns are not found, except for well-known names
-//! such as `Makefile`. Contents of files count only if the command may run them: for most commands
-//! with a known form, they are data.
+//! such as `Makefile`. A line with another expansion has no remembered approval. Contents of files
+//! count only if the command may run them: for most commands with a known form, they are data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -45,8 +45,10 @@ pub(super) struct ReferencedPaths {
 }
 
 /// Returns the paths that `lines` refer to when they run in any of `folders`. The path of each
-/// folder must be free of symbolic links. `project` is the directory of the project. `None` if a line
-/// cannot be split into words, has too many, or has a variable that names the working directory.
+/// folder must be free of symbolic links. `project` is the directory of the project.
+///
+/// `None` if the files of a line are unknown: it cannot be split into words, has too many, has a
+/// variable that names the working directory, or has an expansion that can name a file to run.
 pub(super) fn find(
     lines: &[String],
     folders: &[PathBuf],
