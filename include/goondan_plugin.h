@@ -96,8 +96,8 @@ typedef struct {
   goondan_status (*describe)(void *self, void *sink, goondan_put put);
 
   /* Begins a call and returns promptly: {"tool", "export", "arguments": {}, "config": {}, "context": {"agentName", "instanceKey",
-   * "turnId", "traceId", "toolCallId", "workdir", "timeoutMs", "permissions", "message"}}. GOONDAN_OK: `complete` will be called for it, from
-   * any thread, perhaps before this returns. */
+   * "turnId", "traceId", "toolCallId", "workdir", "projectDir", "timeoutMs", "permissions", "message"}}. GOONDAN_OK: `complete` will be
+   * called for it, from any thread, perhaps before this returns. */
   goondan_status (*start)(void *self, uint64_t call, goondan_bytes request);
 
   /* Asks a call to end soon. May come for a call that is over. */

@@ -90,10 +90,10 @@ export async function show(page, view) {
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 }
 
-/** What axe-core finds that is serious or worse. It is evaluated by the debugger, which no policy of the page concerns. */
+/** What axe-core finds that is moderate or worse. It is evaluated by the debugger, which no policy of the page concerns. */
 export async function accessibility(page) {
   await page.evaluate(readFileSync(require.resolve("axe-core/axe.min.js"), "utf8"));
   const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
-  const grave = found.violations.filter((one) => one.impact === "serious" || one.impact === "critical");
+  const grave = found.violations.filter((one) => one.impact !== "minor");
   return grave.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => `${node.target} ${node.failureSummary}`).join(" | ")}`);
 }

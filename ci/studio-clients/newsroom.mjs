@@ -24,6 +24,9 @@ await page.locator(".span-name", { hasText: "researcher:" }).first().waitFor();
 await page.locator(".span-name", { hasText: "writer:" }).first().waitFor();
 holds(true, "the trace of an input shows all three agents");
 await picture("trace");
+// This studio is open without `--edit`.
+const edit = await fetch(new URL("/api/project/files", address), { headers: { Authorization: `Bearer ${process.env.GOONDAN_TOKEN}` } });
+holds(edit.status === 404 && (await page.getByRole("link", { name: "Files" }).count()) === 0, "without --edit there is no editor");
 holds(wrong.length === 0, `nothing went wrong in the page ${wrong.join("\n")}`);
 await browser.close();
 console.log("the newsroom is seen");

@@ -1,11 +1,11 @@
-"""Commands, attached files, approval requests, queued inputs and retries of the chat."""
+"""Commands, attached files, approval requests, inputs during a turn and retries of the chat."""
 
 import json
 import os
 
 from checks import holds
 
-UP, DOWN, INTERRUPT = "\x1b[A", "\x1b[B", "\x03"
+UP, DOWN, INTERRUPT, QUEUE = "\x1b[A", "\x1b[B", "\x03", "\x1bq"
 # First letters of the row that is shown while a turn runs.
 SPINNER = "⣾⣽⣻⢿⡿⣟⣯⣷"
 # A PNG image of one pixel.
@@ -14,8 +14,8 @@ IMAGE = bytes.fromhex(
     "0000000d49444154789c63f8cfc0f01f00050001ff5c0b3bd60000000049454e44ae426082"
 )
 COMMANDS = [
-    "/agent", "/agents", "/cancel", "/clear", "/context", "/export", "/help", "/key", "/model", "/permissions", "/quit",
-    "/reasoning", "/reload", "/sessions", "/tools", "/usage",
+    "/agent", "/agents", "/cancel", "/clear", "/compact", "/context", "/export", "/help", "/key", "/model", "/permissions",
+    "/queue", "/quit", "/reasoning", "/reload", "/sessions", "/tools", "/undo", "/usage",
 ]
 
 MANIFEST = """\
@@ -52,6 +52,10 @@ agents:
 rules:
   - when: {role: user, contains: run the program}
     reply: {text: I run it., calls: [{id: c, tool: bash__exec, args: {command: "echo ran >> runs.txt"}}]}
+  - when: {role: user, contains: wait for the file}
+    reply: {calls: [{id: w, tool: bash__exec, args: {command: "until test -e go; do sleep 0.02; done"}}]}
+  - when: {role: user, contains: only the tests}
+    reply: {text: "the file came, and then {{ input }}"}
   - when: {role: tool, contains: E_TOOL_DENIED}
     reply: {text: "it was denied"}
   - when: {role: tool}
@@ -128,6 +132,7 @@ def features(person):
     queue(chat)
     agents(chat)
     conversations(chat)
+    operations(chat)
     person.terminal.write("/quit\r")
     person.wait_last("sh%")
 
@@ -209,18 +214,53 @@ def approvals(chat):
 
 def queue(chat):
     terminal, person = chat.person.terminal, chat.person
-    terminal.write("long work\ra queued input\r")
+    terminal.write(f"long work\ra queued input{QUEUE}")
     person.wait_row("next: a queued input")
+    terminal.write("and")
+    person.wait_row("Enter joins the running turn before its next step. Alt-Q queues the input.")
     terminal.write(INTERRUPT)
     chat.shown("Cancelled.")
-    chat.prompt("a queued input")
+    person.wait("both texts", lambda rows: [row.strip() for row in rows if row][-2:] == ["you → lead> a queued input", "and"])
     chat.say("", "heard a queued input")
-    holds(True, "an input during a turn waits, and returns to the prompt when the turn is cancelled")
+    holds(True, "Alt-Q queues an input during a turn, and Ctrl-C returns it to the prompt")
+    steer(chat)
     cancelled = terminal.history().count("Cancelled.")
     terminal.write("long work\r/cancel\r")
     person.wait("the end", lambda _: terminal.history().count("Cancelled.") > cancelled)
     chat.prompt()
     holds(True, "/cancel")
+
+
+def steer(chat):
+    """Steers a turn whose program waits for a file."""
+    terminal, person = chat.person.terminal, chat.person
+    terminal.write("wait for the file\r")
+    person.wait("the choices", lambda rows: "▸ Do not allow" in rows)
+    choose(chat, [UP, UP, UP], "Allow once")
+    person.wait("the program", lambda rows: any("runs bash__exec" in row for row in rows))
+    terminal.write("only the tests\r")
+    person.wait_row("joins: only the tests")
+    open(os.path.join(person.folder, "q", "go"), "w").close()
+    chat.shown("the file came, and then only the tests")
+    chat.prompt()
+    seen = terminal.history()
+    texts = ("✓ bash__exec", "you → lead> only the tests", "the file came")
+    places = [max(at for at, row in enumerate(seen) if text in row) for text in texts]
+    holds(places == sorted(places), "Enter joins the running turn before its next step")
+
+
+def operations(chat):
+    """Takes back a turn, and compacts the conversation."""
+    chat.say("remember bees", "heard remember bees")
+    chat.say("remember wasps", "heard remember wasps")
+    chat.say("/undo", "Took back the last turn: remember wasps")
+    chat.say("/export undone.jsonl", "Written to undone.jsonl.")
+    with open(os.path.join(chat.person.folder, "undone.jsonl")) as file:
+        text = file.read()
+    holds("bees" in text and "wasps" not in text, "/undo: the conversation continues before the last input")
+    chat.say("/compact", " messages to 1 message: about ")
+    chat.say("/compact", "There is nothing to compact.")
+    holds(True, "/compact: a summary replaces the messages, once")
 
 
 def agents(chat):
@@ -249,5 +289,5 @@ def conversations(chat):
     chat.person.wait_last("sh%")
     chat.person.terminal.write('clear; "$GDN" run q\r')
     chat.prompt()
-    chat.shown("Continuing the conversation lead:main (28 messages).")
+    chat.shown("Continuing the conversation lead:main (33 messages).")
     holds(True, "a second start continues the conversation")

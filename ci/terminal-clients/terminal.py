@@ -277,7 +277,7 @@ def chat(person, before):
 
 
 def panic(person, before, program):
-    person.terminal.write(f"clear; GDN_TEST_PANICS=1 {program} --exact commands::run::live::terminal_guard::tests::panics --nocapture\r")
+    person.terminal.write(f"clear; GDN_TEST_PANICS=1 {program} --exact commands::run::chat::terminal_guard::tests::panics --nocapture\r")
     person.wait_row("it breaks")
     person.wait_last("sh%")
     holds(person.lines_of("panicked") == before and person.terminal.left_over() == [], "a panic: the terminal is as before")

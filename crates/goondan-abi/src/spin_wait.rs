@@ -13,12 +13,13 @@ pub const MAX_SPIN_TIME: Duration = Duration::from_micros(50);
 /// Number of polls between two yields.
 const POLLS_PER_YIELD: u32 = 4;
 
-/// Polls `look` for at most [`MAX_SPIN_TIME`], and returns its result. Yields to other threads in between.
-pub fn spin_until_found<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+/// Calls `poll` for at most [`MAX_SPIN_TIME`], and returns its result. Yields to other threads in
+/// between.
+pub fn spin_until_found<T>(mut poll: impl FnMut() -> Option<T>) -> Option<T> {
     let began = Instant::now();
     loop {
         for _ in 0..POLLS_PER_YIELD {
-            if let Some(found) = look() {
+            if let Some(found) = poll() {
                 return Some(found);
             }
             std::hint::spin_loop();

@@ -4,11 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::LazyLock;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, CommandFactory, Parser, ValueEnum};
-use goondan::internal::SecretRedactor;
 use goondan::spec::reason;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -21,7 +19,7 @@ use crate::commands::{self, sandbox_exec};
 use crate::complete;
 use crate::exit::{CliError, CommandExit};
 use crate::long_help::{self, HelpLength};
-use crate::output::{CommandOutput, screen, style, write_error};
+use crate::output::{CommandOutput, redactor, screen, style, terminal, write_error};
 use crate::suggested_command;
 
 /// Runs the command described by `arguments`. The first argument is the program name.
@@ -53,6 +51,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
         Err(error) => Err(error),
     };
     screen::release();
+    terminal::abandon();
     match exit {
         Ok(()) => CommandExit::Ok.into(),
         Err(error) => {
@@ -118,16 +117,16 @@ fn parse(arguments: &[OsString]) -> Result<CommandLine, CliError> {
         ErrorKind::DisplayHelp => {
             let help = long_help::help(&command_of(arguments), help_length(arguments));
             CommandOutput::print_styled(&help.ansi().to_string())?;
-            Err(CliError::shown(CommandExit::Ok))
+            Err(CliError::already_printed(CommandExit::Ok))
         }
         ErrorKind::DisplayVersion => {
             CommandOutput::print_styled(&rendered.ansi().to_string())?;
-            Err(CliError::shown(CommandExit::Ok))
+            Err(CliError::already_printed(CommandExit::Ok))
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let help = long_help::help(&command_of(arguments), HelpLength::Long);
             CommandOutput::note_styled(&help.ansi().to_string())?;
-            Err(CliError::shown(CommandExit::Usage))
+            Err(CliError::already_printed(CommandExit::Usage))
         }
         _ => Err(usage_error(&error, &rendered.to_string(), arguments)),
     }
@@ -420,22 +419,16 @@ fn hide_memory() {
 fn print_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("without a name").to_owned();
-    let place = panic
+    let location = panic
         .location()
         .map(ToString::to_string)
         .unwrap_or_default();
     let message = panic.payload_as_str().unwrap_or("no message");
     // Written at once, because each write is redacted and printed separately.
-    let text = format!("bug in gdn: thread {name} panicked at {place}: {message}\n");
+    let text = format!("bug in gdn: thread {name} panicked at {location}: {message}\n");
     let _ = redactor()
         .writer(screen::LogMessageWriter)
         .write_all(text.as_bytes());
-}
-
-/// Returns the redactor of this process. Logging starts before the swarm adds its secrets to it.
-pub(crate) fn redactor() -> &'static SecretRedactor {
-    static REDACTOR: LazyLock<SecretRedactor> = LazyLock::new(SecretRedactor::new);
-    &REDACTOR
 }
 
 /// Log format that matches the notes around it: no timestamp, no module.

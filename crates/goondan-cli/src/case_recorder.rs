@@ -113,7 +113,7 @@ impl SwarmRecorder {
         message: Option<&str>,
     ) -> Result<CaseBody, NotRecorded> {
         let (recorded, turn) = read_history(swarm, id, message).await?;
-        let name = name_of(id, turn);
+        let name = case_name(id, turn);
         let _playing = self.playing.lock().await;
         let (root, env_file, trust) =
             (self.root.clone(), self.env_file.clone(), self.trust.clone());
@@ -250,23 +250,32 @@ fn not_recorded(reason: RecordingError) -> NotRecorded {
     NotRecorded(reason.0)
 }
 
-/// Returns a kebab-case name from the conversation and the turn.
-fn name_of(id: &InstanceId, turn: Option<usize>) -> String {
-    let mut name = String::new();
-    for c in format!("{}-{}", id.agent, id.instance_key)
-        .chars()
-        .map(|c| c.to_ascii_lowercase())
-    {
-        match c.is_ascii_alphanumeric() {
-            true => name.push(c),
-            false if name.ends_with('-') || name.is_empty() => {}
-            false => name.push('-'),
+/// Returns a kebab-case name for the test case of a conversation, or of its turn number `turn`.
+fn case_name(id: &InstanceId, turn: Option<usize>) -> String {
+    let mut name = to_kebab_case(&format!("{}-{}", id.agent, id.instance_key));
+    name.truncate(MAX_CASE_NAME_CHARS);
+    let mut name = name.trim_end_matches('-');
+    if name.is_empty() {
+        name = "recorded";
+    }
+    match turn {
+        Some(turn) => format!("{name}-turn-{turn}"),
+        None => name.to_owned(),
+    }
+}
+
+/// Converts text to lower case. Replaces other characters than ASCII letters and digits with single
+/// hyphens, and removes them at the beginning.
+fn to_kebab_case(text: &str) -> String {
+    let mut kebab = String::new();
+    for c in text.chars() {
+        if c.is_ascii_alphanumeric() {
+            kebab.push(c.to_ascii_lowercase());
+        } else if !kebab.is_empty() && !kebab.ends_with('-') {
+            kebab.push('-');
         }
     }
-    name.truncate(MAX_CASE_NAME_CHARS);
-    let name = name.trim_end_matches('-');
-    let name = if name.is_empty() { "recorded" } else { name };
-    turn.map_or_else(|| name.to_owned(), |turn| format!("{name}-turn-{turn}"))
+    kebab
 }
 
 /// Returns `to` relative to `from`, with `/` separators. Both must be absolute.
@@ -303,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_case_is_named_after_its_conversation() {
-        let name = |agent: &str, key: &str, turn| name_of(&InstanceId::new(agent, key), turn);
+        let name = |agent: &str, key: &str, turn| case_name(&InstanceId::new(agent, key), turn);
         assert_eq!(name("desk", "main", None), "desk-main");
         assert_eq!(
             name("desk", "Lena's/../\u{202e}key", Some(2)),

@@ -78,11 +78,15 @@ struct JsonErrorObject<'a> {
 impl CliError {
     /// Creates an error with one of gdn's own codes.
     pub(crate) fn new(exit: CommandExit, code: Code, message: impl Into<String>) -> Self {
-        CliError::passed_on(exit, code.into(), message)
+        CliError::with_foreign_code(exit, code.into(), message)
     }
 
     /// Creates an error of a turn or a tool, whose code can be foreign. Known codes get a help URL.
-    pub(crate) fn passed_on(exit: CommandExit, code: String, message: impl Into<String>) -> Self {
+    pub(crate) fn with_foreign_code(
+        exit: CommandExit,
+        code: String,
+        message: impl Into<String>,
+    ) -> Self {
         CliError {
             help_url: Code::find(&code).map(Code::help_url),
             code,
@@ -129,11 +133,12 @@ impl CliError {
         matches!(self.exit, CommandExit::Interrupt | CommandExit::Terminate)
     }
 
-    /// Creates a failure whose reasons are already printed.
-    pub(crate) fn shown(exit: CommandExit) -> Self {
+    /// Creates an error that ends the command with `exit` and is not printed, because the output
+    /// already contains the reasons.
+    pub(crate) fn already_printed(exit: CommandExit) -> Self {
         CliError {
             silent: true,
-            ..CliError::passed_on(exit, String::new(), "")
+            ..CliError::with_foreign_code(exit, String::new(), "")
         }
     }
 
@@ -169,7 +174,7 @@ impl fmt::Display for CliError {
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => CliError::shown(CommandExit::Ok),
+            io::ErrorKind::BrokenPipe => CliError::already_printed(CommandExit::Ok),
             _ => CliError::failure(
                 Code::INTERNAL_ERROR,
                 format!("I/O error: {error}.", error = reason(&error)),

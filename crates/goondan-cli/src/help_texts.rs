@@ -229,7 +229,8 @@ pub(crate) const COMMAND_TEXTS: &[CommandText] = &[
     row(
         "studio",
         "Shows conversations, traces, approval requests and failed events. If the swarm already \
-         runs, the page shows that process. Otherwise the command starts the swarm.",
+         runs, the page shows that process. Otherwise the command starts the swarm. With `--edit`, the \
+         page can change prompts and YAML files of the project.",
     ),
     row(
         "send",

@@ -34,6 +34,9 @@ pub(crate) fn read_text(reader: impl Read, what: &str) -> Result<String, CliErro
     String::from_utf8(bytes).map_err(|_| CliError::usage(format!("{what} is not UTF-8 text.")))
 }
 
+/// Limit in bytes of a file of the project that a command edits.
+pub(crate) const MAX_PROJECT_FILE_BYTES: u64 = 4 * 1024 * 1024;
+
 /// Opens a file. `what` is the subject of the error message.
 pub(crate) fn open(path: &Path, what: &str) -> Result<File, CliError> {
     File::open(path).map_err(|error| unreadable(what, &error))

@@ -136,7 +136,7 @@ pub(crate) async fn in_database(
         ConversationScope::Everywhere => database
             .workspaces()
             .await
-            .map_err(|error| store::unusable(&error))?,
+            .map_err(|error| store::unusable_error(&error))?,
         ConversationScope::Workspace(id) => vec![id.clone()],
         ConversationScope::Project(_, workspaces) => workspaces
             .iter()
@@ -149,11 +149,11 @@ pub(crate) async fn in_database(
         let reader = database
             .look(&workspace)
             .await
-            .map_err(|error| store::unusable(&error))?;
+            .map_err(|error| store::unusable_error(&error))?;
         let summaries = reader
             .summaries()
             .await
-            .map_err(|error| store::failed(&error))?;
+            .map_err(|error| store::read_error(&error))?;
         conversations.extend(summaries.into_iter().map(|summary| FoundConversation {
             workspace: workspace.clone(),
             summary,

@@ -16,60 +16,65 @@ pub(crate) enum HelpLength {
     Long,
 }
 
-/// Returns the help of the command at `path`, which begins with `gdn`.
+/// Renders the help of the command at `path`, such as `gdn package list`.
 pub(crate) fn help(path: &str, length: HelpLength) -> StyledStr {
-    let mut command = match length {
-        HelpLength::Long => explained(CommandLine::command(), &mut Vec::new()),
+    let mut root = match length {
+        HelpLength::Long => with_command_texts(CommandLine::command(), &mut Vec::new()),
         HelpLength::Short => CommandLine::command(),
     };
-    command.build();
-    let mut names = path.split(' ').skip(1).peekable();
-    let is_root = names.peek().is_none();
-    let mut selected = &command;
-    for name in names {
+    root.build();
+    let subcommand_names: Vec<&str> = path.split(' ').skip(1).collect();
+    let mut selected = &root;
+    for name in &subcommand_names {
         selected = selected.find_subcommand(name).unwrap_or(selected);
     }
-    let selected = match length {
+    let mut command = match length {
         HelpLength::Long => with_long_about(selected.clone()),
         HelpLength::Short => selected.clone().after_help(format!(
             "`{path} --help` explains the command, with examples."
         )),
     };
-    match is_root {
-        true => command_groups::help(selected),
-        false => selected.clone().render_help(),
+    if subcommand_names.is_empty() {
+        command_groups::help(command)
+    } else {
+        command.render_help()
     }
 }
 
-/// Adds the explanation of each command as its long description, and examples where a command has
-/// none.
-pub(crate) fn explained(command: Command, path: &mut Vec<String>) -> Command {
-    let key = path.join(" ");
-    let text = COMMAND_TEXTS.iter().find(|text| text.command == key);
-    let has_examples = command.get_after_help().is_some();
-    let command = match text {
-        Some(CommandText { text, examples, .. }) => {
-            let about = command.get_about().map(ToString::to_string);
-            let command = command.long_about(format!("{}\n\n{text}", about.unwrap_or_default()));
-            match has_examples || examples.is_empty() {
-                true => command,
-                false => command.after_help(format!("Examples:\n{examples}")),
-            }
-        }
+/// Adds the texts in [`COMMAND_TEXTS`] to a command and its subcommands: the explanation as the
+/// long description, and examples where a command has none. `path` contains the names of the
+/// subcommands that lead to `command`.
+pub(crate) fn with_command_texts(command: Command, path: &mut Vec<String>) -> Command {
+    let joined_path = path.join(" ");
+    let text = COMMAND_TEXTS
+        .iter()
+        .find(|text| text.command == joined_path);
+    let mut command = match text {
+        Some(text) => with_command_text(command, text),
         None => command,
     };
-    let names: Vec<String> = command
+    let subcommand_names: Vec<String> = command
         .get_subcommands()
-        .map(|known| known.get_name().to_owned())
+        .map(|subcommand| subcommand.get_name().to_owned())
         .collect();
-    names.into_iter().fold(command, |command, name| {
-        command.mut_subcommand(name.clone(), |known| {
-            path.push(name);
-            let known = explained(known, path);
-            path.pop();
-            known
-        })
-    })
+    for name in subcommand_names {
+        path.push(name.clone());
+        command = command.mut_subcommand(name, |subcommand| with_command_texts(subcommand, path));
+        path.pop();
+    }
+    command
+}
+
+/// Adds an explanation to a command, and examples if the command has none.
+fn with_command_text(command: Command, text: &CommandText) -> Command {
+    let about = command.get_about().map(ToString::to_string);
+    let about = about.unwrap_or_default();
+    let has_examples = command.get_after_help().is_some();
+    let command = command.long_about(format!("{about}\n\n{}", text.text));
+    if has_examples || text.examples.is_empty() {
+        return command;
+    }
+    command.after_help(format!("Examples:\n{}", text.examples))
 }
 
 /// Makes the long description the one that the short layout prints.
@@ -127,7 +132,7 @@ mod tests {
 
     #[test]
     fn each_command_is_explained_with_examples() {
-        let command = explained(CommandLine::command(), &mut Vec::new());
+        let command = with_command_texts(CommandLine::command(), &mut Vec::new());
         let mut known = Vec::new();
         visit_commands(&command, "", &mut |command, path| {
             known.push(path.to_owned());
@@ -146,7 +151,7 @@ mod tests {
 
     #[test]
     fn each_example_is_a_valid_command_line() {
-        let command = explained(CommandLine::command(), &mut Vec::new());
+        let command = with_command_texts(CommandLine::command(), &mut Vec::new());
         let (mut parsed, mut invalid) = (0, Vec::new());
         visit_commands(&command, "", &mut |command, path| {
             let help = command.get_after_help().map(ToString::to_string);

@@ -5,20 +5,20 @@
 //!
 //! Start reading at [`args::CommandLine`], the complete command line, and at [`commands::run`].
 
-// Only Unix has the full-screen chat. Other platforms use the line-based chat and leave its code
-// unused.
+// Only Unix has the full view of the chat. Other platforms use plain lines and leave its code unused.
 #![cfg_attr(
     not(unix),
     allow(
         dead_code,
         unused_imports,
-        reason = "the interactive chat is only available on Unix"
+        reason = "the full view of the chat is only available on Unix"
     )
 )]
 
 mod app;
 mod args;
 mod case_recorder;
+mod case_runner;
 mod command_groups;
 mod commands;
 mod complete;
@@ -30,6 +30,7 @@ mod long_help;
 mod output;
 mod packages;
 mod project;
+mod project_editor;
 mod project_path;
 mod remote;
 mod stale_state;

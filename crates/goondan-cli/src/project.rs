@@ -227,7 +227,7 @@ pub(crate) async fn start(
     let mut builder = Swarm::builder(bundle)
         .state_root(&state_root.0)
         .approver(approver)
-        .redactor(crate::app::redactor().clone())
+        .redactor(crate::output::redactor().clone())
         .reload_check(trust.reload_check())
         .accept_loss(args.accept_loss)
         .reloads_at_hangup(cfg!(unix));

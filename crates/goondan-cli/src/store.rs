@@ -47,7 +47,7 @@ impl StoreArgs {
         };
         let database = address
             .parse()
-            .map_err(|error| unusable(&PostgresOpenError::from(error)))?;
+            .map_err(|error| unusable_error(&PostgresOpenError::from(error)))?;
         Ok(Some(database))
     }
 
@@ -60,17 +60,18 @@ impl StoreArgs {
     }
 }
 
-/// Returns the error for an unusable database.
-pub(crate) fn unusable(error: &PostgresOpenError) -> CliError {
-    let error = goondan::StartError::from(error.clone());
+/// Returns the error for a database that cannot be opened, with the code and the suggestion of a
+/// swarm that cannot start for this reason.
+pub(crate) fn unusable_error(error: &PostgresOpenError) -> CliError {
+    let start_error = goondan::StartError::from(error.clone());
     CliError {
-        suggestion: error.suggestion(),
-        ..CliError::failure(error.code(), error.to_string())
+        suggestion: start_error.suggestion(),
+        ..CliError::failure(start_error.code(), start_error.to_string())
     }
 }
 
 /// Returns the error for a failed database call.
-pub(crate) fn failed(error: &StoreError) -> CliError {
+pub(crate) fn read_error(error: &StoreError) -> CliError {
     CliError::failure(
         Code::DATABASE_ERROR,
         format!("The database can't be read: {error}."),

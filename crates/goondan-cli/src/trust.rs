@@ -57,8 +57,8 @@ impl TrustSettings {
         project: &Project,
         output: &CommandOutput,
     ) -> Result<(), CliError> {
-        let wants = self.open_wants(project)?;
-        self.ask_for_trust(project, wants, output)
+        let requested = self.untrusted_capabilities(project)?;
+        self.ask_for_trust(project, requested, output)
     }
 
     /// Like [`TrustSettings::require`], but for a published project: requires trust even if the
@@ -69,11 +69,11 @@ impl TrustSettings {
         from: &str,
         output: &CommandOutput,
     ) -> Result<(), CliError> {
-        let mut wants = self.open_wants(project)?;
+        let mut requested = self.untrusted_capabilities(project)?;
         if !self.is_given(&project.root)? {
-            wants.splice(0..0, published_summary(project, from));
+            requested.splice(0..0, published_summary(project, from));
         }
-        self.ask_for_trust(project, wants, output)
+        self.ask_for_trust(project, requested, output)
     }
 
     /// Asks the user to trust the project with this access, and stores a yes. Fails if the user
@@ -81,10 +81,10 @@ impl TrustSettings {
     fn ask_for_trust(
         &self,
         project: &Project,
-        wants: Vec<RequestedCapability>,
+        requested: Vec<RequestedCapability>,
         output: &CommandOutput,
     ) -> Result<(), CliError> {
-        if wants.is_empty() {
+        if requested.is_empty() {
             return Ok(());
         }
         let root = &project.root;
@@ -93,23 +93,23 @@ impl TrustSettings {
             && CommandOutput::stderr_is_terminal()
             && !list.is_inside(root);
         if !can_be_asked {
-            output.explain(&listing(root, &wants))?;
-            return Err(untrusted_error(root, &wants, list.is_inside(root)));
+            output.explain(&listing(root, &requested))?;
+            return Err(untrusted_error(root, &requested, list.is_inside(root)));
         }
-        match confirm_trust(&listing(root, &wants)) {
+        match confirm_trust(&listing(root, &requested)) {
             true => {
-                let mut folders = folders_to_trust(root, &wants).into_iter();
+                let mut folders = folders_to_trust(root, &requested).into_iter();
                 let added = folders.try_for_each(|folder| list.add(&folder).map(drop));
                 added
-                    .and_then(|()| list.add_packages(&packages_to_trust(&wants)))
+                    .and_then(|()| list.add_packages(&packages_to_trust(&requested)))
                     .map_err(|error| unwritten(&list, &error))
             }
-            false => Err(untrusted_error(root, &wants, false)),
+            false => Err(untrusted_error(root, &requested, false)),
         }
     }
 
     /// Returns the requested capabilities that are not trusted.
-    pub(crate) fn open_wants(
+    pub(crate) fn untrusted_capabilities(
         &self,
         project: &Project,
     ) -> Result<Vec<RequestedCapability>, CliError> {
@@ -117,7 +117,7 @@ impl TrustSettings {
             return Ok(Vec::new());
         }
         let is_listed = self.is_listed(&project.root)?;
-        let wants = match is_listed {
+        let requested = match is_listed {
             true => requested_access_elsewhere(project, &self.state_root),
             false => requested_access(project, &self.state_root),
         };
@@ -138,7 +138,7 @@ impl TrustSettings {
             })
             .into_iter()
             .collect();
-        for capability in wants {
+        for capability in requested {
             let is_covered = match (&capability.package, &capability.folder) {
                 (Some(package), _) => packages.contains(package),
                 (None, folder) => folder
@@ -177,14 +177,14 @@ impl TrustSettings {
         let trust = self.clone();
         Arc::new(move |project| {
             // An unreadable list trusts nothing.
-            let wants = trust
-                .open_wants(project)
+            let requested = trust
+                .untrusted_capabilities(project)
                 .unwrap_or_else(|_| requested_access(project, &trust.state_root));
-            match wants.is_empty() {
+            match requested.is_empty() {
                 true => Ok(()),
-                false => Err(wants
+                false => Err(requested
                     .iter()
-                    .map(|want| want.refused(&project.root))
+                    .map(|capability| capability.refused(&project.root))
                     .collect()),
             }
         })
@@ -193,7 +193,7 @@ impl TrustSettings {
 
 /// Returns the origin and the agents of a published project, for the first prompt.
 fn published_summary(project: &Project, from: &str) -> Vec<RequestedCapability> {
-    let mut wants = vec![RequestedCapability::stating(format!("comes from {from}"))];
+    let mut requested = vec![RequestedCapability::stating(format!("comes from {from}"))];
     for agent in project
         .bundle
         .iter()
@@ -210,44 +210,48 @@ fn published_summary(project: &Project, from: &str) -> Vec<RequestedCapability> 
         } else {
             format!("the tools {}", tools.join(", "))
         };
-        wants.push(RequestedCapability::stating(format!(
+        requested.push(RequestedCapability::stating(format!(
             "has the agent {} with {tools}",
             agent.id.name
         )));
     }
-    wants
+    requested
 }
 
 /// Lists the requested capabilities, one per line.
-pub(crate) fn listing(root: &Path, wants: &[RequestedCapability]) -> String {
+pub(crate) fn listing(root: &Path, requested: &[RequestedCapability]) -> String {
     let bold = style::HEADING;
     let heading = format!(
         "{bold}The project in {} requires trust. Requested access:{bold:#}",
         root.display()
     );
-    let place = |want: &RequestedCapability| want.place().unwrap_or_default();
-    let width = wants
+    let place = |capability: &RequestedCapability| capability.place().unwrap_or_default();
+    let width = requested
         .iter()
-        .map(|want| place(want).chars().count())
+        .map(|capability| place(capability).chars().count())
         .max()
         .unwrap_or(0);
-    let lines = wants
+    let lines = requested
         .iter()
-        .map(|want| format!("\n  {:width$}  {}", place(want), want.what));
+        .map(|capability| format!("\n  {:width$}  {}", place(capability), capability.what));
     heading + &lines.collect::<String>()
 }
 
 /// Prompts on the terminal. Only a clear yes agrees; Ctrl-C and Ctrl-D count as no.
 fn confirm_trust(listing: &str) -> bool {
     let answer = output::ask(
-        |_| listing.to_owned(),
+        &format!("{listing}\n"),
         "Trust this project permanently? [y/N] ",
     );
-    answer.is_ok_and(|line| output::is_yes(&line))
+    answer.is_some_and(|line| output::is_yes(&line))
 }
 
 /// Returns the error of an untrusted project, with the commands that trust it.
-fn untrusted_error(root: &Path, wants: &[RequestedCapability], list_is_inside: bool) -> CliError {
+fn untrusted_error(
+    root: &Path,
+    requested: &[RequestedCapability],
+    list_is_inside: bool,
+) -> CliError {
     let message = format!(
         "The project in {} is not trusted, so gdn ran none of its code.",
         root.display()
@@ -257,7 +261,7 @@ fn untrusted_error(root: &Path, wants: &[RequestedCapability], list_is_inside: b
             choose another state root"
             .to_owned(),
         false => {
-            let folders = folders_to_trust(root, wants).into_iter();
+            let folders = folders_to_trust(root, requested).into_iter();
             let commands: Vec<String> = folders
                 .map(|folder| format!("`{}`", trust_command(&folder)))
                 .collect();
@@ -271,8 +275,8 @@ fn untrusted_error(root: &Path, wants: &[RequestedCapability], list_is_inside: b
         .suggest(format!(
             "{remedy}; `--trust` or {TRUST_VARIABLE}=1 trust it for one run."
         ));
-    let values = wants.iter().map(|want| {
-        serde_json::to_value(want)
+    let values = requested.iter().map(|capability| {
+        serde_json::to_value(capability)
             .expect("a requested capability contains only strings and numbers")
     });
     error.wants = values.collect();

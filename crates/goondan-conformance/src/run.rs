@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use goondan::{HostCommand, SharedDatabase};
@@ -33,6 +33,8 @@ pub struct RunOptions {
     pub paths: Vec<PathBuf>,
     /// Only test cases whose name contains this string or matches it as a regular expression.
     pub filter: Option<String>,
+    /// Only test cases with these names. Empty: all.
+    pub names: BTreeSet<String>,
     /// Number of concurrent test cases. Default: twice the number of cores. Live: number of
     /// concurrent runs, default 4.
     pub jobs: Option<NonZeroUsize>,
@@ -47,6 +49,8 @@ pub struct RunOptions {
     pub live: Option<LiveOptions>,
     /// Command whose processes run libraries that need a separate process.
     pub tool_host: Option<HostCommand>,
+    /// Set to start no further test cases.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl RunOptions {
@@ -55,12 +59,14 @@ impl RunOptions {
         RunOptions {
             paths: paths.into_iter().collect(),
             filter: None,
+            names: BTreeSet::new(),
             jobs: None,
             time_limit: DEFAULT_TIME_LIMIT,
             database: None,
             nodes: 1,
             live: None,
             tool_host: None,
+            stop: Arc::default(),
         }
     }
 }
@@ -102,11 +108,15 @@ pub fn judged_projects(options: &RunOptions) -> Vec<(PathBuf, Option<String>)> {
 /// Returns the selected test cases.
 fn find(options: &RunOptions) -> FileCases {
     let mut found = discover(&options.paths);
+    let is_named = |located: &LocatedCase| {
+        options.names.is_empty() || options.names.contains(&located.case.case)
+    };
+    found.cases.retain(is_named);
     if let Some(filter) = &options.filter {
         let filter = NameFilter::new(filter);
         found
             .cases
-            .retain(|located| filter.accepts(&located.case.case));
+            .retain(|located| filter.matches(&located.case.case));
         if found.cases.is_empty() {
             found.errors.push(no_match_error(options, filter.text));
         }
@@ -159,11 +169,13 @@ enum RunResult {
 
 impl<'c> PlannedCase<'c> {
     /// Decides whether and how a test case runs.
-    fn of(located: &'c LocatedCase, options: &RunOptions) -> Self {
-        let live = options
-            .live
-            .as_ref()
-            .map(|live| (LiveCase::of(located, live), not_here(located, options)));
+    fn new(located: &'c LocatedCase, options: &RunOptions) -> Self {
+        let live = options.live.as_ref().map(|live| {
+            (
+                LiveCase::for_case(located, live),
+                not_here(located, options),
+            )
+        });
         let mode = match live {
             None => CaseRunMode::Scripted,
             Some((None, _)) => CaseRunMode::Skipped("it has no `live`".to_owned()),
@@ -173,8 +185,8 @@ impl<'c> PlannedCase<'c> {
         PlannedCase { located, mode }
     }
 
-    /// Returns how often the test case runs.
-    fn runs(&self) -> u32 {
+    /// Returns the number of runs of the test case.
+    fn run_count(&self) -> u32 {
         if let CaseRunMode::Live(live) = &self.mode {
             live.runs
         } else {
@@ -202,7 +214,7 @@ impl<'c> PlannedCase<'c> {
     }
 
     /// Returns the report of the test case from the results of all its runs.
-    fn report(&self, pieces: Vec<RunResult>) -> CaseReport {
+    fn build_report(&self, pieces: Vec<RunResult>) -> CaseReport {
         let (mut runs, mut duration) = (Vec::new(), Duration::ZERO);
         for piece in pieces {
             match piece {
@@ -216,7 +228,7 @@ impl<'c> PlannedCase<'c> {
         let CaseRunMode::Live(live) = &self.mode else {
             unreachable!("only live cases have several runs")
         };
-        let report = LiveReport::of(&self.located.case, live, runs);
+        let report = LiveReport::from_runs(&self.located.case, live, runs);
         CaseReport {
             live: Some(report.clone()),
             ..CaseReport::new(self.located, report.outcome(live), duration)
@@ -232,12 +244,12 @@ fn run_cases(
 ) -> Vec<CaseReport> {
     let planned: Vec<PlannedCase<'_>> = cases
         .iter()
-        .map(|located| PlannedCase::of(located, options))
+        .map(|located| PlannedCase::new(located, options))
         .collect();
     let work: Vec<(usize, u32)> = planned
         .iter()
         .enumerate()
-        .flat_map(|(case, plan)| (1..=plan.runs()).map(move |run| (case, run)))
+        .flat_map(|(case, plan)| (1..=plan.run_count()).map(move |run| (case, run)))
         .collect();
     let next = AtomicUsize::new(0);
     let (done, results) = mpsc::channel();
@@ -245,41 +257,49 @@ fn run_cases(
         for _ in 0..jobs(options).get().min(work.len()) {
             let (done, next, work, planned) = (done.clone(), &next, &work, &planned);
             scope.spawn(move || {
-                while let Some(&(case, run)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some(&(case, run)) = work.get(next.fetch_add(1, Ordering::Relaxed))
+                    && !options.stop.load(Ordering::Relaxed)
+                {
                     // The receiver exists until all senders are dropped.
                     let _ = done.send((case, planned[case].run(run, options)));
                 }
             });
         }
         drop(done);
-        in_order(&planned, results, on_result)
+        report_in_order(&planned, results, on_result)
     })
 }
 
-/// Restores the order of the test cases. A test case is reported when all of its runs have ended.
-fn in_order(
+/// Collects the results of runs, each with the index of its test case, until the channel closes.
+/// Reports each test case in the planned order, as soon as all of its runs and those of all earlier
+/// test cases have ended.
+fn report_in_order(
     planned: &[PlannedCase<'_>],
     results: mpsc::Receiver<(usize, RunResult)>,
-    on_result: &mut dyn FnMut(&CaseReport),
+    on_report: &mut dyn FnMut(&CaseReport),
 ) -> Vec<CaseReport> {
-    let mut early: BTreeMap<usize, Vec<RunResult>> = BTreeMap::new();
-    let mut ordered = Vec::new();
-    let is_whole = |case: usize, pieces: &Vec<RunResult>| {
-        u32::try_from(pieces.len()).is_ok_and(|count| count == planned[case].runs())
-    };
-    for (index, piece) in results {
-        early.entry(index).or_default().push(piece);
-        while early
-            .get(&ordered.len())
-            .is_some_and(|pieces| is_whole(ordered.len(), pieces))
-        {
-            let pieces = early.remove(&ordered.len()).unwrap_or_default();
-            let report = planned[ordered.len()].report(pieces);
-            on_result(&report);
-            ordered.push(report);
+    let mut results_by_case: BTreeMap<usize, Vec<RunResult>> = BTreeMap::new();
+    let mut reports = Vec::new();
+    for (case_index, result) in results {
+        results_by_case.entry(case_index).or_default().push(result);
+        loop {
+            let next_index = reports.len();
+            let Some(case_results) = results_by_case.remove(&next_index) else {
+                break;
+            };
+            let planned_case = &planned[next_index];
+            let is_complete = u32::try_from(case_results.len())
+                .is_ok_and(|count| count == planned_case.run_count());
+            if !is_complete {
+                results_by_case.insert(next_index, case_results);
+                break;
+            }
+            let report = planned_case.build_report(case_results);
+            on_report(&report);
+            reports.push(report);
         }
     }
-    ordered
+    reports
 }
 
 struct NameFilter<'f> {
@@ -297,7 +317,7 @@ impl<'f> NameFilter<'f> {
     }
 
     /// Returns whether the filter text, or the filter as a regular expression, occurs in the name.
-    fn accepts(&self, name: &str) -> bool {
+    fn matches(&self, name: &str) -> bool {
         name.contains(self.text)
             || self
                 .regex
@@ -312,10 +332,10 @@ mod tests {
 
     #[test]
     fn a_filter_is_text_or_an_expression() {
-        assert!(NameFilter::new("queue").accepts("one-key-queues"));
-        assert!(NameFilter::new("^one.*s$").accepts("one-key-queues"));
-        assert!(!NameFilter::new("^key").accepts("one-key-queues"));
-        assert!(!NameFilter::new("(").accepts("one-key-queues"));
+        assert!(NameFilter::new("queue").matches("one-key-queues"));
+        assert!(NameFilter::new("^one.*s$").matches("one-key-queues"));
+        assert!(!NameFilter::new("^key").matches("one-key-queues"));
+        assert!(!NameFilter::new("(").matches("one-key-queues"));
     }
 
     #[test]

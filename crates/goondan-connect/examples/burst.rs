@@ -19,8 +19,9 @@ use axum::http::{Request, StatusCode};
 use axum::routing::post;
 use axum::{Json, Router};
 use futures::StreamExt as _;
-use goondan::Swarm;
+use goondan::gateway::SwarmGateway;
 use goondan::spec::Environment;
+use goondan::{ApprovalBroker, Swarm};
 use goondan_connect::{ConnectionOptions, Connections};
 use ring::hmac;
 use serde_json::{Value, json};
@@ -89,7 +90,7 @@ async fn start(state: &std::path::Path, base: &str, delay: u64) -> (Swarm, Conne
         .await
         .unwrap();
     let connections = Connections::begin(
-        swarm.clone(),
+        SwarmGateway::open(swarm.clone(), ApprovalBroker::default()),
         ConnectionOptions {
             has_server: true,
             ..ConnectionOptions::default()

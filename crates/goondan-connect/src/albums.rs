@@ -92,7 +92,7 @@ impl AlbumCollector {
 fn interrupted() -> EventRefusal {
     EventRefusal {
         message: "The album was interrupted.".to_owned(),
-        is_passing: true,
+        is_retryable: true,
     }
 }
 

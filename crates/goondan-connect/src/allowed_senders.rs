@@ -3,7 +3,6 @@
 //! The process that runs a connection writes the pending file; other commands write the approved
 //! file. So each file has only one kind of writer.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -42,7 +41,7 @@ pub struct PendingSender {
 pub(crate) enum SenderAdmission {
     Passes,
     /// The sender is unknown and has not been notified yet.
-    NewStranger,
+    NewUnknownSender,
     /// The event is refused without a notification.
     Refused,
 }
@@ -64,7 +63,7 @@ impl AllowedSenders {
         allow: Option<ConnectionAccess>,
         is_guarded: bool,
     ) -> io::Result<AllowedSenders> {
-        let pending = Mutex::new(pending(folder)?);
+        let pending = Mutex::new(read_pending(folder)?);
         Ok(AllowedSenders {
             folder: folder.to_owned(),
             allow,
@@ -102,7 +101,7 @@ impl AllowedSenders {
                         .is_some_and(|senders| senders.contains(id))
             }
         };
-        if is_allowed || (!id.is_empty() && approved(&self.folder)?.contains(&id.to_owned())) {
+        if is_allowed || (!id.is_empty() && read_approved(&self.folder)?.contains(&id.to_owned())) {
             return Ok(SenderAdmission::Passes);
         }
         event
@@ -113,11 +112,11 @@ impl AllowedSenders {
             })
     }
 
-    /// Records an unknown sender. Returns `NewStranger` only for the first event of a sender.
+    /// Records an unknown sender. Returns `NewUnknownSender` only for the first event of a sender.
     fn note(&self, sender: &EventSender, now: DateTime<Utc>) -> io::Result<SenderAdmission> {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         if pending.len() >= MAX_PENDING_SENDERS {
-            let approved = approved(&self.folder)?;
+            let approved = read_approved(&self.folder)?;
             pending.retain(|stranger| !approved.contains(&stranger.id));
         }
         if pending.len() >= MAX_PENDING_SENDERS || pending.iter().any(|known| known.id == sender.id)
@@ -134,12 +133,12 @@ impl AllowedSenders {
             &self.folder.join(PENDING_FILE),
             &serde_json::to_vec(&*pending)?,
         )?;
-        Ok(SenderAdmission::NewStranger)
+        Ok(SenderAdmission::NewUnknownSender)
     }
 }
 
 /// Reads the pending senders.
-pub(crate) fn pending(folder: &Path) -> io::Result<Vec<PendingSender>> {
+pub(crate) fn read_pending(folder: &Path) -> io::Result<Vec<PendingSender>> {
     match std::fs::read(folder.join(PENDING_FILE)) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -148,7 +147,7 @@ pub(crate) fn pending(folder: &Path) -> io::Result<Vec<PendingSender>> {
 }
 
 /// Reads the ids of the approved senders.
-pub(crate) fn approved(folder: &Path) -> io::Result<Vec<String>> {
+pub(crate) fn read_approved(folder: &Path) -> io::Result<Vec<String>> {
     match std::fs::read_to_string(folder.join(APPROVED_FILE)) {
         // Skips a line that another process is still writing.
         Ok(text) => Ok(text
@@ -160,18 +159,18 @@ pub(crate) fn approved(folder: &Path) -> io::Result<Vec<String>> {
     }
 }
 
-/// Approves a sender. Returns false if the sender was already approved.
+/// Approves the sender with the id `sender`. Returns false if the sender was already approved.
+/// Fails if another process holds the lock of the file for longer than [`LOCK_TIMEOUT`].
 pub(crate) fn approve(folder: &Path, sender: &str) -> io::Result<bool> {
-    let file = folder.join(APPROVED_FILE);
-    let _lock = FileLock::of_file(&file, LOCK_TIMEOUT)?;
-    let approved_ids: BTreeSet<String> = approved(folder)?.into_iter().collect();
-    if approved_ids.contains(sender) {
+    let path = folder.join(APPROVED_FILE);
+    let _lock = FileLock::of_file(&path, LOCK_TIMEOUT)?;
+    if read_approved(folder)?.iter().any(|id| id == sender) {
         return Ok(false);
     }
     let mut file = private_files::options()
         .append(true)
         .create(true)
-        .open(file)?;
+        .open(path)?;
     file.write_all(format!("{}\n", serde_json::Value::from(sender)).as_bytes())?;
     file.sync_all()?;
     Ok(true)
@@ -179,6 +178,8 @@ pub(crate) fn approve(folder: &Path, sender: &str) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn event(sender: &str, channel: &str) -> PlatformEvent {
@@ -204,7 +205,7 @@ mod tests {
         let senders = AllowedSenders::open(folder.path(), None, true).unwrap();
         assert_eq!(
             senders.admit(&event("7", "c"), now).unwrap(),
-            SenderAdmission::NewStranger
+            SenderAdmission::NewUnknownSender
         );
         assert_eq!(
             senders.admit(&event("7", "c"), now).unwrap(),
@@ -212,7 +213,7 @@ mod tests {
             "told once"
         );
         assert_eq!(
-            pending(folder.path()).unwrap()[0].name.len(),
+            read_pending(folder.path()).unwrap()[0].name.len(),
             MAX_SENDER_NAME_CHARS
         );
         assert!(approve(folder.path(), "7").unwrap() && !approve(folder.path(), "7").unwrap());
@@ -225,7 +226,10 @@ mod tests {
                 .admit(&event(&format!("s{number}"), "c"), now)
                 .unwrap();
         }
-        assert_eq!(pending(folder.path()).unwrap().len(), MAX_PENDING_SENDERS);
+        assert_eq!(
+            read_pending(folder.path()).unwrap().len(),
+            MAX_PENDING_SENDERS
+        );
         let again = AllowedSenders::open(folder.path(), None, true).unwrap();
         assert_eq!(
             again.admit(&event("s3", "c"), now).unwrap(),

@@ -50,14 +50,17 @@ impl AnswerFile {
 /// Returns the files of an answer, and a line for each file that is too large or exceeds the limit.
 pub(crate) async fn of(
     runtime: &ConnectionRuntime,
-    lane: &str,
+    conversation: &str,
     result: &TurnResult,
 ) -> (Vec<AnswerFile>, Vec<String>) {
-    let Some((agent, key)) = lane.split_once(':').filter(|_| runtime.bound.sends_files()) else {
+    let Some((agent, key)) = conversation
+        .split_once(':')
+        .filter(|_| runtime.bound.sends_files())
+    else {
         return Default::default();
     };
     let messages = match runtime
-        .swarm
+        .swarm()
         .conversation(&InstanceId::new(agent, key))
         .await
     {

@@ -12,19 +12,17 @@ use std::time::Duration;
 
 use goondan::internal::private_files;
 use goondan::ports::approval::{ApprovalAnswer, ApprovalRequest};
-use goondan::{ApprovalBroker, ApprovalEnd, ApprovalHandle};
+use goondan::{ApprovalEnd, ApprovalHandle};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use crate::connection_runtime::ConnectionRuntime;
 use crate::event::{EventSender, PlatformEvent, random_id};
 use crate::http::PlatformFailure;
 use crate::platforms::PlatformConnector;
-use crate::receive_supervisor::AbortOnDrop;
-use crate::reply_queue::pieces;
-use crate::signature::hex;
+use crate::reply_queue::split_into_messages;
+use crate::signature::encode_hex;
 
 /// File with the secret key of the approval codes.
 const KEY_FILE: &str = "question.key";
@@ -63,105 +61,21 @@ pub(crate) struct PressOutcome {
     pub(crate) text: Option<String>,
 }
 
-/// Channel for the approval requests of a trace.
-struct ApprovalChannel {
-    desk: Arc<ConnectionRuntime>,
-    origin: Value,
-    channel: String,
+/// Channel for the approval requests of a turn.
+pub(crate) struct ApprovalChannel {
+    pub(crate) runtime: Arc<ConnectionRuntime>,
+    pub(crate) origin: Value,
+    pub(crate) channel: String,
 }
 
-/// Traces that connections have started, with the channels for their approval requests.
-#[derive(Clone, Default)]
-pub(crate) struct ChannelApprovals(Arc<ChannelApprovalsInner>);
-
-#[derive(Default)]
-struct ChannelApprovalsInner {
-    broker: Option<ApprovalBroker>,
-    chains: Mutex<HashMap<String, Arc<ApprovalChannel>>>,
-    end: CancellationToken,
-}
-
-impl ChannelApprovals {
-    /// Without a broker no request is posted.
-    pub(crate) fn new(broker: Option<ApprovalBroker>) -> ChannelApprovals {
-        ChannelApprovals(Arc::new(ChannelApprovalsInner {
-            broker,
-            ..ChannelApprovalsInner::default()
-        }))
-    }
-
-    /// Starts posting requests, until the returned guard is dropped.
-    pub(crate) fn begin(&self) -> Option<AbortOnDrop<()>> {
-        let broker = self.0.broker.as_ref()?;
-        let approvals = self.clone();
-        let mut listener =
-            broker.listen_for(move |request| approvals.place(&request.trace_id).is_some());
-        let approvals = self.clone();
-        Some(AbortOnDrop(tokio::spawn(async move {
-            while let Some(question) = listener.next().await {
-                approvals.put(question);
-            }
-        })))
-    }
-
-    /// Stops posting requests.
-    pub(crate) fn end(&self) {
-        self.0.end.cancel();
-    }
-
-    /// Posts the approval requests of a trace to `origin` until the returned guard is dropped.
-    /// Returns `None` if the connection has no approvers.
-    pub(crate) fn follow(
-        &self,
-        runtime: &Arc<ConnectionRuntime>,
-        trace_id: &str,
-        origin: &Value,
-        channel: &str,
-    ) -> Option<TraceApprovals> {
-        let broker = self
-            .0
-            .broker
-            .as_ref()
-            .filter(|_| !runtime.approvers().is_empty())?;
-        let approval_channel = ApprovalChannel {
-            desk: Arc::clone(runtime),
-            origin: origin.clone(),
-            channel: channel.to_owned(),
-        };
-        self.chains()
-            .insert(trace_id.to_owned(), Arc::new(approval_channel));
-        // Requests that were opened before the trace was registered.
-        broker
-            .open()
-            .into_iter()
-            .filter(|open| open.request.trace_id == trace_id)
-            .for_each(|open| self.put(open));
-        Some(TraceApprovals {
-            asking: self.clone(),
-            trace_id: trace_id.to_owned(),
-        })
-    }
-
-    /// Locks the channels by trace.
-    fn chains(&self) -> MutexGuard<'_, HashMap<String, Arc<ApprovalChannel>>> {
-        self.0.chains.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the channel of a trace, if any.
-    fn place(&self, trace_id: &str) -> Option<Arc<ApprovalChannel>> {
-        self.chains().get(trace_id).cloned()
-    }
-
-    /// Posts a request in the channel of its trace, in a separate task.
-    fn put(&self, question: ApprovalHandle) {
-        let Some(approval_channel) = self.place(&question.request.trace_id) else {
-            return;
-        };
-        tokio::spawn(self.0.end.clone().run_until_cancelled_owned(async move {
-            let connection = approval_channel.desk.bound.name.clone();
-            if let Err(error) = put(&approval_channel, question).await {
+impl ApprovalChannel {
+    /// Posts a request in a separate task, until the connections stop.
+    pub(crate) fn post(self: &Arc<Self>, question: ApprovalHandle) {
+        let (target, stopping) = (Arc::clone(self), self.runtime.shared.stopping.clone());
+        tokio::spawn(stopping.run_until_cancelled_owned(async move {
+            if let Err(error) = put(&target, question).await {
                 tracing::warn!(
-                    connection,
+                    connection = target.runtime.bound.name,
                     "could not post an approval request in the channel: {error}"
                 );
             }
@@ -169,21 +83,9 @@ impl ChannelApprovals {
     }
 }
 
-/// Guard of a registered trace.
-pub(crate) struct TraceApprovals {
-    asking: ChannelApprovals,
-    trace_id: String,
-}
-
-impl Drop for TraceApprovals {
-    fn drop(&mut self) {
-        self.asking.chains().remove(&self.trace_id);
-    }
-}
-
 /// Posts a request and updates its message when the request ends.
 async fn put(target: &ApprovalChannel, question: ApprovalHandle) -> Result<(), PlatformFailure> {
-    let (platform, approvals) = (&target.desk.platform, &target.desk.questions);
+    let (platform, approvals) = (&target.runtime.platform, &target.runtime.questions);
     let mark = approvals.mark(&question.request);
     let poster = ApprovalMessage::of(&**platform, &question.request, &mark);
     let Some(_open) = approvals.open(&mark, &question, &target.channel, &poster) else {
@@ -245,7 +147,7 @@ async fn post(
     text: &str,
     mark: Option<&str>,
 ) -> Result<Value, PlatformFailure> {
-    let (platform, origin) = (&target.desk.platform, &target.origin);
+    let (platform, origin) = (&target.runtime.platform, &target.origin);
     let mut tries = 0;
     loop {
         let outcome = match posted_handle {
@@ -285,7 +187,7 @@ impl ApprovalMessage {
         request: &ApprovalRequest,
         mark: &str,
     ) -> ApprovalMessage {
-        let mut texts = pieces(&request.to_plain_text(), MAX_MESSAGE_CHARS, |_| 1);
+        let mut texts = split_into_messages(&request.to_plain_text(), MAX_MESSAGE_CHARS, |_| 1);
         let is_whole = texts.len() <= MAX_REQUEST_MESSAGES;
         if !is_whole {
             texts.truncate(1);
@@ -386,7 +288,7 @@ impl ConnectionApprovals {
             b"\0",
             &arguments,
         ];
-        hex(hmac::sign(&self.key, &parts.concat()).as_ref())[..CODE_DIGITS].to_owned()
+        encode_hex(hmac::sign(&self.key, &parts.concat()).as_ref())[..CODE_DIGITS].to_owned()
     }
 
     /// Registers a request. Returns `None` if it is already open.

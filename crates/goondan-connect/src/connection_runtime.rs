@@ -8,29 +8,28 @@ use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use goondan::adapters::connectors::BoundConnection;
-use goondan::event::turn_id;
-use goondan::ports::clock::Clock;
+use goondan::gateway::{ApprovalReports, SubmissionError, SwarmGateway};
 use goondan::spec::Code;
 use goondan::spec::kinds::ReplyMode;
-use goondan::{Input, SendError, SubmittedEventState, Swarm};
+use goondan::{Input, Swarm};
 use serde_json::Value;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::albums::AlbumCollector;
 use crate::allowed_senders::{AllowedSenders, SenderAdmission};
 use crate::channel_approvals::{
-    self, ButtonPress, ChannelApprovals, ConnectionApprovals, PressOutcome,
+    self, ApprovalChannel, ButtonPress, ConnectionApprovals, PressOutcome,
 };
-use crate::connections::DeliveredAnswer;
+use crate::connections::{ConnectionOptions, DeliveredAnswer};
 use crate::event::PlatformEvent;
 use crate::event_files;
+use crate::followed_turn::ChannelTurn;
 use crate::outbox::{Outbox, OutboxReply, ReplyState};
 use crate::platforms::PlatformConnector;
-use crate::reply_queue::{QueuedAnswer, ReplyQueues, StartedTurn};
+use crate::reply_queue::{QueuedAnswer, ReplyQueues};
 use crate::route::route;
 use crate::signature::digest;
-use crate::streamed_text::{TurnTextStreams, TurnTextWatch};
 
 /// Reply to content that the connector cannot read.
 const UNSUPPORTED_REPLY: &str = "Sorry, this kind of message is not supported.";
@@ -47,33 +46,29 @@ const RETRYABLE_CODES: [Code; 4] = [
 /// A connection with everything that its events and answers need.
 pub(crate) struct ConnectionRuntime {
     pub(crate) bound: BoundConnection,
-    pub(crate) swarm: Swarm,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) shared: SharedConnectionState,
     pub(crate) platform: Arc<dyn PlatformConnector>,
     /// State directory.
     pub(crate) folder: PathBuf,
-    pub(crate) owed: Arc<PendingReplies>,
+    pub(crate) pending_replies: Arc<PendingReplies>,
     pub(crate) questions: ConnectionApprovals,
-    pub(crate) live: TurnTextStreams,
     pub(crate) albums: AlbumCollector,
-    asking: ChannelApprovals,
     senders: AllowedSenders,
-    deliveries: Option<UnboundedSender<DeliveredAnswer>>,
 }
 
-/// State shared by all connections of a swarm.
+/// State shared by all connections of a swarm. Cheap to clone.
+#[derive(Clone)]
 pub(crate) struct SharedConnectionState {
-    pub(crate) swarm: Swarm,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) asking: ChannelApprovals,
-    pub(crate) live: TurnTextStreams,
-    pub(crate) deliveries: Option<UnboundedSender<DeliveredAnswer>>,
+    pub(crate) gateway: SwarmGateway,
+    pub(crate) options: ConnectionOptions,
+    /// Stops posts of approval requests. Their messages then keep their buttons for the next start.
+    pub(crate) stopping: CancellationToken,
 }
 
 /// Pending answers of a connection. They survive a change of its settings.
 pub(crate) struct PendingReplies {
     pub(crate) outbox: Outbox,
-    pub(crate) lanes: ReplyQueues,
+    pub(crate) queues: ReplyQueues,
 }
 
 /// Result of accepting an event.
@@ -82,9 +77,9 @@ pub(crate) enum EventAcceptance {
     /// The input is durable, possibly since an earlier delivery.
     Accepted,
     /// The sender is not allowed and needs no further notification.
-    NotLetIn,
+    NotAllowed,
     /// The sender is not allowed and has not been notified yet.
-    Stranger,
+    UnknownSender,
 }
 
 /// Reason for refusing an event.
@@ -94,7 +89,7 @@ pub(crate) struct EventRefusal {
     /// Reason why the event is refused, as a complete sentence.
     pub(crate) message: String,
     /// True if the event may be accepted when it is delivered again.
-    pub(crate) is_passing: bool,
+    pub(crate) is_retryable: bool,
 }
 
 impl ConnectionRuntime {
@@ -104,56 +99,45 @@ impl ConnectionRuntime {
         shared: &SharedConnectionState,
         platform: Arc<dyn PlatformConnector>,
         folder: PathBuf,
-        owed: Arc<PendingReplies>,
+        pending_replies: Arc<PendingReplies>,
     ) -> io::Result<ConnectionRuntime> {
         let senders = AllowedSenders::open(&folder, bound.allow.clone(), platform.is_guarded())?;
         let questions = ConnectionApprovals::open_in(&folder)?;
-        let SharedConnectionState {
-            swarm,
-            clock,
-            asking,
-            live,
-            deliveries,
-        } = shared;
-        let (swarm, clock, asking, live) = (
-            swarm.clone(),
-            Arc::clone(clock),
-            asking.clone(),
-            live.clone(),
-        );
         Ok(ConnectionRuntime {
             bound,
-            swarm,
-            clock,
+            shared: shared.clone(),
             platform,
             folder,
-            owed,
+            pending_replies,
             questions,
-            live,
             albums: AlbumCollector::default(),
-            asking,
             senders,
-            deliveries: deliveries.clone(),
         })
     }
 
-    /// Reports that an answer of the conversation `lane` was delivered.
-    pub(crate) fn report_delivery(&self, lane: &str) {
+    /// Returns the swarm.
+    pub(crate) fn swarm(&self) -> &Swarm {
+        self.shared.gateway.swarm()
+    }
+
+    /// Reports that an answer of the conversation `conversation` was delivered.
+    pub(crate) fn report_delivery(&self, conversation: &str) {
         // The console shows its own answers.
         let is_console = self.bound.connector == "cli" && self.bound.file.is_none();
-        let Some(deliveries) = self.deliveries.as_ref().filter(|_| !is_console) else {
+        let deliveries = self.shared.options.deliveries.as_ref();
+        let Some(deliveries) = deliveries.filter(|_| !is_console) else {
             return;
         };
         // A receiver that has ended needs no notices.
         let _ = deliveries.send(DeliveredAnswer {
             connection: self.bound.name.clone(),
-            conversation: lane.to_owned(),
+            conversation: conversation.to_owned(),
         });
     }
 
     /// Current time of the swarm's clock.
     pub(crate) fn now(&self) -> DateTime<Utc> {
-        self.clock.now()
+        self.shared.options.clock.now()
     }
 
     /// Ids of the senders that may answer approval requests.
@@ -212,16 +196,16 @@ impl ConnectionRuntime {
         match self
             .senders
             .admit(&event, self.now())
-            .map_err(not_written)?
+            .map_err(storage_refusal)?
         {
             SenderAdmission::Passes => {}
-            SenderAdmission::NewStranger => {
+            SenderAdmission::NewUnknownSender => {
                 tracing::warn!(
                     connection = self.bound.name,
                     sender = event.sender.as_ref().map(|sender| &sender.id),
                     "unknown sender; `gdn connection approve` approves the sender"
                 );
-                return Ok(EventAcceptance::Stranger);
+                return Ok(EventAcceptance::UnknownSender);
             }
             // Unknown senders can repeat their messages without limit.
             SenderAdmission::Refused => {
@@ -231,7 +215,7 @@ impl ConnectionRuntime {
                     sender = event.sender.as_ref().map(|sender| &sender.id),
                     "ignored a message: its sender or channel is not allowed"
                 );
-                return Ok(EventAcceptance::NotLetIn);
+                return Ok(EventAcceptance::NotAllowed);
             }
         }
         if let Some(kind) = &event.unsupported {
@@ -239,46 +223,55 @@ impl ConnectionRuntime {
             return Ok(EventAcceptance::Accepted);
         }
         let (id, files) = (self.input_id(&event.id), event.files.clone());
-        let origin = event
-            .origin
-            .clone()
-            .filter(|_| self.bound.reply != ReplyMode::None);
+        let origin = match self.bound.reply {
+            ReplyMode::None => None,
+            _ => event.origin.clone(),
+        };
         let channel = event.channel.clone().unwrap_or_default();
-        let (mut input, key) = self.input(event, id.clone());
-        let is_new = match &origin {
-            None => false,
-            Some(origin) => match self.owed.outbox.state(&id) {
+        let (mut input, instance) = self.input(event, id.clone());
+        let outbox = &self.pending_replies.outbox;
+        let pending = match origin {
+            None => None,
+            Some(origin) => match outbox.state(&id) {
                 Some(ReplyState::Accepted) => {
-                    self.owed.outbox.settled().await.map_err(not_written)?;
-                    false
+                    outbox.wait_until_durable().await.map_err(storage_refusal)?;
+                    None
                 }
                 Some(_) => return Ok(EventAcceptance::Accepted),
                 None => {
-                    self.owed
-                        .outbox
-                        .record_pending(self.reply(&id, &key, &channel, origin.clone()))
-                        .await
-                        .map_err(not_written)?;
-                    true
+                    let reply = OutboxReply {
+                        id: id.clone(),
+                        state: ReplyState::Accepted,
+                        instance,
+                        at: self.now(),
+                        channel,
+                        origin,
+                        draft: None,
+                        why: None,
+                    };
+                    let recorded = outbox.record_pending(reply.clone()).await;
+                    recorded.map_err(storage_refusal)?;
+                    Some(reply)
                 }
             },
         };
         // The reply is recorded first, so that a redelivery during the download is recognized.
         input.files = event_files::fetch(self, &files, &mut input.text).await;
-        match self
-            .submit_with_reply(input, id.clone(), key, origin.filter(|_| is_new), &channel)
-            .await
-        {
-            Ok(()) => Ok(EventAcceptance::Accepted),
-            Err(error) => {
-                if is_new {
-                    self.owed.outbox.dropped(&id).await.map_err(not_written)?;
-                }
-                Err(EventRefusal {
-                    message: format!("{} ({}).", error.message, error.code),
-                    is_passing: RETRYABLE_CODES.contains(&error.code),
-                })
-            }
+        let is_new = pending.is_some();
+        let submitted = match pending {
+            Some(reply) => self.submit_with_reply(input, reply).await,
+            None => self.shared.gateway.submit(input).await.map(drop),
+        };
+        if submitted.is_err() && is_new {
+            outbox.dropped(&id).await.map_err(storage_refusal)?;
+        }
+        match submitted {
+            // Other rules routed the event to another conversation when it first arrived.
+            Ok(()) | Err(SubmissionError::IdInUse) => Ok(EventAcceptance::Accepted),
+            Err(SubmissionError::Rejected(error)) => Err(EventRefusal {
+                message: format!("{} ({}).", error.message, error.code),
+                is_retryable: RETRYABLE_CODES.contains(&error.code),
+            }),
         }
     }
 
@@ -302,8 +295,8 @@ impl ConnectionRuntime {
     /// as `AGENT:KEY`.
     fn input(&self, event: PlatformEvent, id: String) -> (Input, String) {
         let route = route(&self.bound.ingress, &event);
-        let agent = route.agent.unwrap_or_else(|| self.swarm.entry_agent());
-        let lane = format!("{agent}:{}", route.instance_key);
+        let agent = route.agent.unwrap_or_else(|| self.swarm().entry_agent());
+        let conversation = format!("{agent}:{}", route.instance_key);
         let metadata = event.metadata(&self.bound.name, &self.bound.connector);
         let is_builtin = self.bound.file.is_none();
         let answer_call = event
@@ -329,7 +322,7 @@ impl ConnectionRuntime {
             answer_call,
             ..Input::default()
         };
-        (input, lane)
+        (input, conversation)
     }
 
     /// Derives the input id from the event id, so that a redelivered event has the same input id.
@@ -338,104 +331,68 @@ impl ConnectionRuntime {
         format!("cn-{}", &digest[..40])
     }
 
-    /// Creates the outbox entry for a new answer.
-    fn reply(&self, id: &str, instance: &str, channel: &str, origin: Value) -> OutboxReply {
-        OutboxReply {
-            id: id.to_owned(),
-            state: ReplyState::Accepted,
-            instance: instance.to_owned(),
-            at: self.now(),
-            channel: channel.to_owned(),
-            origin,
-            draft: None,
-            why: None,
-        }
-    }
-
     /// Submits the input and queues its answer in one step, so that both queues have the same
     /// order.
     async fn submit_with_reply(
         self: &Arc<Self>,
         input: Input,
-        id: String,
-        lane: String,
-        origin: Option<Value>,
-        channel: &str,
-    ) -> Result<(), SendError> {
-        let submit = || self.swarm.submit(input);
-        let Some(origin) = origin else {
-            return submit()?.accepted().await.map(drop);
-        };
+        reply: OutboxReply,
+    ) -> Result<(), SubmissionError> {
         let (sender, turn) = oneshot::channel();
-        // Must precede the start of the turn.
-        let watched = self.watch(&id, /* has_begun */ false);
-        let job = QueuedAnswer {
-            id,
-            channel: channel.to_owned(),
-            origin: origin.clone(),
-            draft: None,
-            turn,
-        };
-        let submission = self.owed.lanes.queue(self, lane, job, submit)?;
-        // Must precede the first approval request of the turn.
-        let questions = self
-            .asking
-            .follow(self, submission.trace_id(), &origin, channel);
-        let found = SubmittedEventState::Open(submission.accepted().await?);
+        let channel = self.approval_channel(&reply);
+        let job = QueuedAnswer { reply, turn };
+        let (gateway, reported_approvals) = (&self.shared.gateway, self.reported_approvals());
+        let submit = || gateway.submit_and_follow(input, reported_approvals);
+        let submitted = self.pending_replies.queues.queue(self, job, submit).await?;
         // If the receiver is gone, the next start sends the answer.
-        let _ = sender.send(StartedTurn {
-            found,
-            watched,
-            questions,
-        });
+        let _ = sender.send(ChannelTurn::begin(submitted, channel));
         Ok(())
     }
 
-    /// Subscribes to the text of the turn of the input `id`; `None` if answers are not streamed.
-    fn watch(&self, id: &str, has_begun: bool) -> Option<TurnTextWatch> {
-        let grows = self.bound.reply == ReplyMode::Stream;
-        grows.then(|| self.live.watch(&self.swarm, turn_id(id), has_begun))
+    /// Returns which approval requests the swarm reports, so that they are posted in channels.
+    fn reported_approvals(&self) -> ApprovalReports {
+        if self.approvers().is_empty() {
+            // Without approvers, no one could answer the posts.
+            ApprovalReports::Off
+        } else {
+            ApprovalReports::All
+        }
+    }
+
+    /// Returns the channel for approval requests of the turn that answers an event.
+    fn approval_channel(self: &Arc<Self>, reply: &OutboxReply) -> ApprovalChannel {
+        ApprovalChannel {
+            runtime: Arc::clone(self),
+            origin: reply.origin.clone(),
+            channel: reply.channel.clone(),
+        }
     }
 
     /// Resumes the pending answers of an earlier process.
-    pub(crate) async fn resume(self: &Arc<Self>, owed: Vec<OutboxReply>) -> io::Result<()> {
-        for reply in owed {
+    pub(crate) async fn resume(self: &Arc<Self>, pending: Vec<OutboxReply>) -> io::Result<()> {
+        for reply in pending {
             if reply.state == ReplyState::Sending {
                 let at = reply.at.to_rfc3339_opts(SecondsFormat::Secs, true);
                 let why = format!(
                     "the process ended while the answer to the event of {at} was being sent"
                 );
-                self.owed.outbox.failed(&reply.id, &why).await?;
+                self.pending_replies.outbox.failed(&reply.id, &why).await?;
                 continue;
             }
-            match self.swarm.find(&reply.id).await {
+            match self
+                .shared
+                .gateway
+                .follow(&reply.id, self.reported_approvals())
+                .await
+            {
                 // The swarm never accepted the input; the platform redelivers the event.
-                None => self.owed.outbox.dropped(&reply.id).await?,
+                None => self.pending_replies.outbox.dropped(&reply.id).await?,
                 Some(found) => {
                     let (sender, turn) = oneshot::channel();
-                    let questions = match &found {
-                        SubmittedEventState::Open(turn) => {
-                            self.asking
-                                .follow(self, &turn.trace_id, &reply.origin, &reply.channel)
-                        }
-                        SubmittedEventState::Over(_) => None,
-                    };
-                    let watched = self.watch(&reply.id, /* has_begun */ true);
-                    let _ = sender.send(StartedTurn {
-                        found,
-                        watched,
-                        questions,
-                    });
-                    let job = QueuedAnswer {
-                        id: reply.id,
-                        channel: reply.channel,
-                        origin: reply.origin,
-                        draft: reply.draft,
-                        turn,
-                    };
-                    let queued: Result<(), ()> =
-                        self.owed.lanes.queue(self, reply.instance, job, || Ok(()));
-                    debug_assert_eq!(queued, Ok(()));
+                    let channel = self.approval_channel(&reply);
+                    let _ = sender.send(ChannelTurn::begin(found, channel));
+                    let job = QueuedAnswer { reply, turn };
+                    self.pending_replies.queues.queue(self, job, || ());
                 }
             }
         }
@@ -443,10 +400,10 @@ impl ConnectionRuntime {
     }
 }
 
-/// Converts a storage error. The event may be delivered again.
-fn not_written(error: io::Error) -> EventRefusal {
+/// Returns the refusal of an event that could not be stored. The platform may deliver it again.
+fn storage_refusal(error: io::Error) -> EventRefusal {
     EventRefusal {
         message: format!("The event could not be stored: {error}."),
-        is_passing: true,
+        is_retryable: true,
     }
 }

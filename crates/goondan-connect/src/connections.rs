@@ -11,13 +11,14 @@ use axum::extract::{Path, Request, State as Extracted};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use goondan::ReloadNews;
 use goondan::adapters::connectors::{BoundConnection, UnusableConnection};
+use goondan::gateway::SwarmGateway;
 use goondan::ports::clock::{Clock, SystemClock};
 use goondan::spec::kinds::ReplyMode;
-use goondan::{ApprovalBroker, ReloadNews, Swarm};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio_util::sync::CancellationToken;
 
-use crate::channel_approvals::ChannelApprovals;
 use crate::connection_runtime::{ConnectionRuntime, PendingReplies, SharedConnectionState};
 use crate::console::LineConsole;
 use crate::outbox::Outbox;
@@ -25,7 +26,6 @@ use crate::platforms;
 use crate::receive_supervisor::{self, AbortOnDrop};
 use crate::state_dir::ConnectionStateDir;
 use crate::status::{ConnectionState, ConnectionStatus};
-use crate::streamed_text::TurnTextStreams;
 
 /// Time limit for sending pending answers at shutdown.
 const REPLY_DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,8 +39,6 @@ pub struct ConnectionOptions {
     pub clock: Arc<dyn Clock>,
     /// Console for connections that read one.
     pub console: Option<Arc<LineConsole>>,
-    /// Source of approval requests; without it no request is posted to a channel.
-    pub broker: Option<ApprovalBroker>,
     /// Receiver of a notice about each delivered answer.
     pub deliveries: Option<UnboundedSender<DeliveredAnswer>>,
 }
@@ -60,7 +58,6 @@ impl Default for ConnectionOptions {
             has_server: false,
             clock: Arc::new(SystemClock),
             console: None,
-            broker: None,
             deliveries: None,
         }
     }
@@ -70,12 +67,9 @@ impl Default for ConnectionOptions {
 pub struct Connections {
     inner: Arc<ConnectionsInner>,
     following: Mutex<Option<AbortOnDrop<()>>>,
-    _asking: Option<AbortOnDrop<()>>,
 }
 
 struct ConnectionsInner {
-    swarm: Swarm,
-    options: ConnectionOptions,
     shared: SharedConnectionState,
     table: Mutex<ConnectionTable>,
 }
@@ -86,43 +80,35 @@ struct ConnectionTable {
     is_stopped: bool,
     running: HashMap<String, RunningConnection>,
     /// Pending answers of all connections of this process, including changed and removed ones.
-    owed: HashMap<String, Arc<PendingReplies>>,
+    pending_replies: HashMap<String, Arc<PendingReplies>>,
     problems: Vec<UnusableConnection>,
 }
 
 /// A running connection. It stops when it is dropped; its pending answers are still sent.
 struct RunningConnection {
-    desk: Arc<ConnectionRuntime>,
+    runtime: Arc<ConnectionRuntime>,
     _receiving: AbortOnDrop<()>,
 }
 
 impl Connections {
-    /// Starts the connections of `swarm`. A connection that fails to start does not affect the
+    /// Starts the connections of a swarm. A connection that fails to start does not affect the
     /// others.
-    pub async fn begin(swarm: Swarm, options: ConnectionOptions) -> Connections {
-        let news = swarm.reload_news();
-        let asking = ChannelApprovals::new(options.broker.clone());
-        let (live, clock) = (TurnTextStreams::default(), Arc::clone(&options.clock));
+    pub async fn begin(gateway: SwarmGateway, options: ConnectionOptions) -> Connections {
+        let news = gateway.swarm().reload_news();
         let shared = SharedConnectionState {
-            swarm: swarm.clone(),
-            clock,
-            asking,
-            live,
-            deliveries: options.deliveries.clone(),
+            gateway,
+            options,
+            stopping: CancellationToken::new(),
         };
         let inner = Arc::new(ConnectionsInner {
-            swarm,
-            options,
             shared,
             table: Mutex::default(),
         });
-        let asking = inner.shared.asking.begin();
         inner.apply().await;
         let following = AbortOnDrop(tokio::spawn(follow(Arc::clone(&inner), news)));
         Connections {
             inner,
             following: Mutex::new(Some(following)),
-            _asking: asking,
         }
     }
 
@@ -160,31 +146,31 @@ impl Connections {
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(),
         );
-        // Messages of open approval requests keep their buttons for the next start.
-        self.inner.shared.asking.end();
+        self.inner.shared.stopping.cancel();
         let running = {
             let mut table = self.inner.table();
             table.is_stopped = true;
             std::mem::take(&mut table.running)
         };
         for connection in running.values() {
-            receive_supervisor::tell(&connection.desk, ConnectionState::Stopped, None);
+            receive_supervisor::tell(&connection.runtime, ConnectionState::Stopped, None);
         }
     }
 
     /// Stops accepting events and sends pending answers. Shut down the swarm first.
     pub async fn end(&self) {
         self.stop_receiving();
-        let owed: Vec<Arc<PendingReplies>> = self
+        let pending_replies: Vec<Arc<PendingReplies>> = self
             .inner
             .table()
-            .owed
+            .pending_replies
             .drain()
-            .map(|(_, owed)| owed)
+            .map(|(_, pending_replies)| pending_replies)
             .collect();
         futures::future::join_all(
-            owed.iter()
-                .map(|owed| owed.lanes.drain(REPLY_DRAIN_TIMEOUT)),
+            pending_replies
+                .iter()
+                .map(|pending_replies| pending_replies.queues.drain(REPLY_DRAIN_TIMEOUT)),
         )
         .await;
     }
@@ -192,10 +178,13 @@ impl Connections {
 
 impl Drop for Connections {
     fn drop(&mut self) {
-        self.inner.shared.asking.end();
+        self.inner.shared.stopping.cancel();
         let mut table = self.inner.table();
         table.running.clear();
-        table.owed.drain().for_each(|(_, owed)| owed.lanes.end());
+        table
+            .pending_replies
+            .drain()
+            .for_each(|(_, pending_replies)| pending_replies.queues.stop_deliveries());
     }
 }
 
@@ -208,7 +197,7 @@ impl ConnectionsInner {
     /// Starts and stops connections to match the configuration of the swarm.
     async fn apply(&self) {
         let (mut configured, mut problems) = (Vec::new(), Vec::new());
-        for connection in self.swarm.connections().await {
+        for connection in self.shared.gateway.swarm().connections().await {
             match connection {
                 Ok(bound) => configured.push(bound),
                 Err(problem) => problems.push(problem),
@@ -216,7 +205,7 @@ impl ConnectionsInner {
         }
         self.table()
             .running
-            .retain(|_, running| configured.contains(&running.desk.bound));
+            .retain(|_, running| configured.contains(&running.runtime.bound));
         for bound in configured {
             if self.table().running.contains_key(&bound.name) {
                 continue;
@@ -235,8 +224,8 @@ impl ConnectionsInner {
 
     /// Starts a connection. Fails with a sentence for the user.
     async fn start(&self, bound: BoundConnection) -> Result<RunningConnection, String> {
-        let platform = platforms::make(&bound, self.options.console.as_ref())?;
-        if platform.needs_server() && !self.options.has_server {
+        let platform = platforms::make(&bound, self.shared.options.console.as_ref())?;
+        if platform.needs_server() && !self.shared.options.has_server {
             return Err(
                 "The connection needs `gdn serve`, so that its platform can deliver events."
                     .to_owned(),
@@ -244,29 +233,30 @@ impl ConnectionsInner {
         }
         let unusable =
             |error: io::Error| format!("Its directory in the workspace cannot be used: {error}.");
-        let state_dir = ConnectionStateDir::of(&self.swarm.workspace_dir(), &bound.name);
+        let state_dir = self.state_dir(&bound.name);
         let folder = state_dir.prepare().map_err(unusable)?.to_owned();
         // A stopped connection with the same name may still be sending answers.
-        let known = self.table().owed.get(&bound.name).cloned();
-        let (owed, pending) = match known {
-            Some(owed) => (owed, Vec::new()),
+        let known = self.table().pending_replies.get(&bound.name).cloned();
+        let (pending_replies, pending) = match known {
+            Some(pending_replies) => (pending_replies, Vec::new()),
             None => {
                 let (outbox, pending) = Outbox::open(&folder).map_err(unusable)?;
                 (
                     Arc::new(PendingReplies {
                         outbox,
-                        lanes: Default::default(),
+                        queues: Default::default(),
                     }),
                     pending,
                 )
             }
         };
         self.table()
-            .owed
-            .insert(bound.name.clone(), Arc::clone(&owed));
+            .pending_replies
+            .insert(bound.name.clone(), Arc::clone(&pending_replies));
         let answers = bound.reply != ReplyMode::None;
-        let runtime = ConnectionRuntime::open(bound, &self.shared, platform, folder, owed)
-            .map_err(unusable)?;
+        let runtime =
+            ConnectionRuntime::open(bound, &self.shared, platform, folder, pending_replies)
+                .map_err(unusable)?;
         let runtime = Arc::new(runtime);
         if answers {
             runtime.resume(pending).await.map_err(unusable)?;
@@ -275,19 +265,23 @@ impl ConnectionsInner {
             &runtime,
         ))));
         Ok(RunningConnection {
-            desk: runtime,
+            runtime,
             _receiving: receiving,
         })
     }
 
+    /// Returns the state directory of a connection.
+    fn state_dir(&self, name: &str) -> ConnectionStateDir {
+        ConnectionStateDir::of(&self.shared.gateway.swarm().workspace_dir(), name)
+    }
+
     /// Writes the status file of a connection that cannot run.
     fn tell_unusable(&self, name: &str, problem: &str) {
-        let state_dir = ConnectionStateDir::of(&self.swarm.workspace_dir(), name);
-        if let Ok(folder) = state_dir.prepare() {
+        if let Ok(folder) = self.state_dir(name).prepare() {
             let why = Some(problem.to_owned());
             ConnectionStatus {
                 state: ConnectionState::Unusable,
-                since: self.options.clock.now(),
+                since: self.shared.options.clock.now(),
                 why,
             }
             .write(folder);
@@ -321,7 +315,7 @@ async fn deliver(
             table
                 .running
                 .get(&name)
-                .map(|running| Arc::clone(&running.desk)),
+                .map(|running| Arc::clone(&running.runtime)),
             table.is_stopped,
         )
     };

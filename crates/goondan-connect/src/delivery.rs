@@ -4,13 +4,12 @@ use std::io;
 use std::time::Duration;
 
 use goondan::event::{FinishReason, TurnResult};
-use serde_json::Value;
 
 use crate::answer_files::{self, AnswerFile};
 use crate::connection_runtime::ConnectionRuntime;
 use crate::growing_reply;
 use crate::http::PlatformFailure;
-use crate::outbox::{OutboxReply, ReplyState};
+use crate::outbox::OutboxReply;
 
 /// Maximum attempts for a message that has certainly not arrived, except after rate limits.
 const MAX_SEND_ATTEMPTS: u32 = 12;
@@ -22,12 +21,8 @@ const MAX_SEND_WAIT: Duration = Duration::from_secs(15 * 60);
 /// An answer in delivery.
 pub(crate) struct AnswerDelivery<'d> {
     pub(crate) runtime: &'d ConnectionRuntime,
-    pub(crate) id: &'d str,
-    pub(crate) origin: &'d Value,
-    /// Streamed message that becomes the first message.
-    pub(crate) draft: Option<Value>,
-    pub(crate) channel: String,
-    pub(crate) lane: &'d str,
+    /// Outbox entry. Its draft becomes the first message.
+    pub(crate) reply: OutboxReply,
 }
 
 /// A message or a file of an answer.
@@ -47,128 +42,136 @@ enum SendOutcome {
 }
 
 impl AnswerDelivery<'_> {
-    /// Sends the answer and records the result in the outbox. Fails if the outbox cannot be
-    /// written.
+    /// Sends the answer and records the result in the outbox. Stops at the first message that
+    /// cannot be delivered. Fails if the outbox cannot be written.
     pub(crate) async fn deliver(mut self, result: &TurnResult) -> io::Result<()> {
-        let (runtime, outbox) = (self.runtime, &self.runtime.owed.outbox);
+        let runtime = self.runtime;
+        let outbox = &runtime.pending_replies.outbox;
         let mut sent_any = false;
-        for (number, mut item) in self.items(result).await.into_iter().enumerate() {
-            loop {
-                match (self.send_item(number, &item, sent_any).await?, &item) {
-                    (SendOutcome::New, _) => sent_any = true,
-                    (SendOutcome::Changed, _) => {}
-                    // The recipient must learn that a file was produced.
-                    (
-                        SendOutcome::Failed(PlatformFailure::Refused(why)),
-                        AnswerItem::File(file),
-                    ) => {
-                        tracing::warn!(
-                            connection = runtime.bound.name,
-                            "could not send a file of an answer; sending its name instead: {why}"
-                        );
-                        item = AnswerItem::Text(file.placeholder_line("could not be sent"));
-                        continue;
-                    }
-                    (SendOutcome::Failed(failure), _) => {
-                        let failure = failure.to_string();
-                        tracing::warn!(
-                            connection = runtime.bound.name,
-                            "could not deliver an answer: {failure}"
-                        );
-                        return outbox.failed(self.id, &failure).await;
-                    }
+        for (number, item) in self.answer_items(result).await.into_iter().enumerate() {
+            match self
+                .send_item_or_placeholder(number, item, sent_any)
+                .await?
+            {
+                SendOutcome::New => sent_any = true,
+                SendOutcome::Changed => {}
+                SendOutcome::Failed(failure) => {
+                    let failure = failure.to_string();
+                    tracing::warn!(
+                        connection = runtime.bound.name,
+                        "could not deliver an answer: {failure}"
+                    );
+                    return outbox.failed(&self.reply.id, &failure).await;
                 }
-                break;
             }
         }
-        outbox.sent(self.id).await?;
-        if sent_any || self.draft.is_some() {
-            runtime.report_delivery(self.lane);
+        outbox.sent(&self.reply.id).await?;
+        if sent_any || self.reply.draft.is_some() {
+            runtime.report_delivery(&self.reply.instance);
         }
         Ok(())
     }
 
-    /// Returns the messages and files to send.
-    async fn items(&self, result: &TurnResult) -> Vec<AnswerItem> {
-        let platform = &self.runtime.platform;
-        let (files, skipped_lines) = answer_files::of(self.runtime, self.lane, result).await;
-        let mut text = answer(result).unwrap_or_default();
-        // Platforms without file support get the file names.
-        let (sendable, unsendable) = if platform.takes_files() {
-            (files, Vec::new())
-        } else {
-            (Vec::new(), files)
+    /// Sends an item. If the platform refuses a file, sends a line with its name instead, so that
+    /// the recipient learns that a file was produced.
+    async fn send_item_or_placeholder(
+        &mut self,
+        number: usize,
+        item: AnswerItem,
+        sent_any: bool,
+    ) -> io::Result<SendOutcome> {
+        let outcome = self.send_item(number, &item, sent_any).await?;
+        let (SendOutcome::Failed(PlatformFailure::Refused(why)), AnswerItem::File(file)) =
+            (&outcome, &item)
+        else {
+            return Ok(outcome);
         };
-        let unsendable_lines = unsendable
-            .iter()
-            .map(|file| file.placeholder_line("can't be sent here"));
-        for line in unsendable_lines.chain(skipped_lines) {
-            text = format!("{text}\n{line}").trim().to_owned();
-        }
-        if text.is_empty() && self.draft.is_some() {
-            // The streamed message already exists, so it needs a final text. The text is empty, so
-            // every remaining file is sendable.
-            text = sendable.first().map_or_else(
-                || growing_reply::STOPPED_TEXT.to_owned(),
-                |file| format!("[a file: {}]", file.name),
-            );
-        }
-        let texts = if text.is_empty() {
-            Vec::new()
-        } else {
-            platform.pieces(&text)
-        };
-        texts
-            .into_iter()
-            .map(AnswerItem::Text)
-            .chain(sendable.into_iter().map(AnswerItem::File))
-            .collect()
+        tracing::warn!(
+            connection = self.runtime.bound.name,
+            "could not send a file of an answer; sending its name instead: {why}"
+        );
+        let placeholder = AnswerItem::Text(file.placeholder_line("could not be sent"));
+        self.send_item(number, &placeholder, sent_any).await
     }
 
-    /// Sends a message. Retries while the message has certainly not arrived. Fails only if the
+    /// Returns the messages and files to send: the messages of the text, then the files.
+    async fn answer_items(&self, result: &TurnResult) -> Vec<AnswerItem> {
+        let platform = &self.runtime.platform;
+        let (mut files, skipped_lines) =
+            answer_files::of(self.runtime, &self.reply.instance, result).await;
+        let mut placeholder_lines = Vec::new();
+        if !platform.takes_files() {
+            for file in files.drain(..) {
+                placeholder_lines.push(file.placeholder_line("can't be sent here"));
+            }
+        }
+        placeholder_lines.extend(skipped_lines);
+        let mut text = answer_text(result).unwrap_or_default();
+        for line in placeholder_lines {
+            text = format!("{text}\n{line}").trim().to_owned();
+        }
+        if text.is_empty() && self.reply.draft.is_some() {
+            // The streamed message already exists, so it needs a final text.
+            text = match files.first() {
+                Some(file) => format!("[a file: {}]", file.name),
+                None => growing_reply::STOPPED_TEXT.to_owned(),
+            };
+        }
+        let mut items = Vec::new();
+        if !text.is_empty() {
+            items.extend(platform.pieces(&text).into_iter().map(AnswerItem::Text));
+        }
+        items.extend(files.into_iter().map(AnswerItem::File));
+        items
+    }
+
+    /// Sends a message or a file. Retries while it has certainly not arrived. Fails only if the
     /// outbox cannot be written.
+    ///
+    /// `number` counts the items of the answer from 0. `sent_any`: whether an earlier item was sent
+    /// as a new message, so that the outbox already contains the state `sending`.
     async fn send_item(
         &mut self,
         number: usize,
         item: &AnswerItem,
         sent_any: bool,
     ) -> io::Result<SendOutcome> {
-        let outbox = &self.runtime.owed.outbox;
-        let mut tries = 0;
+        let outbox = &self.runtime.pending_replies.outbox;
+        let mut attempts = 0;
         loop {
             // Edits are idempotent, so they need no `sending` record.
             let is_edit =
-                number == 0 && self.draft.is_some() && matches!(item, AnswerItem::Text(_));
-            if !is_edit && (!sent_any || tries > 0) {
-                outbox.sending(self.id).await?;
+                number == 0 && self.reply.draft.is_some() && matches!(item, AnswerItem::Text(_));
+            if !is_edit && (!sent_any || attempts > 0) {
+                outbox.sending(&self.reply.id).await?;
             }
-            let failure = match self.try_once(number, item).await {
+            let failure = match self.send_once(number, item).await {
                 Ok(()) if is_edit => return Ok(SendOutcome::Changed),
                 Ok(()) => return Ok(SendOutcome::New),
                 // The streamed message was deleted.
                 Err(PlatformFailure::Refused(_)) if is_edit => {
-                    self.draft = None;
+                    self.reply.draft = None;
                     continue;
                 }
                 Err(failure) => failure,
             };
-            tries += 1;
-            let Some(wait) = next_try(&failure, tries, is_edit) else {
+            attempts += 1;
+            let Some(wait) = retry_wait(&failure, attempts, is_edit) else {
                 return Ok(SendOutcome::Failed(failure));
             };
             if !is_edit && !sent_any {
                 // Nothing has arrived that cannot be repeated, so the answer is sent again if the
                 // process crashes now.
-                outbox.record_pending(self.pending_reply()).await?;
+                outbox.record_pending(self.reply.clone()).await?;
             }
             tokio::time::sleep(wait).await;
         }
     }
 
     /// Sends or edits the message with this number once.
-    async fn try_once(&self, number: usize, item: &AnswerItem) -> Result<(), PlatformFailure> {
-        let (platform, origin) = (&self.runtime.platform, self.origin);
-        match (item, &self.draft) {
+    async fn send_once(&self, number: usize, item: &AnswerItem) -> Result<(), PlatformFailure> {
+        let (platform, origin) = (&self.runtime.platform, &self.reply.origin);
+        match (item, &self.reply.draft) {
             (AnswerItem::File(file), _) => platform.send_file(origin, number, file).await,
             (AnswerItem::Text(text), Some(message)) if number == 0 => {
                 platform.edit(origin, message, text, None).await
@@ -176,39 +179,25 @@ impl AnswerDelivery<'_> {
             (AnswerItem::Text(text), _) => platform.send(origin, number, text).await,
         }
     }
-
-    /// Returns the outbox entry of an answer that is not sent yet.
-    fn pending_reply(&self) -> OutboxReply {
-        OutboxReply {
-            id: self.id.to_owned(),
-            state: ReplyState::Accepted,
-            instance: self.lane.to_owned(),
-            at: self.runtime.now(),
-            channel: self.channel.clone(),
-            origin: self.origin.clone(),
-            draft: self.draft.clone(),
-            why: None,
-        }
-    }
 }
 
 /// Returns the wait before the next attempt, or `None` if the message must not be retried.
-fn next_try(failure: &PlatformFailure, tries: u32, is_edit: bool) -> Option<Duration> {
+fn retry_wait(failure: &PlatformFailure, attempts: u32, is_edit: bool) -> Option<Duration> {
     match failure {
         // A rate limit ends, so the answer waits for its end.
-        PlatformFailure::Later(wait) if tries < MAX_SEND_ATTEMPTS => {
+        PlatformFailure::Later(wait) if attempts < MAX_SEND_ATTEMPTS => {
             Some((*wait).min(MAX_SEND_WAIT))
         }
         PlatformFailure::Later(wait) => Some((*wait).clamp(MIN_LATE_WAIT, MAX_SEND_WAIT)),
-        _ if tries >= MAX_SEND_ATTEMPTS => None,
-        PlatformFailure::Unreached(_) => Some(Duration::from_secs(1 << tries.min(6))),
-        PlatformFailure::Unknown(_) if is_edit => Some(Duration::from_secs(1 << tries.min(6))),
+        _ if attempts >= MAX_SEND_ATTEMPTS => None,
+        PlatformFailure::Unreached(_) => Some(Duration::from_secs(1 << attempts.min(6))),
+        PlatformFailure::Unknown(_) if is_edit => Some(Duration::from_secs(1 << attempts.min(6))),
         PlatformFailure::Unknown(_) | PlatformFailure::Refused(_) => None,
     }
 }
 
 /// Returns the text of the answer. Unknown senders receive no details of an error except its code.
-fn answer(result: &TurnResult) -> Option<String> {
+fn answer_text(result: &TurnResult) -> Option<String> {
     let text = result.response_text();
     match result.finish_reason {
         FinishReason::Error => {
@@ -243,7 +232,7 @@ fn cut_note(result: &TurnResult) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -265,12 +254,12 @@ mod tests {
 
     #[test]
     fn a_rate_limit_that_does_not_end_as_stated_gets_longer_waits() {
-        let wait = |stated, tries| {
+        let wait = |stated, attempts| {
             let failure = PlatformFailure::Later(Duration::from_secs(stated));
-            next_try(&failure, tries, false).unwrap().as_secs()
+            retry_wait(&failure, attempts, false).unwrap().as_secs()
         };
         let waits = [(0, 11), (0, 12), (90, 12), (0, 1_000), (1_000, 1)];
-        let waits = waits.map(|(stated, tries)| wait(stated, tries));
+        let waits = waits.map(|(stated, attempts)| wait(stated, attempts));
         assert_eq!(waits, [0, 60, 90, 60, 900]);
     }
 
@@ -278,10 +267,13 @@ mod tests {
     fn an_incomplete_answer_ends_with_a_note() {
         let cut = json!({"modelFinishReason": "length"});
         assert_eq!(
-            answer(&result("a half", cut.clone())).unwrap(),
+            answer_text(&result("a half", cut.clone())).unwrap(),
             "a half [incomplete: length]"
         );
-        assert_eq!(answer(&result("", cut)), None);
-        assert_eq!(answer(&result("a whole", json!({}))).unwrap(), "a whole");
+        assert_eq!(answer_text(&result("", cut)), None);
+        assert_eq!(
+            answer_text(&result("a whole", json!({}))).unwrap(),
+            "a whole"
+        );
     }
 }

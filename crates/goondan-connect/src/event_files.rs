@@ -87,15 +87,15 @@ pub(crate) async fn fetch(
     fetched
 }
 
-/// Fetches one file of at most `most` bytes. Returns the attachment and its size in bytes.
+/// Fetches one file of at most `max_bytes`. Returns the attachment and its size in bytes.
 async fn fetch_file(
     runtime: &ConnectionRuntime,
     file: &EventFile,
     max_bytes: usize,
 ) -> Result<(Attachment, usize), PlatformFailure> {
-    let (content, sent_type) = loop {
+    let downloaded = loop {
         let download =
-            async { http::content(runtime.platform.download(file).await?, max_bytes).await };
+            async { http::download(runtime.platform.download(file).await?, max_bytes).await };
         match download.await {
             // The time limit of the event ends the wait.
             Err(PlatformFailure::Later(wait)) => http::wait_for_limit(wait).await,
@@ -104,7 +104,7 @@ async fn fetch_file(
     };
     let media_type = file.media_type.clone().filter(|name| is_media_type(name));
     // Without read permission, platforms return an HTML page instead of the file.
-    if sent_type.as_deref() == Some("text/html")
+    if downloaded.media_type.as_deref() == Some("text/html")
         && media_type
             .as_deref()
             .is_some_and(|known| known != "text/html")
@@ -115,14 +115,14 @@ async fn fetch_file(
                 .to_owned(),
         ));
     }
-    let media_type = media_type.or(sent_type.filter(|name| is_media_type(name)));
+    let media_type = media_type.or(downloaded.media_type.filter(|name| is_media_type(name)));
     let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
     let attachment = Attachment {
         media_type,
-        data: STANDARD.encode(&content),
+        data: STANDARD.encode(&downloaded.content),
         name: file.name.clone(),
     };
-    Ok((attachment, content.len()))
+    Ok((attachment, downloaded.content.len()))
 }
 
 /// Returns true for a valid media type such as `image/png`.

@@ -1,20 +1,19 @@
-//! Streamed answers: a message that grows in its channel while the model writes. It is sent once,
-//! edited at most once a second, and its last edit makes it the answer.
+//! The wait for an answer. Streamed answers are a message that grows in its channel while the model
+//! writes. It is sent once, edited at most once a second, and its last edit makes it the answer.
 //!
 //! The message handle is stored as soon as it is known, so a restarted process continues with the
 //! same message. Edits are idempotent, so the last edit can always be retried.
 
 use std::time::Duration;
 
-use goondan::Turn;
 use goondan::event::TurnResult;
-use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::connection_runtime::ConnectionRuntime;
+use crate::followed_turn::ChannelTurn;
 use crate::http::PlatformFailure;
+use crate::outbox::OutboxReply;
 use crate::reply_queue::TypingIndicator;
-use crate::streamed_text::TurnTextWatch;
 
 /// Characters of a text that are considered; more than any platform allows in a message.
 const MAX_DRAFT_CHARS: usize = 16_000;
@@ -25,25 +24,24 @@ const UNFINISHED_LINE: &str = "\n…";
 /// Final text of a message whose turn produced no answer.
 pub(crate) const STOPPED_TEXT: &str = "This request was stopped before there was an answer.";
 
-/// Shows the text of the turn until the turn ends. Sets `draft` when the message exists. Returns
-/// the turn's result; `None` if the swarm stopped before.
-pub(crate) async fn stream_answer(
+/// Shows the text of the turn, or typing indicators, until the turn ends. Sets the draft of the
+/// reply when the message exists. Returns the turn's result; `None` if the swarm stopped before.
+pub(crate) async fn await_answer(
     runtime: &ConnectionRuntime,
-    id: &str,
-    origin: &Value,
-    draft: &mut Option<Value>,
-    (turn, mut watched): (Turn, TurnTextWatch),
+    reply: &mut OutboxReply,
+    turn: ChannelTurn,
 ) -> Option<TurnResult> {
-    let mut result = std::pin::pin!(turn.result());
+    let ChannelTurn {
+        mut text,
+        mut result,
+    } = turn;
+    let mut result = std::pin::pin!(async { (&mut result.0).await.ok().flatten() });
     let (mut shown, mut not_before, mut typing) =
         (String::new(), Instant::now(), TypingIndicator::new());
     loop {
         let next_text = async {
-            let is_watched = watched
-                .text
-                .wait_for(|text| has_changed(runtime, text.as_deref().unwrap_or_default(), &shown))
-                .await
-                .is_ok();
+            let changed = text.wait_for(|text| has_changed(runtime, text, &shown));
+            let is_watched = changed.await.is_ok();
             tokio::time::sleep_until(not_before).await;
             is_watched
         };
@@ -53,20 +51,13 @@ pub(crate) async fn stream_answer(
             // False means that there is no more text; the loop then waits for the result.
             true = next_text => {}
             () = typing.is_due() => {
-                typing.send_indicator(runtime, origin).await;
+                typing.send_indicator(runtime, &reply.origin).await;
                 continue;
             }
         }
-        let text = first_message(
-            runtime,
-            watched
-                .text
-                .borrow_and_update()
-                .as_deref()
-                .unwrap_or_default(),
-        );
+        let message = first_message(runtime, &text.borrow_and_update());
         // Not cancelled when the turn ends: a pending edit must arrive before the answer.
-        let wait = match update_draft(runtime, id, origin, draft, &text).await {
+        let wait = match update_draft(runtime, reply, &message).await {
             Ok(()) => runtime.platform.pace(),
             Err(PlatformFailure::Later(wait)) => wait,
             Err(failure) => {
@@ -77,24 +68,27 @@ pub(crate) async fn stream_answer(
                 return result.await;
             }
         };
-        (shown, not_before) = (text, Instant::now() + wait.max(Duration::from_secs(1)));
+        (shown, not_before) = (message, Instant::now() + wait.max(Duration::from_secs(1)));
     }
 }
 
 /// Shows `text`: edits the streamed message, or creates it.
 async fn update_draft(
     runtime: &ConnectionRuntime,
-    id: &str,
-    origin: &Value,
-    draft: &mut Option<Value>,
+    reply: &mut OutboxReply,
     text: &str,
 ) -> Result<(), PlatformFailure> {
-    match draft {
-        Some(handle) => runtime.platform.edit(origin, handle, text, None).await,
+    let (platform, origin) = (&runtime.platform, &reply.origin);
+    match &reply.draft {
+        Some(handle) => platform.edit(origin, handle, text, None).await,
         None => {
-            let handle = runtime.platform.draft(origin, text).await?;
-            *draft = Some(handle.clone());
-            let written = runtime.owed.outbox.draft(id, handle).await;
+            let handle = platform.draft(origin, text).await?;
+            reply.draft = Some(handle.clone());
+            let written = runtime
+                .pending_replies
+                .outbox
+                .draft(&reply.id, handle)
+                .await;
             written.map_err(|error| {
                 PlatformFailure::Refused(format!("the reply could not be stored: {error}"))
             })

@@ -50,15 +50,15 @@ static CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
 /// Returns the shared client.
 pub(crate) async fn client() -> Result<Client, PlatformFailure> {
     // Loading the system's certificates blocks.
-    let created = tokio::task::spawn_blocking(|| CLIENT.get_or_init(make).clone()).await;
+    let created = tokio::task::spawn_blocking(|| CLIENT.get_or_init(build_client).clone()).await;
     created
         .map_err(|panic| panic.to_string())
         .flatten()
         .map_err(PlatformFailure::Unreached)
 }
 
-/// Creates the client.
-fn make() -> Result<Client, String> {
+/// Builds the client. Fails with a message that contains no URL.
+fn build_client() -> Result<Client, String> {
     Client::builder()
         .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
@@ -81,19 +81,23 @@ pub(crate) struct PlatformAnswer {
 
 /// Sends a request and returns its response. Fails with [`PlatformFailure::Later`] if a rate limit
 /// is exceeded.
-pub(crate) async fn ask(
+pub(crate) async fn send(
     request: RequestBuilder,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<PlatformAnswer, PlatformFailure> {
-    let outcome = request.timeout(patience).send().await;
-    let mut response = outcome.map_err(|error| match error.is_connect() || error.is_builder() {
-        true => PlatformFailure::Unreached(error_text(error)),
-        false => PlatformFailure::Unknown(error_text(error)),
+    let outcome = request.timeout(timeout).send().await;
+    let mut response = outcome.map_err(|error| {
+        let is_unsent = error.is_connect() || error.is_builder();
+        if is_unsent {
+            PlatformFailure::Unreached(error_text(error))
+        } else {
+            PlatformFailure::Unknown(error_text(error))
+        }
     })?;
     let answer = PlatformAnswer {
         status: response.status(),
         headers: std::mem::take(response.headers_mut()),
-        body: body(response).await?,
+        body: read_json_body(response).await?,
     };
     match answer.requested_wait() {
         Some(wait) => Err(PlatformFailure::Later(wait)),
@@ -147,41 +151,42 @@ impl PlatformAnswer {
 }
 
 /// Sends a request and returns the JSON body of a successful response.
-pub(crate) async fn done(request: RequestBuilder) -> Result<Value, PlatformFailure> {
-    done_within(request, REQUEST_TIMEOUT).await
+pub(crate) async fn request_json(request: RequestBuilder) -> Result<Value, PlatformFailure> {
+    request_json_with_timeout(request, REQUEST_TIMEOUT).await
 }
 
-/// Same as [`done`], with the time limit `patience`.
-pub(crate) async fn done_within(
+/// Same as [`request_json`], with the time limit `timeout`.
+pub(crate) async fn request_json_with_timeout(
     request: RequestBuilder,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Value, PlatformFailure> {
-    ask(request, patience).await?.success()
+    send(request, timeout).await?.success()
 }
 
-/// Same as [`done`], and repeats the request once at the URL that a redirect names, such as that of
-/// a renamed repository. `request` creates the request for a URL.
-pub(crate) async fn done_at(
+/// Same as [`request_json`], and repeats the request once at the URL that a redirect names, such as
+/// that of a renamed repository. `request` creates the request for a URL.
+pub(crate) async fn request_json_following_redirect(
     url: &str,
     request: impl Fn(Url) -> RequestBuilder,
 ) -> Result<Value, PlatformFailure> {
     let url = Url::parse(url).map_err(|error| PlatformFailure::Unreached(error.to_string()))?;
-    let answer = ask(request(url.clone()), REQUEST_TIMEOUT).await?;
+    let answer = send(request(url.clone()), REQUEST_TIMEOUT).await?;
     match answer.redirect(&url) {
-        Some(moved) => ask(request(moved), REQUEST_TIMEOUT).await?.success(),
+        Some(moved) => send(request(moved), REQUEST_TIMEOUT).await?.success(),
         None => answer.success(),
     }
 }
 
-/// Reads a JSON body; `Null` if the body is not JSON.
-async fn body(mut response: Response) -> Result<Value, PlatformFailure> {
+/// Reads a JSON body; `Null` if the body is not JSON. Fails if it has more than
+/// [`MAX_RESPONSE_BYTES`].
+async fn read_json_body(mut response: Response) -> Result<Value, PlatformFailure> {
     let mut bytes = Vec::new();
-    while let Some(piece) = response
+    while let Some(chunk) = response
         .chunk()
         .await
         .map_err(|error| PlatformFailure::Unknown(error_text(error)))?
     {
-        bytes.extend_from_slice(&piece);
+        bytes.extend_from_slice(&chunk);
         if bytes.len() > MAX_RESPONSE_BYTES {
             return Err(PlatformFailure::Unknown(
                 "the response is too large".to_owned(),
@@ -191,12 +196,22 @@ async fn body(mut response: Response) -> Result<Value, PlatformFailure> {
     Ok(serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
-/// Downloads a file. Returns the content and its media type. Fails if the file is larger than
-/// `max_bytes`.
-pub(crate) async fn content(
+/// A downloaded file.
+pub(crate) struct DownloadedFile {
+    pub(crate) content: Vec<u8>,
+    /// Media type that the server sent, without parameters.
+    pub(crate) media_type: Option<String>,
+}
+
+/// Downloads a file of at most `max_bytes`.
+///
+/// # Errors
+/// [`PlatformFailure::Later`] if a rate limit is exceeded, [`PlatformFailure::Refused`] if the file
+/// is larger or the server returns an error status, else [`PlatformFailure::Unknown`].
+pub(crate) async fn download(
     request: RequestBuilder,
     max_bytes: usize,
-) -> Result<(Vec<u8>, Option<String>), PlatformFailure> {
+) -> Result<DownloadedFile, PlatformFailure> {
     let mut response = request
         .send()
         .await
@@ -212,27 +227,31 @@ pub(crate) async fn content(
     if !response.status().is_success() {
         return Err(PlatformFailure::Refused(response.status().to_string()));
     }
-    let media_type = response
-        .headers()
-        .get("content-type")
-        .and_then(|value| value.to_str().ok());
-    let media_type = media_type
-        .and_then(|text| text.split(';').next())
-        .map(|text| text.trim().to_owned());
-    let mut bytes = Vec::new();
-    while let Some(piece) = response
+    let media_type = media_type_of(response.headers());
+    let mut content = Vec::new();
+    while let Some(chunk) = response
         .chunk()
         .await
         .map_err(|error| PlatformFailure::Unknown(error_text(error)))?
     {
-        bytes.extend_from_slice(&piece);
-        if bytes.len() > max_bytes {
+        content.extend_from_slice(&chunk);
+        if content.len() > max_bytes {
             return Err(PlatformFailure::Refused(format!(
                 "the file has more than {max_bytes} bytes"
             )));
         }
     }
-    Ok((bytes, media_type))
+    Ok(DownloadedFile {
+        content,
+        media_type,
+    })
+}
+
+/// Returns the media type in the header `Content-Type`, without parameters such as the charset.
+fn media_type_of(headers: &HeaderMap) -> Option<String> {
+    let content_type = headers.get("content-type")?.to_str().ok()?;
+    let media_type = content_type.split(';').next()?;
+    Some(media_type.trim().to_owned())
 }
 
 /// Returns the error with its causes, without the URL.

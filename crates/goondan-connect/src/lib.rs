@@ -17,7 +17,7 @@ mod console;
 mod delivery;
 mod event;
 mod event_files;
-mod formatted_text;
+mod followed_turn;
 mod growing_reply;
 mod http;
 mod journal;
@@ -30,7 +30,6 @@ mod route;
 mod signature;
 mod state_dir;
 mod status;
-mod streamed_text;
 
 pub use allowed_senders::PendingSender;
 pub use connections::{ConnectionOptions, Connections, DeliveredAnswer};

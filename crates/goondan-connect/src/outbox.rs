@@ -91,7 +91,7 @@ enum OutboxRecord {
 pub(crate) struct OutboxReplies {
     replies: IndexMap<String, OutboxReply>,
     /// Number of finished answers.
-    over: usize,
+    finished_count: usize,
 }
 
 impl OutboxReplies {
@@ -126,10 +126,11 @@ impl OutboxReplies {
     fn apply(&mut self, record: OutboxRecord) {
         match record {
             OutboxRecord::Reply(reply) => {
-                let is_over = is_over(reply.state);
-                let before = self.replies.insert(reply.id.clone(), reply);
-                self.over += usize::from(is_over);
-                self.over -= usize::from(before.is_some_and(|before| is_over_state(&before)));
+                let is_new_finished = is_final(reply.state);
+                let previous = self.replies.insert(reply.id.clone(), reply);
+                let was_finished = previous.is_some_and(|previous| is_final(previous.state));
+                self.finished_count += usize::from(is_new_finished);
+                self.finished_count -= usize::from(was_finished);
             }
             OutboxRecord::Sending { id } => {
                 if let Some(reply) = self.replies.get_mut(&id) {
@@ -145,11 +146,11 @@ impl OutboxReplies {
             OutboxRecord::Failed { id, why } => self.close(&id, ReplyState::Failed, Some(why)),
             OutboxRecord::Dropped { id } => {
                 if let Some(removed) = self.replies.shift_remove(&id) {
-                    self.over -= usize::from(is_over_state(&removed));
+                    self.finished_count -= usize::from(is_final(removed.state));
                 }
             }
         }
-        self.forget();
+        self.forget_old_finished();
     }
 
     /// Records the final state of an answer.
@@ -157,28 +158,31 @@ impl OutboxReplies {
         let Some(reply) = self.replies.get_mut(id) else {
             return;
         };
-        self.over += usize::from(!is_over(reply.state));
+        self.finished_count += usize::from(!is_final(reply.state));
         // Destinations may contain platform tokens and are therefore removed.
-        (reply.state, reply.why, reply.origin, reply.draft) = (state, why, Value::Null, None);
+        reply.origin = Value::Null;
+        reply.draft = None;
+        reply.state = state;
+        reply.why = why;
     }
 
-    /// Removes the oldest finished answers.
-    fn forget(&mut self) {
+    /// Removes the oldest finished answers if there are at least twice as many as remembered.
+    fn forget_old_finished(&mut self) {
         // In batches, because removing one entry moves all later ones.
-        if self.over < 2 * MAX_REMEMBERED_REPLIES {
+        if self.finished_count < 2 * MAX_REMEMBERED_REPLIES {
             return;
         }
-        let mut surplus = self.over - MAX_REMEMBERED_REPLIES;
+        let mut surplus = self.finished_count - MAX_REMEMBERED_REPLIES;
         self.replies.retain(|_, reply| {
-            let is_removed = surplus > 0 && is_over_state(reply);
+            let is_removed = surplus > 0 && is_final(reply.state);
             surplus -= usize::from(is_removed);
             !is_removed
         });
-        self.over = MAX_REMEMBERED_REPLIES;
+        self.finished_count = MAX_REMEMBERED_REPLIES;
     }
 
     /// Encodes all answers, for a compacted file.
-    fn digest(&self) -> Vec<u8> {
+    fn snapshot(&self) -> Vec<u8> {
         self.replies
             .values()
             .flat_map(|reply| line(&OutboxRecord::Reply(reply.clone())))
@@ -187,13 +191,8 @@ impl OutboxReplies {
 }
 
 /// Returns true if the answer will not be sent any more.
-fn is_over(state: ReplyState) -> bool {
+fn is_final(state: ReplyState) -> bool {
     matches!(state, ReplyState::Sent | ReplyState::Failed)
-}
-
-/// Same as [`is_over`], for an answer.
-fn is_over_state(reply: &OutboxReply) -> bool {
-    is_over(reply.state)
 }
 
 /// Encodes a record with its line end.
@@ -207,33 +206,33 @@ fn line(record: &OutboxRecord) -> Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     journal: JsonLinesJournal,
-    book: Arc<Mutex<OutboxReplies>>,
+    replies: Arc<Mutex<OutboxReplies>>,
 }
 
 impl Outbox {
     /// Opens the outbox of a state directory. Returns the pending answers, oldest first.
     pub(crate) fn open(folder: &Path) -> io::Result<(Outbox, Vec<OutboxReply>)> {
-        let book = OutboxReplies::read(folder)?;
-        let owed = book
+        let replies = OutboxReplies::read(folder)?;
+        let pending = replies
             .replies()
-            .filter(|reply| !is_over(reply.state))
+            .filter(|reply| !is_final(reply.state))
             .cloned()
             .collect();
-        let book = Arc::new(Mutex::new(book));
-        let shared = Arc::clone(&book);
-        let digest: JournalSnapshot = Box::new(move || {
+        let replies = Arc::new(Mutex::new(replies));
+        let shared = Arc::clone(&replies);
+        let snapshot: JournalSnapshot = Box::new(move || {
             shared
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .digest()
+                .snapshot()
         });
-        let journal = JsonLinesJournal::open(folder.join(OUTBOX_FILE), digest)?;
-        Ok((Outbox { journal, book }, owed))
+        let journal = JsonLinesJournal::open(folder.join(OUTBOX_FILE), snapshot)?;
+        Ok((Outbox { journal, replies }, pending))
     }
 
     /// Returns the state of the answer to an input, or `None` if it is unknown.
     pub(crate) fn state(&self, id: &str) -> Option<ReplyState> {
-        self.book
+        self.replies
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .replies
@@ -247,7 +246,7 @@ impl Outbox {
         let written = self.record(OutboxRecord::Reply(reply)).await;
         if written.is_err() {
             // The platform redelivers the event, which must not appear as already recorded.
-            self.book
+            self.replies
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .apply(OutboxRecord::Dropped { id });
@@ -291,14 +290,14 @@ impl Outbox {
     }
 
     /// Waits until all earlier records are durable.
-    pub(crate) async fn settled(&self) -> io::Result<()> {
+    pub(crate) async fn wait_until_durable(&self) -> io::Result<()> {
         self.journal.append(b"\n".to_vec()).await
     }
 
     /// Updates memory first, so that a concurrent rewrite of the file includes the record.
     async fn record(&self, record: OutboxRecord) -> io::Result<()> {
         let line = line(&record);
-        self.book
+        self.replies
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .apply(record);
@@ -326,10 +325,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_owed_survives_and_what_is_over_is_remembered() {
+    async fn pending_answers_and_final_states_survive_a_restart() {
         let folder = tempfile::tempdir().unwrap();
-        let (outbox, owed) = Outbox::open(folder.path()).unwrap();
-        assert_eq!(owed, []);
+        let (outbox, pending) = Outbox::open(folder.path()).unwrap();
+        assert_eq!(pending, []);
         for id in ["1", "2", "3", "4"] {
             outbox.record_pending(reply(id)).await.unwrap();
         }
@@ -337,9 +336,9 @@ mod tests {
         outbox.sent("3").await.unwrap();
         outbox.dropped("4").await.unwrap();
         drop(outbox);
-        let (outbox, owed) = Outbox::open(folder.path()).unwrap();
+        let (outbox, pending) = Outbox::open(folder.path()).unwrap();
         assert_eq!(
-            owed,
+            pending,
             [
                 reply("1"),
                 OutboxReply {
@@ -352,34 +351,38 @@ mod tests {
         assert_eq!(outbox.state("4"), None);
         outbox.failed("2", "no").await.unwrap();
         drop(outbox);
+        // A crash truncates the last line.
         let text = std::fs::read_to_string(folder.path().join(OUTBOX_FILE)).unwrap();
         std::fs::write(
             folder.path().join(OUTBOX_FILE),
             format!("{text}{{\"is\":\"se"),
         )
         .unwrap();
-        let book = OutboxReplies::read(folder.path()).unwrap();
-        let told: Vec<_> = book
+        let replies = OutboxReplies::read(folder.path()).unwrap();
+        let ids_and_failures: Vec<_> = replies
             .replies()
             .map(|reply| (reply.id.as_str(), reply.why.as_deref()))
             .collect();
-        assert_eq!(told, [("1", None), ("2", Some("no")), ("3", None)]);
+        assert_eq!(
+            ids_and_failures,
+            [("1", None), ("2", Some("no")), ("3", None)]
+        );
     }
 
     #[test]
-    fn what_is_over_is_forgotten_in_the_end_and_what_is_owed_is_not() {
-        let mut book = OutboxReplies::default();
-        book.apply(OutboxRecord::Reply(reply("owed")));
+    fn old_finished_answers_are_forgotten_and_pending_ones_are_not() {
+        let mut replies = OutboxReplies::default();
+        replies.apply(OutboxRecord::Reply(reply("pending")));
         for number in 0..5_000 {
             let id = number.to_string();
-            book.apply(OutboxRecord::Reply(reply(&id)));
-            book.apply(OutboxRecord::Sent { id });
+            replies.apply(OutboxRecord::Reply(reply(&id)));
+            replies.apply(OutboxRecord::Sent { id });
         }
         assert!(
-            book.replies.len() <= 2 * MAX_REMEMBERED_REPLIES + 1,
+            replies.replies.len() <= 2 * MAX_REMEMBERED_REPLIES + 1,
             "{}",
-            book.replies.len()
+            replies.replies.len()
         );
-        assert!(book.replies.contains_key("owed") && book.replies.contains_key("4999"));
+        assert!(replies.replies.contains_key("pending") && replies.replies.contains_key("4999"));
     }
 }

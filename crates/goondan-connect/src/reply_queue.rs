@@ -5,7 +5,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use goondan::SubmittedEventState;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -13,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::channel_approvals::TraceApprovals;
-use crate::connection_runtime::ConnectionRuntime;
+use crate::connection_runtime::{ConnectionRuntime, PendingReplies};
 use crate::delivery::AnswerDelivery;
+use crate::followed_turn::ChannelTurn;
 use crate::growing_reply;
-use crate::streamed_text::TurnTextWatch;
+use crate::outbox::OutboxReply;
 
 /// Delay before the first typing indicator; faster answers need none.
 const TYPING_DELAY: Duration = Duration::from_millis(500);
@@ -26,21 +25,9 @@ const TYPING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A queued answer.
 pub(crate) struct QueuedAnswer {
-    pub(crate) id: String,
-    pub(crate) channel: String,
-    pub(crate) origin: Value,
-    /// Streamed message of an earlier process.
-    pub(crate) draft: Option<Value>,
+    pub(crate) reply: OutboxReply,
     /// Closed without a value if the swarm refuses the input.
-    pub(crate) turn: oneshot::Receiver<StartedTurn>,
-}
-
-/// A started turn with its streamed text and the guard of its approval requests.
-pub(crate) struct StartedTurn {
-    pub(crate) found: SubmittedEventState,
-    /// Text of the turn, for streamed answers.
-    pub(crate) watched: Option<TurnTextWatch>,
-    pub(crate) questions: Option<TraceApprovals>,
+    pub(crate) turn: oneshot::Receiver<ChannelTurn>,
 }
 
 /// Queued answers of a conversation, each with its connection.
@@ -49,104 +36,81 @@ type Queue = VecDeque<(Arc<ConnectionRuntime>, QueuedAnswer)>;
 /// Queued answers by conversation. Each non-empty queue has one task.
 #[derive(Default)]
 pub(crate) struct ReplyQueues {
-    waiting: Mutex<HashMap<String, Queue>>,
+    queues: Mutex<HashMap<String, Queue>>,
     tasks: TaskTracker,
-    end: CancellationToken,
+    stop: CancellationToken,
 }
 
 impl ReplyQueues {
-    /// Queues `job` if `submit` succeeds, under the same lock.
-    pub(crate) fn queue<T, E>(
+    /// Queues `job` and calls `submit` under the same lock.
+    pub(crate) fn queue<T>(
         &self,
         runtime: &Arc<ConnectionRuntime>,
-        lane: String,
         job: QueuedAnswer,
-        submit: impl FnOnce() -> Result<T, E>,
-    ) -> Result<T, E> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let submitted = submit()?;
+        submit: impl FnOnce() -> T,
+    ) -> T {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let submitted = submit();
+        let conversation = job.reply.instance.clone();
         let job = (Arc::clone(runtime), job);
-        match waiting.get_mut(&lane) {
+        match queues.get_mut(&conversation) {
             Some(queue) => queue.push_back(job),
             None => {
-                waiting.insert(lane.clone(), [job].into());
-                let work = work(Arc::clone(&runtime.owed), lane, self.tasks.token());
-                tokio::spawn(self.end.clone().run_until_cancelled_owned(work));
+                queues.insert(conversation.clone(), [job].into());
+                let work = deliver_queued(
+                    Arc::clone(&runtime.pending_replies),
+                    conversation,
+                    self.tasks.token(),
+                );
+                tokio::spawn(self.stop.clone().run_until_cancelled_owned(work));
             }
         }
-        Ok(submitted)
+        submitted
     }
 
     /// Waits until all answers are sent or the time limit has passed.
-    pub(crate) async fn drain(&self, patience: Duration) {
+    pub(crate) async fn drain(&self, timeout: Duration) {
         self.tasks.close();
         // Unsent answers are sent after the next start.
-        let _ = tokio::time::timeout(patience, self.tasks.wait()).await;
-        self.end();
+        let _ = tokio::time::timeout(timeout, self.tasks.wait()).await;
+        self.stop_deliveries();
     }
 
     /// Stops all deliveries. Unsent answers are sent after the next start.
-    pub(crate) fn end(&self) {
-        self.end.cancel();
-        self.waiting
+    pub(crate) fn stop_deliveries(&self) {
+        self.stop.cancel();
+        self.queues
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
     }
 
-    /// Returns the next answer of the conversation `lane`. Removes an empty queue.
-    fn next(&self, lane: &str) -> Option<(Arc<ConnectionRuntime>, QueuedAnswer)> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = waiting.get_mut(lane)?.pop_front();
+    /// Returns the next answer of the conversation `conversation`. Removes an empty queue.
+    fn next(&self, conversation: &str) -> Option<(Arc<ConnectionRuntime>, QueuedAnswer)> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = queues.get_mut(conversation)?.pop_front();
         if next.is_none() {
-            waiting.remove(lane);
+            queues.remove(conversation);
         }
         next
     }
 }
 
-/// Delivers the answers of the conversation `lane` in order, until its queue is empty.
-async fn work(
-    owed: Arc<crate::connection_runtime::PendingReplies>,
-    lane: String,
+/// Delivers the answers of the conversation `conversation` in order, until its queue is empty.
+async fn deliver_queued(
+    pending_replies: Arc<PendingReplies>,
+    conversation: String,
     _alive: TaskTrackerToken,
 ) {
-    while let Some((runtime, job)) = owed.lanes.next(&lane) {
-        let QueuedAnswer {
-            id,
-            channel,
-            origin,
-            mut draft,
-            turn,
-        } = job;
-        let Ok(StartedTurn {
-            found,
-            watched,
-            questions,
-        }) = turn.await
-        else {
-            continue;
-        };
-        let result = match (found, watched) {
-            (SubmittedEventState::Over(result), _) => Some(*result),
-            (SubmittedEventState::Open(turn), Some(watched)) => {
-                growing_reply::stream_answer(&runtime, &id, &origin, &mut draft, (turn, watched))
-                    .await
-            }
-            (SubmittedEventState::Open(turn), None) => {
-                with_typing_indicator(&runtime, &origin, turn.result()).await
-            }
-        };
-        drop(questions);
+    while let Some((runtime, job)) = pending_replies.queues.next(&conversation) {
+        let QueuedAnswer { mut reply, turn } = job;
+        let Ok(turn) = turn.await else { continue };
+        let result = growing_reply::await_answer(&runtime, &mut reply, turn).await;
         // Without a result the swarm has stopped; the answer stays pending until the next start.
         let Some(result) = result else { continue };
         let delivery = AnswerDelivery {
             runtime: &runtime,
-            id: &id,
-            origin: &origin,
-            draft,
-            channel,
-            lane: &lane,
+            reply,
         };
         if let Err(error) = delivery.deliver(&result).await {
             tracing::error!(
@@ -154,23 +118,6 @@ async fn work(
                 %error,
                 "could not store the state of an answer; the answer may be sent twice or not at all"
             );
-        }
-    }
-}
-
-/// Sends typing indicators during a turn. An indicator that is being sent completes before the
-/// answer.
-async fn with_typing_indicator<T>(
-    runtime: &ConnectionRuntime,
-    origin: &Value,
-    turn: impl Future<Output = T>,
-) -> T {
-    let (mut turn, mut sign) = (std::pin::pin!(turn), TypingIndicator::new());
-    loop {
-        tokio::select! {
-            biased;
-            result = &mut turn => return result,
-            () = sign.is_due() => sign.send_indicator(runtime, origin).await,
         }
     }
 }
@@ -198,72 +145,95 @@ impl TypingIndicator {
 
 /// Begins and ends a code block in Markdown.
 const FENCE: &str = "```";
-/// Text that ends a piece within a code block.
+/// Text that ends a message within a code block.
 const FENCE_END: &str = "\n```";
 /// Maximum bytes of the first line of a code block that is repeated.
 const MAX_FENCE_LINE_BYTES: usize = 40;
 
-/// Splits `text` into pieces of at most `max_size` units, preferably at the end of a paragraph, a
-/// line or a word. A code block that continues in the next piece is closed and opened again.
-pub(crate) fn pieces(text: &str, max_size: usize, size: fn(char) -> usize) -> Vec<String> {
-    let units = |text: &str| text.chars().map(size).sum::<usize>();
-    let mut pieces = Vec::new();
-    let (mut remaining, mut block) = (text.trim(), None);
+/// Splits Markdown into messages of at most `max_size`, preferably at the end of a paragraph, a
+/// line or a word. A code block that continues in the next message is closed and opened again.
+///
+/// `char_size` returns the size of a character in the units of the platform, such as UTF-16 code
+/// units.
+pub(crate) fn split_into_messages(
+    text: &str,
+    max_size: usize,
+    char_size: fn(char) -> usize,
+) -> Vec<String> {
+    let size_of = |text: &str| text.chars().map(char_size).sum::<usize>();
+    let mut messages = Vec::new();
+    let mut remaining = text.trim();
+    // First line of the code block that is open at the beginning of `remaining`.
+    let mut open_fence = None;
     while !remaining.is_empty() {
-        let mut opening = block.map_or_else(String::new, |line| format!("{line}\n"));
-        let mut reserved = match block.is_some() || remaining.contains(FENCE) {
-            true => units(&opening) + units(FENCE_END),
-            false => 0,
+        let mut prefix = match open_fence {
+            Some(line) => format!("{line}\n"),
+            None => String::new(),
         };
-        if reserved > max_size / 2 {
-            (opening, reserved, block) = (String::new(), 0, None);
+        let mut reserved_size = 0;
+        if open_fence.is_some() || remaining.contains(FENCE) {
+            reserved_size = size_of(&prefix) + size_of(FENCE_END);
         }
-        let (piece, more) = split(remaining, max_size - reserved, size);
-        if reserved > 0 {
-            block = open_block(block, piece);
+        if reserved_size > max_size / 2 {
+            // The messages are too short for fences, so code blocks are split without them.
+            prefix = String::new();
+            reserved_size = 0;
+            open_fence = None;
         }
-        let is_cut = block.is_some() && !more.is_empty();
-        let closing = if is_cut { FENCE_END } else { "" };
-        pieces.push(format!("{opening}{}{closing}", piece.trim_end()));
-        remaining = match is_cut {
+        let (part, rest) = split_first_part(remaining, max_size - reserved_size, char_size);
+        if reserved_size > 0 {
+            open_fence = open_fence_after(open_fence, part);
+        }
+        let part = part.trim_end();
+        if open_fence.is_some() && !rest.is_empty() {
+            messages.push(format!("{prefix}{part}{FENCE_END}"));
             // The next line of code keeps its indentation.
-            true => more.strip_prefix('\n').unwrap_or(more),
-            false => more.trim_start(),
-        };
+            remaining = rest.strip_prefix('\n').unwrap_or(rest);
+        } else {
+            messages.push(format!("{prefix}{part}"));
+            remaining = rest.trim_start();
+        }
     }
-    pieces
+    messages
 }
 
-/// Returns the first piece of `text`, and the rest.
-fn split(text: &str, max_size: usize, size: fn(char) -> usize) -> (&str, &str) {
+/// Splits `text` after a first part of at most `max_size`. Returns the part and the rest.
+fn split_first_part(text: &str, max_size: usize, char_size: fn(char) -> usize) -> (&str, &str) {
     let mut used = 0;
-    let fits = text.char_indices().find(|(_, c)| {
-        used += size(*c);
+    let first_excess = text.char_indices().find(|(_, c)| {
+        used += char_size(*c);
         used > max_size
     });
-    let Some((end, _)) = fits else {
+    let Some((end, _)) = first_excess else {
         return (text, "");
     };
-    // Splitting too early would produce many short pieces.
-    let cut = ["\n\n", "\n", " "].iter().find_map(|gap| {
-        text[..end]
-            .rfind(gap)
-            .filter(|at| *at >= end / 2 && *at > 0)
-    });
-    text.split_at(cut.unwrap_or(end))
+    for separator in ["\n\n", "\n", " "] {
+        // Splitting too early would produce many short messages.
+        if let Some(position) = text[..end].rfind(separator)
+            && position >= end / 2
+            && position > 0
+        {
+            return text.split_at(position);
+        }
+    }
+    text.split_at(end)
 }
 
-/// Returns the first line of the code block that is open at the end of `piece`. `block` is the one
-/// that is open at its beginning.
-fn open_block<'t>(block: Option<&'t str>, piece: &'t str) -> Option<&'t str> {
-    let fences = piece
-        .lines()
-        .filter(|line| line.trim_start().starts_with(FENCE));
-    fences.fold(block, |block, line| match block {
-        Some(_) => None,
-        None if line.len() <= MAX_FENCE_LINE_BYTES => Some(line),
-        None => Some(FENCE),
-    })
+/// Returns the first line of the code block that is open at the end of `part`. `open_fence` is the
+/// first line of the code block that is open at its beginning.
+fn open_fence_after<'t>(open_fence: Option<&'t str>, part: &'t str) -> Option<&'t str> {
+    let mut open_fence = open_fence;
+    for line in part.lines() {
+        if !line.trim_start().starts_with(FENCE) {
+            continue;
+        }
+        open_fence = match open_fence {
+            Some(_) => None,
+            None if line.len() <= MAX_FENCE_LINE_BYTES => Some(line),
+            None => Some(FENCE),
+        };
+    }
+    open_fence
 }
 
 #[cfg(test)]
@@ -274,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_where_it_pauses() {
-        let cut = |text, most| pieces(text, most, char::len_utf16);
+        let cut = |text, most| split_into_messages(text, most, char::len_utf16);
         assert_eq!(cut("one two three", 8), ["one two", "three"]);
         assert_eq!(cut("ab cd\n\nef gh", 9), ["ab cd", "ef gh"]);
         assert_eq!(cut("abcdefgh", 3), ["abc", "def", "gh"]);
@@ -286,7 +256,7 @@ mod tests {
     fn a_code_block_is_closed_and_opened_again() {
         let code = "    let x = 1;\n".repeat(10);
         let text = format!("Look:\n```rust\n{code}```\nDone.");
-        let cut = pieces(&text, 80, |_| 1);
+        let cut = split_into_messages(&text, 80, |_| 1);
         assert!(cut.len() > 2, "{cut:?}");
         let mut lines = 0;
         for piece in &cut {
@@ -302,7 +272,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_is_lost_and_nothing_is_too_long(text in "(\\PC|[ \n]){0,300}", most in 2..40usize) {
-            let cut = pieces(&text, most, char::len_utf16);
+            let cut = split_into_messages(&text, most, char::len_utf16);
             let joined: String = cut.concat().split_whitespace().collect();
             prop_assert_eq!(joined, text.split_whitespace().collect::<String>());
             prop_assert!(cut.iter().all(|piece| !piece.is_empty() && piece.encode_utf16().count() <= most));

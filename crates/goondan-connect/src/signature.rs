@@ -10,12 +10,12 @@ pub(crate) const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(300);
 
 /// Returns true if `signature` (hexadecimal) is the HMAC-SHA256 of the concatenated parts.
 pub(crate) fn is_hmac_hex(key: &[u8], message: &[&[u8]], signature: &str) -> bool {
-    from_hex(signature).is_some_and(|signature| is_hmac(key, message, &signature))
+    decode_hex(signature).is_some_and(|signature| is_hmac(key, message, &signature))
 }
 
 /// Returns the HMAC-SHA256 of the concatenated parts in hexadecimal digits.
 pub(crate) fn hmac_hex(key: &[u8], message: &[&[u8]]) -> String {
-    hex(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), &message.concat()).as_ref())
+    encode_hex(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), &message.concat()).as_ref())
 }
 
 /// Compares two strings in constant time.
@@ -38,7 +38,7 @@ pub(crate) fn is_hmac(key: &[u8], message: &[&[u8]], signature: &[u8]) -> bool {
 /// Returns true if `signature` is the Ed25519 signature of the concatenated parts. Key and
 /// signature are hexadecimal.
 pub(crate) fn is_ed25519(key: &str, message: &[&[u8]], signature: &str) -> bool {
-    let (Some(key), Some(signature)) = (from_hex(key), from_hex(signature)) else {
+    let (Some(key), Some(signature)) = (decode_hex(key), decode_hex(signature)) else {
         return false;
     };
     signature::UnparsedPublicKey::new(&signature::ED25519, key)
@@ -55,26 +55,27 @@ pub(crate) fn is_fresh(timestamp: &str, now: DateTime<Utc>) -> bool {
 
 /// Returns the SHA-256 of the concatenated parts in hexadecimal digits.
 pub(crate) fn digest(message: &[&[u8]]) -> String {
-    hex(ring::digest::digest(&ring::digest::SHA256, &message.concat()).as_ref())
+    encode_hex(ring::digest::digest(&ring::digest::SHA256, &message.concat()).as_ref())
 }
 
 /// Formats bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn encode_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Parses hexadecimal digits; `None` if the text is invalid.
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = text
-        .bytes()
-        .map(|digit| char::from(digit).to_digit(16).map(|digit| digit as u8))
-        .collect::<Option<_>>()?;
-    digits.len().is_multiple_of(2).then(|| {
-        digits
-            .chunks(2)
-            .map(|pair| pair[0] << 4 | pair[1])
-            .collect()
-    })
+/// Decodes bytes from hexadecimal digits. Returns `None` if the number of digits is odd or a
+/// character is not a digit.
+fn decode_hex(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    for pair in text.as_bytes().chunks_exact(2) {
+        let high = char::from(pair[0]).to_digit(16)?;
+        let low = char::from(pair[1]).to_digit(16)?;
+        bytes.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]

@@ -49,17 +49,17 @@ impl ConnectionStateDir {
 
     /// Reads the current state. A running connection may write at the same time.
     pub fn look(&self) -> io::Result<ConnectionSnapshot> {
-        let book = OutboxReplies::read(&self.folder)?;
-        let failed = book
+        let replies = OutboxReplies::read(&self.folder)?;
+        let failed = replies
             .replies()
             .filter(|reply| reply.state == ReplyState::Failed)
             .cloned()
             .collect();
-        let owed = book
+        let owed = replies
             .replies()
             .filter(|reply| matches!(reply.state, ReplyState::Accepted | ReplyState::Sending));
-        let approved = allowed_senders::approved(&self.folder)?;
-        let mut pending = allowed_senders::pending(&self.folder)?;
+        let approved = allowed_senders::read_approved(&self.folder)?;
+        let mut pending = allowed_senders::read_pending(&self.folder)?;
         pending.retain(|sender| !approved.contains(&sender.id));
         Ok(ConnectionSnapshot {
             status: ConnectionStatus::read(&self.folder),

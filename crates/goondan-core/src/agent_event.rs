@@ -12,6 +12,7 @@ use crate::caller::CallerTrace;
 use crate::ids::{InstanceId, TraceContext};
 use crate::message::MessageData;
 use crate::ports::tool::Attachment;
+use crate::reserved_names::{COMPACT_EVENT, UNDO_EVENT};
 use crate::tool_allowlist::ToolAllowlist;
 
 /// An event that an instance has to handle: one event, one turn (rule M1).
@@ -58,7 +59,45 @@ pub struct AgentEvent {
     pub terms: TurnTerms,
 }
 
-/// Conditions of the turn of an event.
+/// Handling of an input while a turn of its conversation runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum InputDelivery {
+    /// Starts its own turn after the running one.
+    #[default]
+    Queue,
+    /// Joins the running turn before its next step. Without a further step, starts its own turn.
+    Steer,
+}
+
+impl InputDelivery {
+    /// Returns `true` for the default.
+    pub fn is_queue(&self) -> bool {
+        *self == InputDelivery::Queue
+    }
+}
+
+/// Change of a conversation that a user requests. It runs as a turn without a user message, so that it
+/// keeps its order among the turns of the conversation and survives an interruption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConversationOperation {
+    /// Replaces the messages with a summary.
+    Compact,
+    /// Removes the last input and everything after it.
+    Undo,
+}
+
+impl ConversationOperation {
+    /// Returns the type of the event that requests the operation.
+    pub fn event_type(self) -> &'static str {
+        match self {
+            ConversationOperation::Compact => COMPACT_EVENT,
+            ConversationOperation::Undo => UNDO_EVENT,
+        }
+    }
+}
+
+/// Terms of the turn of an event, such as tool restrictions, model and answer schema.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnTerms {
@@ -81,7 +120,10 @@ pub struct TurnTerms {
     /// Handled before events that are already queued.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub urgent: bool,
-    /// Call that answers the sender of the event.
+    /// Handling of an input while a turn of its conversation runs.
+    #[serde(default, skip_serializing_if = "InputDelivery::is_queue")]
+    pub delivery: InputDelivery,
+    /// Tool call that answers the sender of the event in its own channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_call: Option<Arc<AnswerCall>>,
 }
@@ -158,7 +200,7 @@ pub struct ReplyTo {
     /// it makes no progress for this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Conditions of the requesting turn. They also apply to the turn that handles the answer.
+    /// Terms of the requesting turn. They also apply to the turn that handles the answer.
     #[serde(default, skip_serializing_if = "TurnTerms::are_none")]
     pub terms: TurnTerms,
 }
@@ -199,6 +241,30 @@ impl AgentEvent {
     pub fn is_from_outside(&self) -> bool {
         let is_internal = [RESPONSE_EVENT, crate::reserved_names::CRON_EVENT];
         self.callers.is_empty() && !is_internal.contains(&self.event_type.as_str())
+    }
+
+    /// Returns whether this input joins the turn of the event `running`. The input joins only a
+    /// turn with the same instructions, model, answer schema and answer call, so that it gains no
+    /// permission and loses no instruction. The input never joins a turn that an agent requested,
+    /// because the answer of that turn could show the input to another user.
+    pub fn steers(&self, running: &AgentEvent) -> bool {
+        let (own, others) = (&self.terms, &running.terms);
+        let has_same_terms = self.instructions == running.instructions
+            && own.model == others.model
+            && own.output == others.output
+            && own.answer_call == others.answer_call;
+        own.delivery == InputDelivery::Steer
+            && self.is_from_outside()
+            && running.callers.is_empty()
+            && running.operation().is_none()
+            && has_same_terms
+    }
+
+    /// Returns the operation that the event requests; `None` for an event that starts a turn.
+    pub fn operation(&self) -> Option<ConversationOperation> {
+        [ConversationOperation::Compact, ConversationOperation::Undo]
+            .into_iter()
+            .find(|operation| operation.event_type() == self.event_type)
     }
 
     /// Returns whether the event is the answer to an asynchronous request.
@@ -261,6 +327,32 @@ mod tests {
             serde_json::json!({"chatId": -7})
         ));
         assert!(!covers(None, serde_json::json!({"chatId": -7})));
+    }
+
+    #[test]
+    fn an_input_joins_only_a_turn_with_its_conditions() {
+        let steering = |instructions| {
+            let mut input = event(instructions);
+            input.event_type = crate::reserved_names::INPUT_EVENT.to_owned();
+            input.terms.delivery = InputDelivery::Steer;
+            input
+        };
+        let running = event(None);
+        assert!(steering(None).steers(&running));
+        assert!(!steering(Some("Be brief.")).steers(&running));
+        assert!(!event(None).steers(&running), "it is queued");
+        let mut requested = event(None);
+        requested.callers = vec![InstanceId::new("other", "main")];
+        assert!(!steering(None).steers(&requested));
+        let mut from_agent = steering(None);
+        from_agent.callers = vec![InstanceId::new("other", "main")];
+        assert!(!from_agent.steers(&running));
+        let mut in_channel = event(None);
+        in_channel.terms.answer_call = Some(Arc::new(AnswerCall {
+            tool: "slack__send".to_owned(),
+            arguments: BTreeMap::new(),
+        }));
+        assert!(!steering(None).steers(&in_channel));
     }
 
     #[test]

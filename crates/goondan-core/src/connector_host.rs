@@ -1,43 +1,35 @@
 //! Runs connectors that communicate in messages: in a runtime process, or in a library.
 //!
 //! The code runs as long as its connection. It sends requests while it runs: to accept an event,
-//! for the next reply to send, for the next typed line. An adapter transports the messages
-//! ([`CodeChannel`]). Their handling is the same for all connectors ([`attend`]).
-//!
-//! [`CodeChannel`] abstracts the transport of messages, and [`ConnectorHost`] the handling of events.
+//! for the next reply to send, for the next typed line. `plugin_session` transports the messages, and
+//! [`run_connector`] handles them in the same way for all connectors. [`ConnectorHost`] abstracts the
+//! handling of events.
 
-use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+pub use goondan_abi::wire::ConnectorStart;
+use goondan_abi::wire::operation::{
+    CONNECTOR_EMIT, CONNECTOR_LINE, CONNECTOR_REPLIED, CONNECTOR_REPLY,
+};
 use goondan_spec::Code;
 use serde_json::{Value, json};
 
 use crate::JsonObject;
-use crate::extension_protocol::{CodeChannel, CodeMessage, RunningMessage};
+use crate::plugin_session::{
+    CallUpdate, ExtensionMessage, PluginCall, PluginTransport, RunningMessage, log_arguments,
+    short_name,
+};
 use crate::ports::tool::{LogLevel, ToolError};
 
-/// Request with which a connector submits an event.
-const EMIT_REQUEST: &str = "emit";
 /// Events in progress at a time. Further messages are not read until there are fewer.
 const MAX_EVENTS_IN_PROGRESS: usize = 256;
 /// Maximum number of other open requests of a connector.
 const MAX_OPEN_REQUESTS: usize = 64;
-
-/// Data of the connection that a connector receives at its start.
-#[derive(Default)]
-pub struct ConnectorValues {
-    /// Name of the Connection.
-    pub connection: String,
-    /// Name of the Connector.
-    pub connector: String,
-    /// Settings.
-    pub config: BTreeMap<String, String>,
-    /// Secrets that the Connection declares, and no others.
-    pub secrets: BTreeMap<String, String>,
-}
 
 /// Request handler of a connector.
 #[async_trait]
@@ -55,7 +47,7 @@ pub trait ConnectorHost: Send + Sync {
     async fn reply(&self) -> Option<Value>;
 
     /// Reports the outcome of the reply with this number: sent, or `error`.
-    fn replied(&self, number: u64, error: Option<String>);
+    fn report_reply(&self, number: u64, error: Option<String>);
 
     /// Writes a log line.
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject);
@@ -63,42 +55,54 @@ pub trait ConnectorHost: Send + Sync {
 
 type PendingAnswers<'a> = FuturesUnordered<BoxFuture<'a, (u64, Result<Value, ToolError>)>>;
 
-/// Handles the requests of the connector until it ends. Events that it submitted before its end are
-/// still accepted.
+/// Runs a connector and handles its requests until it ends. Events that it submitted before its end
+/// are still accepted.
 ///
 /// # Errors
-/// The connector failed. The error always has a code.
+/// The connector failed, or its code accepts no calls.
 pub async fn run_connector(
-    line: &mut dyn CodeChannel,
+    transport: Arc<dyn PluginTransport>,
+    project: &Path,
+    values: ConnectorStart,
     host: &dyn ConnectorHost,
 ) -> Result<(), ToolError> {
+    let message = ExtensionMessage::Connect(ConnectorStart {
+        project_dir: project.to_string_lossy().into_owned(),
+        ..values
+    });
+    let mut call = PluginCall::begin(transport, message.into())?;
     let (mut events, mut others): (PendingAnswers<'_>, PendingAnswers<'_>) =
         (FuturesUnordered::new(), FuturesUnordered::new());
     loop {
         tokio::select! {
             biased;
-            Some((ask, outcome)) = events.next() => line.answer(ask, outcome),
-            Some((ask, outcome)) = others.next() => line.answer(ask, outcome),
-            message = line.hear(), if events.len() < MAX_EVENTS_IN_PROGRESS => match message {
-                CodeMessage::Said(RunningMessage::Log(level, message, fields)) => host.log(level, &message, fields),
-                CodeMessage::Said(RunningMessage::Progress(title, fields)) => host.log(LogLevel::Info, &title, fields),
-                CodeMessage::Said(RunningMessage::Ask { ask, name, payload }) => {
-                    let queue = if name == EMIT_REQUEST { &mut events } else { &mut others };
-                    if queue.len() >= MAX_OPEN_REQUESTS && name != EMIT_REQUEST {
+            Some((operation, outcome)) = events.next() => call.answer(operation, outcome),
+            Some((operation, outcome)) = others.next() => call.answer(operation, outcome),
+            update = call.next(), if events.len() < MAX_EVENTS_IN_PROGRESS => match update {
+                CallUpdate::Event(RunningMessage::Log(line)) => {
+                    let (level, message, fields) = log_arguments(line);
+                    host.log(level, &message, fields);
+                }
+                CallUpdate::Event(RunningMessage::Progress(progress)) => {
+                    host.log(LogLevel::Info, &progress.title, progress.metadata)
+                }
+                CallUpdate::Event(RunningMessage::Request { operation, name, payload }) => {
+                    let is_event = name == CONNECTOR_EMIT;
+                    let queue = if is_event { &mut events } else { &mut others };
+                    if queue.len() >= MAX_OPEN_REQUESTS && !is_event {
                         let error = format!("a connector may have at most {MAX_OPEN_REQUESTS} open \
                             requests");
-                        line.answer(ask, Err(ToolError::new(error).code(Code::CONNECTOR_FAILED)));
+                        call.answer(operation, Err(ToolError::new(error).code(Code::CONNECTOR_FAILED)));
                     } else {
-                        queue.push(Box::pin(async move { (ask, handle_request(host, &name, payload).await) }));
+                        queue.push(Box::pin(async move {
+                            (operation, handle_request(host, &name, payload).await)
+                        }));
                     }
                 }
-                CodeMessage::Ended(ended) => {
+                CallUpdate::Ended(ended) => {
                     // Accept the events that the connector did not wait for.
                     while events.next().await.is_some() {}
-                    return ended.outcome.map(drop).map_err(|error| match error.code {
-                        Some(_) => error,
-                        None => error.code(Code::CONNECTOR_FAILED),
-                    });
+                    return ended.outcome.map(drop);
                 }
             },
         }
@@ -112,19 +116,22 @@ async fn handle_request(
     payload: Value,
 ) -> Result<Value, ToolError> {
     match name {
-        EMIT_REQUEST => host.emit(payload).await.map(|()| Value::Null),
-        "reply" => Ok(json!({"reply": host.reply().await})),
-        "replied" => {
+        CONNECTOR_EMIT => host.emit(payload).await.map(|()| Value::Null),
+        CONNECTOR_REPLY => Ok(json!({"reply": host.reply().await})),
+        CONNECTOR_REPLIED => {
             let error = payload["error"].as_str().map(str::to_owned);
             payload["number"]
                 .as_u64()
                 .into_iter()
-                .for_each(|number| host.replied(number, error.clone()));
+                .for_each(|number| host.report_reply(number, error.clone()));
             Ok(Value::Null)
         }
-        "line" => Ok(json!({"line": host.line().await})),
-        other => Err(ToolError::new(format!(
-            "unknown connector request `{other}`"
-        ))),
+        CONNECTOR_LINE => Ok(json!({"line": host.line().await})),
+        other => {
+            let name = short_name(other);
+            Err(ToolError::new(format!(
+                "unknown connector request `{name}`"
+            )))
+        }
     }
 }

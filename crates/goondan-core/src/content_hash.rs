@@ -1,20 +1,36 @@
 //! Hashes of file contents, for approvals that cover the content of files.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Metadata;
 use std::io::Read as _;
 use std::path::Path;
+use std::time::Duration;
 
+use goondan_spec::regular_file;
 use sha2::{Digest as _, Sha256};
 
-use crate::code_directory::CodeDirectory;
+use crate::code_directory::{CodeDirectory, MAX_CODE_ENTRIES, MAX_ENTRIES, is_left_out};
 use crate::ids::hex;
 
 /// Size limit of a hashed file, in bytes.
 pub const MAX_HASHED_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Size limit of a file in a directory of code whose content is hashed, in bytes.
+const MAX_CODE_FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Time after which a further change of a file gets another time of change.
+const SETTLE_TIME: Duration = Duration::from_millis(20);
+
+/// Maximum number of waits for a file that is written all the time.
+const MAX_SETTLE_ATTEMPTS: usize = 5;
+
+/// Maximum number of entries of a whole directory with an identity.
+const MAX_WHOLE_ENTRIES: usize = 500_000;
+
 /// Returns the SHA-256 hash of a file as hexadecimal digits; `None` if the file is unreadable or too
 /// large.
 pub fn content_hash(path: &Path) -> Option<String> {
-    let file = std::fs::File::open(path).ok()?;
+    let file = regular_file::open(path).ok()?;
     if file.metadata().ok()?.len() > MAX_HASHED_FILE_BYTES {
         return None;
     }
@@ -61,25 +77,120 @@ pub fn content_identity(path: &Path) -> String {
     })
 }
 
-/// Returns a hash of the code in a directory: of all paths and contents.
+/// Returns a hash of all paths and contents of the code in a directory. For large files, and for a
+/// directory with many files, sizes and times of change represent the contents.
 fn directory_hash(path: &Path) -> Option<String> {
+    let files = CodeDirectory::read_up_to(path, MAX_CODE_ENTRIES)?.files;
+    let has_many_files = files.len() > MAX_ENTRIES;
+    let is_large = |file: &Path| {
+        let metadata = file.metadata();
+        metadata.is_ok_and(|metadata| metadata.len() > MAX_CODE_FILE_BYTES)
+    };
+    let identity = |file: &Path| match has_many_files || is_large(file) {
+        true => settled_metadata(|| file.metadata())
+            .map_or_else(String::new, |metadata| size_and_change(&metadata)),
+        false => content_identity(file),
+    };
+    hash_of(files.iter().map(|file| (file, identity(file))), path)
+}
+
+/// Prefix of an identity of all files in a directory. An identity of only the code has no prefix.
+const WHOLE_PREFIX: &str = "all files: ";
+
+/// Returns the identity of all files in a directory and below it: their paths, sizes and times of
+/// change. `None` if there are more than 500,000 entries. Accesses the file system.
+pub fn whole_identity(path: &Path) -> Option<String> {
+    let (mut files, mut count) = (BTreeMap::new(), 0);
+    let (mut todo, mut visited) = (vec![path.to_owned()], BTreeSet::new());
+    while let Some(folder) = todo.pop() {
+        if !visited.insert(folder.canonicalize().unwrap_or_else(|_| folder.clone())) {
+            continue;
+        }
+        let Ok(entries) = folder.read_dir() else {
+            files.insert(folder, "unreadable".to_owned());
+            continue;
+        };
+        for entry in entries {
+            let path = entry.ok()?.path();
+            count += 1;
+            if count > MAX_WHOLE_ENTRIES {
+                return None;
+            }
+            if path.is_dir() && !is_left_out(&path) {
+                todo.push(path.clone());
+            }
+            // A link counts with its own metadata and with those of its target.
+            let is_file = |metadata: &Metadata| !metadata.is_dir();
+            let own = settled_metadata(|| path.symlink_metadata()).filter(is_file);
+            let target = settled_metadata(|| path.metadata()).filter(is_file);
+            let identities = own.iter().chain(&target).map(size_and_change);
+            files.insert(path, identities.collect::<Vec<_>>().join(" "));
+        }
+    }
+    Some(format!(
+        "{WHOLE_PREFIX}{}",
+        hash_of(files.into_iter(), path)?
+    ))
+}
+
+/// Returns true if a path has this identity, which comes from [`whole_identity`] or another function
+/// of this module. Accesses the file system.
+pub fn has_identity(path: &Path, identity: &str) -> bool {
+    match identity.starts_with(WHOLE_PREFIX) {
+        true => whole_identity(path).is_some_and(|now| now == identity),
+        false => content_identity(path) == identity,
+    }
+}
+
+/// Hashes files below `folder` with their identities.
+fn hash_of<P: AsRef<Path>>(
+    files: impl Iterator<Item = (P, String)>,
+    folder: &Path,
+) -> Option<String> {
     let mut hash = Sha256::new();
-    for file in CodeDirectory::read(path)?.files {
-        let name = file.strip_prefix(path).ok()?.to_string_lossy().into_owned();
-        for text in [name, content_identity(&file)] {
-            hash.update((text.len() as u64).to_le_bytes());
-            hash.update(text);
+    for (file, identity) in files {
+        let name = file.as_ref().strip_prefix(folder).ok()?;
+        for bytes in [name.as_os_str().as_encoded_bytes(), identity.as_bytes()] {
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
         }
     }
     Some(hex(&hash.finalize()))
 }
 
-fn size_and_change(metadata: &std::fs::Metadata) -> String {
+/// Returns the metadata of a file. First waits until the last change is so old that a further
+/// change gets another time, because file systems store times in steps of several milliseconds.
+fn settled_metadata(read: impl Fn() -> std::io::Result<Metadata>) -> Option<Metadata> {
+    for _ in 0..MAX_SETTLE_ATTEMPTS {
+        let metadata = read().ok()?;
+        match time_since_change(&metadata) {
+            Some(age) if age < SETTLE_TIME => std::thread::sleep(SETTLE_TIME - age),
+            _ => return Some(metadata),
+        }
+    }
+    read().ok()
+}
+
+/// Returns the time since the last change; `None` if it is in the future.
+#[cfg(unix)]
+fn time_since_change(metadata: &Metadata) -> Option<Duration> {
+    use std::os::unix::fs::MetadataExt as _;
+    let seconds = Duration::from_secs(u64::try_from(metadata.ctime()).ok()?);
+    let change = seconds + Duration::from_nanos(u64::try_from(metadata.ctime_nsec()).ok()?);
+    (std::time::UNIX_EPOCH + change).elapsed().ok()
+}
+
+#[cfg(not(unix))]
+fn time_since_change(metadata: &Metadata) -> Option<Duration> {
+    metadata.modified().ok()?.elapsed().ok()
+}
+
+fn size_and_change(metadata: &Metadata) -> String {
     format!("{} bytes, {}", metadata.len(), last_change(metadata))
 }
 
 #[cfg(unix)]
-fn last_change(metadata: &std::fs::Metadata) -> String {
+fn last_change(metadata: &Metadata) -> String {
     use std::os::unix::fs::MetadataExt as _;
     let (device, inode) = (metadata.dev(), metadata.ino());
     let (seconds, nanoseconds) = (metadata.ctime(), metadata.ctime_nsec());
@@ -87,7 +198,7 @@ fn last_change(metadata: &std::fs::Metadata) -> String {
 }
 
 #[cfg(not(unix))]
-fn last_change(metadata: &std::fs::Metadata) -> String {
+fn last_change(metadata: &Metadata) -> String {
     format!("changed {:?}", metadata.modified().ok())
 }
 
@@ -128,6 +239,34 @@ mod tests {
         for (number, identity) in changed.iter().enumerate() {
             assert!(*identity != first && !changed[..number].contains(identity));
         }
+    }
+
+    #[test]
+    fn a_whole_directory_has_the_identity_of_all_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &str| {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+            whole_identity(dir.path()).unwrap()
+        };
+        let mut identities = vec![
+            write("notes.txt", "data"),
+            write("notes.txt", "more"),
+            write(".git/config", "x"),
+            write("a/b/c.log", "x"),
+        ];
+        #[cfg(unix)]
+        {
+            std::os::unix::fs::symlink("notes.txt", dir.path().join("link")).unwrap();
+            identities.push(whole_identity(dir.path()).unwrap());
+        }
+        for (number, identity) in identities.iter().enumerate() {
+            assert!(!identities[..number].contains(identity), "{number}");
+        }
+        let last = identities.pop().unwrap();
+        assert!(has_identity(dir.path(), &last));
+        assert!(!has_identity(dir.path(), &identities[0]));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub struct Conversation {
     /// holds it.
     messages: Arc<Vec<Arc<Message>>>,
     /// Data that model clients derived from the messages.
-    kept: DerivedCache,
+    cache: DerivedCache,
     /// Number of messages, from the first, that the stored base contains.
     folded: usize,
     /// A message of the base was replaced or removed.
@@ -75,7 +75,7 @@ impl Conversation {
 
     /// Returns a snapshot of the messages that later changes do not affect.
     pub fn history(&self) -> MessageHistory {
-        MessageHistory::new(Arc::clone(&self.messages), self.kept.clone())
+        MessageHistory::new(Arc::clone(&self.messages), self.cache.clone())
     }
 
     /// Returns the last message.
@@ -89,18 +89,18 @@ impl Conversation {
     /// The target does not exist; nothing is changed.
     pub fn apply(&mut self, event: MessageEvent) -> Result<(), TargetNotFound> {
         if !matches!(event, MessageEvent::Append { .. }) {
-            self.kept = DerivedCache::default();
+            self.cache = DerivedCache::default();
         }
         match event {
             MessageEvent::Append { message } => self.messages_mut().push(Arc::new(message)),
             MessageEvent::Replace { target_id, message } => {
                 let at = self.find(target_id)?;
-                self.note_base_change(at);
+                self.mark_base_change(at);
                 self.messages_mut()[at] = Arc::new(message);
             }
             MessageEvent::Remove { target_id } => {
                 let at = self.find(target_id)?;
-                self.note_base_change(at);
+                self.mark_base_change(at);
                 self.messages_mut().remove(at);
             }
             MessageEvent::Truncate => {
@@ -176,7 +176,7 @@ impl Conversation {
     }
 
     /// Records that a change at index `at` affects a message that is already stored.
-    fn note_base_change(&mut self, at: usize) {
+    fn mark_base_change(&mut self, at: usize) {
         if at < self.folded {
             self.rewritten = true;
         }
@@ -190,19 +190,19 @@ struct AddedMessage<'a> {
     is_appended: bool,
 }
 
-/// Returns the messages that remain new after all `events`: each is appended, or replaces an older
-/// message under another id.
+/// Returns the messages that `events` add and do not remove. A message is added by appending it, or
+/// by replacing an older message under another id.
 fn new_messages(events: &[MessageEvent]) -> Vec<AddedMessage<'_>> {
     let mut new: Vec<AddedMessage<'_>> = Vec::new();
     for event in events {
-        let place = |target: &str| new.iter().rposition(|new| new.message.id == target);
+        let index = |target: &str| new.iter().rposition(|new| new.message.id == target);
         match event {
             MessageEvent::Append { message } => new.push(AddedMessage {
                 message,
                 is_appended: true,
             }),
-            MessageEvent::Replace { target_id, message } => match place(target_id) {
-                Some(place) => new[place].message = message,
+            MessageEvent::Replace { target_id, message } => match index(target_id) {
+                Some(index) => new[index].message = message,
                 // A replacement that keeps its id adds nothing: the message existed before.
                 None if *target_id == message.id => {}
                 None => new.push(AddedMessage {
@@ -211,8 +211,8 @@ fn new_messages(events: &[MessageEvent]) -> Vec<AddedMessage<'_>> {
                 }),
             },
             MessageEvent::Remove { target_id } => {
-                if let Some(place) = place(target_id) {
-                    new.remove(place);
+                if let Some(index) = index(target_id) {
+                    new.remove(index);
                 }
             }
             MessageEvent::Truncate => new.clear(),

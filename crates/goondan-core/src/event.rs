@@ -161,6 +161,14 @@ pub enum RuntimeEventKind {
         #[serde(default)]
         event_type: String,
     },
+    /// An input joined the running turn.
+    #[serde(rename = "input.joined")]
+    InputJoined {
+        turn_id: String,
+        event_id: String,
+        /// The next step, which handles the input.
+        step_index: u32,
+    },
     #[serde(rename = "turn.completed")]
     TurnCompleted {
         turn_id: String,
@@ -371,10 +379,10 @@ pub enum RuntimeEventKind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RateScope {
-    /// A Model, with `Model.spec.limits`.
+    /// One Model: `Model.spec.limits`.
     #[default]
     Model,
-    /// All agents together, with `Swarm.spec.limits`.
+    /// All agents together: `Swarm.spec.limits`.
     Swarm,
 }
 
@@ -513,7 +521,9 @@ pub enum SwarmEvent {
         instance: InstanceId,
         /// Id of the event that started the turn.
         event_id: String,
-        /// Type of that event.
+        /// Ids of the inputs that joined the turn.
+        joined_ids: Vec<String>,
+        /// Type of the event that started the turn.
         event_type: String,
         /// Trace that the turn belongs to.
         trace_id: String,
@@ -523,4 +533,22 @@ pub enum SwarmEvent {
         /// Result of the turn.
         result: Box<TurnResult>,
     },
+}
+
+impl SwarmEvent {
+    /// Returns the turn result if this event ends the turn that the event `event_id` started or
+    /// joined.
+    pub fn result_of(&self, event_id: &str) -> Option<&TurnResult> {
+        match self {
+            SwarmEvent::TurnEnded {
+                event_id: started_by,
+                joined_ids,
+                result,
+                ..
+            } if started_by == event_id || joined_ids.iter().any(|id| id == event_id) => {
+                Some(result)
+            }
+            _ => None,
+        }
+    }
 }

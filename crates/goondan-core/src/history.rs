@@ -15,7 +15,7 @@ use crate::message::Message;
 #[derive(Clone, Default)]
 pub struct MessageHistory {
     messages: Arc<Vec<Arc<Message>>>,
-    kept: DerivedCache,
+    cache: DerivedCache,
 }
 
 /// Cache for one value that was derived from the messages. Kept while a conversation only grows at
@@ -25,15 +25,15 @@ pub struct DerivedCache(Arc<Mutex<Option<Box<dyn Any + Send>>>>);
 
 impl MessageHistory {
     /// Returns a history of the messages and their cache.
-    pub fn new(messages: Arc<Vec<Arc<Message>>>, kept: DerivedCache) -> Self {
-        MessageHistory { messages, kept }
+    pub fn new(messages: Arc<Vec<Arc<Message>>>, cache: DerivedCache) -> Self {
+        MessageHistory { messages, cache }
     }
 
     /// Calls `work` with the cached `T`, or with a new one. The value was derived from the first
     /// messages of this history; it must record how many. Only one type is cached at a time:
     /// another type replaces it.
     pub fn with_cache<T: Any + Default + Send, R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        let mut cached = self.kept.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.cache.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !cached.as_ref().is_some_and(|cached| cached.is::<T>()) {
             *cached = Some(Box::new(T::default()));
         }

@@ -26,10 +26,10 @@ pub fn repair_surrogates(text: &str) -> Cow<'_, str> {
     let mut position = 0;
     while let Some(offset) = text[position..].find('\\') {
         let escape = position + offset;
-        let length = match surrogate(text, escape) {
+        let length = match surrogate_kind(text, escape) {
             None => escape_length(text, escape),
             Some(SurrogateKind::High)
-                if surrogate(text, escape + 6) == Some(SurrogateKind::Low) =>
+                if surrogate_kind(text, escape + 6) == Some(SurrogateKind::Low) =>
             {
                 12
             }
@@ -56,7 +56,7 @@ enum SurrogateKind {
 }
 
 /// Returns the kind of surrogate whose escape begins at byte `at`.
-fn surrogate(text: &str, at: usize) -> Option<SurrogateKind> {
+fn surrogate_kind(text: &str, at: usize) -> Option<SurrogateKind> {
     let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
     match u16::from_str_radix(digits, 16).ok()? {
         0xD800..=0xDBFF => Some(SurrogateKind::High),

@@ -5,6 +5,7 @@
 //! (`goondan-store`), and which tools and models exist.
 
 pub mod agent_event;
+pub mod agent_operations;
 pub mod caller;
 pub mod code_directory;
 pub mod connector_host;
@@ -20,6 +21,7 @@ pub mod ids;
 pub mod json_rpc;
 pub mod json_text;
 pub mod limits;
+pub mod loaded_files;
 pub mod message;
 pub mod model_calls;
 pub mod nofollow_fs;
@@ -27,6 +29,7 @@ pub mod notices;
 pub mod patch_headers;
 pub mod path_json;
 pub mod path_style;
+pub mod plugin_session;
 pub mod ports;
 pub mod private_files;
 pub mod program_search;
@@ -40,6 +43,7 @@ pub mod result_cache;
 pub mod run_mode;
 pub mod schema;
 pub mod shell;
+pub mod sourced_files;
 pub mod started_files;
 pub mod tool_allowlist;
 pub mod utf8_cut;

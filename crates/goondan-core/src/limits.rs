@@ -78,9 +78,9 @@ pub fn cut_output(output: &Value, limit: usize, saved_at: &str) -> Option<Output
 }
 
 /// Returns the text that replaces the removed part of an output of `length` characters.
-fn truncation_notice(kept: usize, length: usize, saved_at: &str) -> String {
+fn truncation_notice(shown_length: usize, length: usize, saved_at: &str) -> String {
     format!(
-        "\n[output truncated: {kept} of {length} characters shown; the whole output is in \
+        "\n[output truncated: {shown_length} of {length} characters shown; the whole output is in \
         {saved_at}]"
     )
 }
@@ -106,11 +106,11 @@ fn cut_fields(value: &Value, length: usize, limit: usize, saved_at: &str) -> Opt
         let room = json_length(text)
             .checked_sub(excess)
             .filter(|room| *room > 0);
-        let kept = room.map_or_else(
+        let shown_length = room.map_or_else(
             || text.chars().count() / 8,
             |room| fitting_characters(text, room),
         );
-        *text = cut_text(text, kept, saved_at);
+        *text = cut_text(text, shown_length, saved_at);
         let new_length = cut.to_string().chars().count();
         // Notices do not count against the limit, but the excess must stay small.
         if new_length <= limit + 1_000 {
@@ -166,25 +166,27 @@ fn escaped_length(character: char) -> usize {
 /// assumes six bytes for each byte of a string in JSON (`\u00XX`), and a few for all else.
 pub fn surely_fits(output: &Value, limit: usize) -> bool {
     /// Subtracts the upper bound of `value` from `remaining`; `None` if it does not fit.
-    fn bound(value: &Value, remaining: usize) -> Option<usize> {
+    fn subtract_bound(value: &Value, remaining: usize) -> Option<usize> {
         match value {
             Value::String(text) => remaining.checked_sub(6 * text.len() + 3),
             Value::Array(items) => items
                 .iter()
                 .try_fold(remaining.checked_sub(2)?, |remaining, item| {
-                    bound(item, remaining)
+                    subtract_bound(item, remaining)
                 }),
-            Value::Object(fields) => fields
-                .iter()
-                .try_fold(remaining.checked_sub(2)?, |remaining, (key, field)| {
-                    bound(field, remaining.checked_sub(6 * key.len() + 4)?)
-                }),
+            Value::Object(fields) => {
+                fields
+                    .iter()
+                    .try_fold(remaining.checked_sub(2)?, |remaining, (key, field)| {
+                        subtract_bound(field, remaining.checked_sub(6 * key.len() + 4)?)
+                    })
+            }
             _ => remaining.checked_sub(26),
         }
     }
     match output {
         Value::String(text) => text.len() <= limit,
-        other => bound(other, limit).is_some(),
+        other => subtract_bound(other, limit).is_some(),
     }
 }
 
@@ -249,10 +251,10 @@ mod tests {
             let output = json!({"stdout": text, "stderr": other});
             let cut = cut_output(&output, limit, "f").unwrap();
             let shown = cut.output["stdout"].as_str().unwrap();
-            let kept = &shown[..shown.rfind("\n[output truncated").unwrap()];
-            prop_assert!(text.starts_with(kept));
+            let shown_text = &shown[..shown.rfind("\n[output truncated").unwrap()];
+            prop_assert!(text.starts_with(shown_text));
             prop_assert_eq!(&cut.output["stderr"], &json!(other));
-            let size = json!({"stdout": kept, "stderr": other}).to_string().chars().count();
+            let size = json!({"stdout": shown_text, "stderr": other}).to_string().chars().count();
             // One character more would have been too much; it may be six in JSON.
             prop_assert!(size <= limit && size + 6 > limit, "{} of {}", size, limit);
         }

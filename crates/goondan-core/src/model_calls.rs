@@ -181,10 +181,10 @@ impl ExchangeRecorder {
 
 /// Log of the latest model calls. Clones share the log.
 #[derive(Debug, Clone, Default)]
-pub struct ModelCallLog(Arc<LogState>);
+pub struct ModelCallLog(Arc<CallLogState>);
 
 #[derive(Debug, Default)]
-struct LogState {
+struct CallLogState {
     is_on: AtomicBool,
     calls: Mutex<VecDeque<(usize, Arc<RecordedModelCall>)>>,
 }

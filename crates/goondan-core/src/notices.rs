@@ -58,14 +58,14 @@ pub fn retry_notice(kind: &RuntimeEventKind) -> Option<String> {
     else {
         return None;
     };
-    let wait = seconds(*wait_ms);
+    let wait = format_seconds(*wait_ms);
     Some(format!(
         "Retrying {model} in {wait} s ({attempt} of {of}): {reason}"
     ))
 }
 
 /// Formats milliseconds as seconds, rounded up; with one decimal below 10 seconds.
-fn seconds(millis: u64) -> String {
+fn format_seconds(millis: u64) -> String {
     let tenths = millis.div_ceil(100);
     match (tenths / 10, tenths % 10) {
         (whole, 0) => whole.to_string(),

@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    fn mode(path: &Path) -> u32 {
+    fn file_mode(path: &Path) -> u32 {
         fs::metadata(path)
             .expect("it is there")
             .permissions()
@@ -194,7 +194,7 @@ mod tests {
         create_directory(&folder).unwrap();
         write(&folder.join("f"), b"x").unwrap();
         assert_eq!(
-            [&dir.path().join("a"), &folder, &folder.join("f")].map(|path| mode(path)),
+            [&dir.path().join("a"), &folder, &folder.join("f")].map(|path| file_mode(path)),
             [0o700, 0o700, 0o600]
         );
         write(&folder.join("f"), b"").unwrap();
@@ -206,10 +206,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         set_mode(dir.path(), 0o755);
         tighten(dir.path()).unwrap();
-        assert_eq!(mode(dir.path()), 0o700);
+        assert_eq!(file_mode(dir.path()), 0o700);
         set_mode(dir.path(), 0o1777);
         assert!(tighten(dir.path()).is_err(), "such a folder is not ours");
-        assert_eq!(mode(dir.path()), 0o1777);
+        assert_eq!(file_mode(dir.path()), 0o1777);
         assert!(tighten(&dir.path().join("missing")).is_err());
     }
 }

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
+
+use goondan_spec::regular_file;
 
 use crate::started_files::pieces;
 
@@ -28,6 +29,16 @@ const MAX_FIRST_LINE: u64 = 512;
 
 /// Maximum number of interpreters that are scripts themselves. Linux permits four.
 const MAX_INTERPRETER_DEPTH: usize = 6;
+
+/// Returns a working directory for programs that gdn starts for itself, such as `node --version`.
+/// In the directory of a project, version managers (asdf, mise, pyenv) would run the program that
+/// the project's files select, although the user may not trust the project.
+pub fn directory_outside_projects() -> PathBuf {
+    match cfg!(windows) {
+        true => PathBuf::from(std::env::var_os("SystemRoot").unwrap_or("C:\\Windows".into())),
+        false => PathBuf::from("/"),
+    }
+}
 
 /// Returns true if only an administrator can change a file: its path and its real path are in
 /// directories of the system.
@@ -92,14 +103,15 @@ pub fn interpreters(
     found
 }
 
+/// Returns the words in the first line of a script; empty for another file. Accesses the file system.
+pub fn first_line_words(path: &Path) -> Vec<String> {
+    let line = first_line(path).unwrap_or_default();
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
 /// Returns the first line of a script without `#!`; `None` for another file.
 fn first_line(path: &Path) -> Option<String> {
-    if !path.is_file() {
-        return None;
-    }
-    let mut start = Vec::new();
-    let file = std::fs::File::open(path).ok()?;
-    file.take(MAX_FIRST_LINE).read_to_end(&mut start).ok()?;
+    let start = regular_file::read_start(path, MAX_FIRST_LINE).ok()?;
     let line = start.strip_prefix(b"#!")?;
     let line = line.split(|byte| *byte == b'\n').next()?;
     Some(String::from_utf8_lossy(line).trim().to_owned())

@@ -34,6 +34,11 @@ pub const COMPACTED_RECORD_PREFIX: &str = "gdn.compacted.";
 /// Metadata key of a message with the instructions of a directory.
 pub const INSTRUCTIONS_KEY: &str = "gdn.instructions";
 
+/// Type of an event that compacts a conversation.
+pub const COMPACT_EVENT: &str = "gdn.compact";
+/// Type of an event that removes the last turn of a conversation.
+pub const UNDO_EVENT: &str = "gdn.undo";
+
 /// Type of a cron job's prompt.
 pub const CRON_EVENT: &str = "automation.cron";
 /// Metadata key of a cron job's prompt.

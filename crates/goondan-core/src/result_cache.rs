@@ -93,7 +93,7 @@ impl<V> ResultCache<V> {
     pub fn put(&mut self, event_id: &str, value: V, bytes: usize, needed_by: Option<InstanceId>) {
         self.remove(event_id);
         let event_id: Arc<str> = event_id.into();
-        let number = self.number();
+        let number = self.next_number();
         match &needed_by {
             Some(instance) => self
                 .needed
@@ -127,7 +127,7 @@ impl<V> ResultCache<V> {
     /// them again.
     pub fn release(&mut self, instance: &InstanceId) {
         for event_id in self.needed.remove(instance).unwrap_or_default() {
-            let number = self.number();
+            let number = self.next_number();
             let entry = self
                 .entries
                 .get_mut(&event_id)
@@ -170,7 +170,7 @@ impl<V> ResultCache<V> {
     }
 
     /// Returns the next sequence number; a lower number is forgotten first.
-    fn number(&mut self) -> u64 {
+    fn next_number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number
     }

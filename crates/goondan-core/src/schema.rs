@@ -94,20 +94,20 @@ impl ArgumentSchema {
             // Some providers send nothing if there are no arguments.
             Value::Null => Value::Object(JsonObject::new()),
             Value::String(text) if text.trim().is_empty() => Value::Object(JsonObject::new()),
-            other => return Err(self.refuse(vec![not_an_object(other)])),
+            other => return Err(self.invalid_arguments(vec![not_an_object(other)])),
         };
         fill_defaults(&self.0.schema, &mut arguments);
         let problems = match self.0.validator() {
             Ok(validator) if validator.is_valid(&arguments) => Vec::new(),
             Ok(validator) => validator
                 .iter_errors(&arguments)
-                .map(|error| problem("args", &error))
+                .map(|error| format_error("args", &error))
                 .collect(),
             Err(broken) => vec![broken.clone()],
         };
         match arguments {
             Value::Object(arguments) if problems.is_empty() => Ok(arguments),
-            _ => Err(self.refuse(problems)),
+            _ => Err(self.invalid_arguments(problems)),
         }
     }
 
@@ -118,7 +118,7 @@ impl ArgumentSchema {
     /// The arguments do not match the schema, or such a check takes more than two seconds.
     pub async fn check_in_time(&self, input: &Value) -> Result<JsonObject, InvalidArguments> {
         self.in_time(input, ArgumentSchema::check, |problem| {
-            self.refuse(vec![problem])
+            self.invalid_arguments(vec![problem])
         })
         .await
     }
@@ -191,7 +191,7 @@ impl ArgumentSchema {
             Ok(validator) => Err(first_problems(
                 validator
                     .iter_errors(answer)
-                    .map(|error| problem("answer", &error))
+                    .map(|error| format_error("answer", &error))
                     .collect(),
             )),
             Err(broken) => Err(broken.clone()),
@@ -200,7 +200,7 @@ impl ArgumentSchema {
 
     /// Returns the error for arguments with these problems, with the allowed keys as the
     /// suggestion.
-    fn refuse(&self, problems: Vec<String>) -> InvalidArguments {
+    fn invalid_arguments(&self, problems: Vec<String>) -> InvalidArguments {
         InvalidArguments {
             message: format!("invalid arguments: {}", first_problems(problems)),
             suggestion: self.keys_sentence(),
@@ -260,7 +260,7 @@ fn not_an_object(input: &Value) -> String {
 }
 
 /// Returns a validation error as text, with the path of the value; `root`: name of the whole value.
-fn problem(root: &str, error: &jsonschema::ValidationError<'_>) -> String {
+fn format_error(root: &str, error: &jsonschema::ValidationError<'_>) -> String {
     // The message repeats the value, which can be huge.
     let message = match error.kind() {
         ValidationErrorKind::Enum { options } => {
@@ -276,7 +276,7 @@ fn problem(root: &str, error: &jsonschema::ValidationError<'_>) -> String {
     )
 }
 
-/// Returns all the allowed values, of which the validator would list only two.
+/// Returns all allowed values. The validator itself lists only two.
 fn none_of(value: &str, options: &[Value]) -> String {
     let options: Vec<String> = options.iter().map(Value::to_string).collect();
     format!(

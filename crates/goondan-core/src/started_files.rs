@@ -2,50 +2,20 @@
 //!
 //! An approval of the program's tools covers the content of these files, and file tools ask before
 //! they write one. The command line, the values of its variables, and the first lines of its scripts
-//! are analyzed. Files that the program finds itself, such as imported modules, are unknown.
+//! are analyzed. A program may import other code from the directory of its script or from its working
+//! directory, so all code there counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::code_directory::{CodeDirectory, direct_code_files};
-use crate::content_hash::content_identity;
-use crate::program_search::{find_program, interpreters};
+use crate::content_hash::{content_identity, whole_identity};
+use crate::loaded_files::{ProgramNames, has_inline_code, paths_in_settings};
+use crate::program_search::{find_program, first_line_words, interpreters};
 use crate::real_path::depends_on_process;
-
-/// Programs that run a script, or the start file of a directory.
-const INTERPRETERS: [&str; 19] = [
-    "ash", "bash", "bun", "dash", "deno", "fish", "ksh", "lua", "node", "nodejs", "perl", "php",
-    "pypy", "python", "ruby", "sh", "ts-node", "tsx", "zsh",
-];
-
-/// Programs that run the local installation of a package, if there is one.
-const PACKAGE_RUNNERS: [&str; 4] = ["bunx", "npx", "pnpx", "yarn"];
-
-/// Files that define the commands that a program runs, such as the scripts in `package.json`. The
-/// paths are relative to its working directory.
-const COMMAND_FILES: [(&str, &[&str]); 8] = [
-    ("bun", &["package.json"]),
-    ("deno", &["deno.json", "deno.jsonc"]),
-    ("just", &["justfile", "Justfile"]),
-    ("make", &["Makefile", "makefile", "GNUmakefile"]),
-    ("npm", &["package.json"]),
-    ("pnpm", &["package.json"]),
-    ("uv", &["pyproject.toml"]),
-    ("yarn", &["package.json"]),
-];
-
-/// Suffixes that an interpreter adds to the name of a script.
-const SCRIPT_SUFFIXES: [&str; 5] = ["js", "mjs", "cjs", "ts", "py"];
-
-/// Files that an interpreter runs if its argument is a directory.
-const START_FILES: [&str; 5] = [
-    "package.json",
-    "index.js",
-    "index.mjs",
-    "index.cjs",
-    "__main__.py",
-];
+use crate::shell;
+use crate::sourced_files::sourced_files;
 
 /// Options whose value is a directory from which a program loads code, in the next word or in the
 /// same one.
@@ -90,24 +60,78 @@ pub struct StartedProgram<'a> {
     pub project: &'a Path,
 }
 
+/// Content with which a program starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StartedFiles {
+    /// Content of files and directories by path.
+    pub contents: BTreeMap<String, String>,
+    /// The command line contains an expansion, so it can also start other files. `contents` then
+    /// identifies all files of the project.
+    pub are_unknown: bool,
+}
+
+/// Places from which a program may load code.
+#[derive(Default)]
+struct LoadedPlaces {
+    files: BTreeSet<PathBuf>,
+    /// Directories of the project that contain the working directory, with code.
+    around: BTreeSet<PathBuf>,
+    are_unknown: bool,
+}
+
 impl StartedProgram<'_> {
     /// Returns the existing files that the command line and the variables name, or that the programs
     /// load because of their names, such as `package.json`. Directories of code, the interpreters of
     /// scripts, and paths that lead to another file in the program's own process
-    /// (`depends_on_process`) are included. Accesses the file system.
+    /// (`depends_on_process`) are included. Of a directory that contains the working directory, only
+    /// the files directly in it are. Accesses the file system.
     pub fn files(&self) -> BTreeSet<PathBuf> {
+        let LoadedPlaces {
+            mut files, around, ..
+        } = self.loaded_places();
+        files.extend(around.iter().flat_map(|folder| direct_code_files(folder)));
+        files
+    }
+
+    /// Returns the content of the program's files by path, including all code in directories that
+    /// contain the working directory. Accesses the file system.
+    pub fn contents(&self) -> StartedFiles {
+        let places = self.loaded_places();
+        let all = places.files.union(&places.around);
+        let mut contents: BTreeMap<String, String> = all
+            .map(|path| (path.display().to_string(), content_identity(path)))
+            .collect();
+        if places.are_unknown {
+            let folders = [self.project, self.folder].into_iter();
+            contents.extend(folders.map(|folder| {
+                let identity = whole_identity(folder).unwrap_or_default();
+                (folder.display().to_string(), identity)
+            }));
+        }
+        StartedFiles {
+            contents,
+            are_unknown: places.are_unknown,
+        }
+    }
+
+    fn loaded_places(&self) -> LoadedPlaces {
+        let texts: Vec<String> = self
+            .args
+            .iter()
+            .map(|arg| self.expand_variables(arg))
+            .collect();
         let words: Vec<&str> = std::iter::once(self.command)
-            .chain(self.args.iter().flat_map(|arg| command_words(arg)))
+            .chain(texts.iter().flat_map(|arg| command_words(arg)))
             .collect();
         let programs = ProgramNames::of(words.iter().copied());
         // An argument may also be a whole path with blanks.
-        let arguments = self.args.iter().map(String::as_str);
+        let arguments = texts.iter().map(String::as_str);
         let values = self.variables.values().map(String::as_str);
         let values = values.flat_map(|value| std::iter::once(value).chain(command_words(value)));
-        let named = arguments.chain(words.into_iter().skip(1)).chain(values);
+        let named = arguments.chain(words.iter().copied().skip(1)).chain(values);
         let pieces: Vec<String> = named.flat_map(pieces).take(MAX_SEARCHED_PATHS).collect();
         let folders = self.directories(&pieces);
-        let mut paths: Vec<PathBuf> = programs.command_files(&folders).collect();
+        let mut paths = Vec::new();
         for folder in &folders {
             for piece in &pieces {
                 paths.extend(programs.implied_files(folder, piece));
@@ -118,17 +142,105 @@ impl StartedProgram<'_> {
             |path: &PathBuf| (path.is_file() && !is_data(path)) || depends_on_process(path);
         let mut files: BTreeSet<PathBuf> = paths.into_iter().filter(counts).collect();
         files.extend(self.program_file());
-        files.extend(self.code_directories());
+        let mut directories = self.stated_directories(&texts);
+        let of_scripts: Vec<String> = files
+            .iter()
+            .flat_map(|file| first_line_words(file))
+            .collect();
+        let interpreters_of_scripts = ProgramNames::of(of_scripts.iter().map(String::as_str));
+        if programs.import_code() || interpreters_of_scripts.import_code() {
+            directories.extend(
+                files
+                    .iter()
+                    .filter_map(|file| Some(file.parent()?.to_owned())),
+            );
+            directories.extend(folders.iter().skip(1).cloned());
+            if files.is_empty() || has_inline_code(words.iter().copied()) {
+                directories.push(self.folder.to_owned());
+            }
+        }
+        let packages = |folder: &PathBuf| -> Vec<PathBuf> {
+            let names = pieces.iter();
+            names
+                .filter_map(|name| programs.package_directories(folder, name))
+                .collect()
+        };
+        directories.extend(folders.iter().flat_map(packages));
+        let command_files = programs.command_files(&self.with_parents(&folders));
+        for file in command_files.into_iter().filter(|path| path.is_file()) {
+            let around = file.parent().unwrap_or(self.folder);
+            let named = paths_in_settings(&file, around).into_iter();
+            let is_own = |path: &PathBuf| is_below(path, &[self.project, self.folder]);
+            files.extend(named.filter(|path| path.is_file() && !is_data(path) && is_own(path)));
+            files.insert(file);
+        }
         files.extend(interpreters(&files, &folders, self.search_path()));
-        files
+        let line = [&[self.command.to_owned()], texts.as_slice()]
+            .concat()
+            .join(" ");
+        let sourced = sourced_files(&[line], &files, &folders, self.project);
+        files.extend(sourced.files.into_iter().chain(sourced.missing));
+        let all_words = std::iter::once(self.command).chain(texts.iter().map(String::as_str));
+        let runs_unknown_files = shell::runs_unknown_files(&shell::quoted_line(all_words));
+        let has_shell = programs.have_shell() || words.iter().any(|word| word.starts_with("-S"));
+        let is_expanded = has_shell && texts.iter().any(|text| has_expansion(text));
+        if runs_unknown_files || is_expanded {
+            files.extend(self.places_of_names(&pieces));
+        }
+        let mut places = LoadedPlaces {
+            files,
+            around: BTreeSet::new(),
+            are_unknown: runs_unknown_files || sourced.are_unknown || is_expanded,
+        };
+        self.add_directories(directories, &mut places);
+        places
     }
 
-    /// Returns the content of the program's files by path. Accesses the file system.
-    pub fn contents(&self) -> BTreeMap<String, String> {
-        let files = self.files().into_iter();
-        files
-            .map(|path| (path.display().to_string(), content_identity(&path)))
-            .collect()
+    /// Returns the places of files that a line runs without naming them: directories that it names,
+    /// also before a pattern, and the files in the lists that it names.
+    fn places_of_names(&self, pieces: &[String]) -> BTreeSet<PathBuf> {
+        let before_pattern = |piece: &String| {
+            let end = piece.find(['*', '?', '[', '{', '$']).unwrap_or(piece.len());
+            self.folder.join(&piece[..end])
+        };
+        let named: BTreeSet<PathBuf> = pieces.iter().map(before_pattern).collect();
+        let lists = named.iter().filter(|path| path.is_file());
+        let listed = lists.flat_map(|path| paths_in_settings(path, self.folder));
+        let files = listed.filter(|path| path.is_file() && !is_data(path));
+        let directories = named.iter().filter(|path| path.is_dir()).cloned();
+        let is_own =
+            |path: &PathBuf| path != self.folder && is_below(path, &[self.project, self.folder]);
+        directories.chain(files).filter(is_own).collect()
+    }
+
+    /// Adds the directories that contain code of the project.
+    fn add_directories(&self, directories: Vec<PathBuf>, places: &mut LoadedPlaces) {
+        let directories: BTreeSet<PathBuf> = directories.into_iter().collect();
+        for path in directories {
+            match CodePlace::of(&path, self.folder, &[self.project, self.folder]) {
+                CodePlace::Directory => drop(places.files.insert(path)),
+                // A program writes data in directories above the project.
+                CodePlace::ContainsWorkdir if is_below(&path, &[self.project]) => {
+                    places.around.insert(path);
+                }
+                CodePlace::ContainsWorkdir | CodePlace::Other => {}
+            }
+        }
+    }
+
+    /// Returns an argument with the values of variables that a shell would insert.
+    fn expand_variables(&self, argument: &str) -> String {
+        let own = [("PWD", self.folder.display().to_string())];
+        let inherited = ["HOME", "TMPDIR", "USER"];
+        let inherited = inherited.map(|name| (name, std::env::var(name).unwrap_or_default()));
+        let stated = self.variables.iter();
+        let stated = stated.map(|(name, value)| (name.as_str(), value.clone()));
+        let mut text = argument.to_owned();
+        for (name, value) in own.into_iter().chain(stated).chain(inherited) {
+            text = with_value(&text, name, &value);
+        }
+        let folder = self.folder.display().to_string();
+        text.replace("$(pwd)", &folder).replace("`pwd`", &folder)
     }
 
     fn search_path(&self) -> Option<&OsStr> {
@@ -145,29 +257,17 @@ impl StartedProgram<'_> {
         is_below(&found, &[self.project, self.folder]).then_some(found)
     }
 
-    /// Returns the directories of code that the variables and options name. Of a directory of the
-    /// project that contains the working directory, returns the files directly in it.
-    fn code_directories(&self) -> BTreeSet<PathBuf> {
-        let words = self.args.iter().flat_map(|arg| command_words(arg));
+    /// Returns the paths that variables and options name, which can be directories of code.
+    fn stated_directories(&self, texts: &[String]) -> Vec<PathBuf> {
+        let words = texts.iter().flat_map(|arg| command_words(arg));
         let mut named: Vec<String> = code_options(words);
         for value in self.variables.values() {
             named.push(value.clone());
             named.extend(command_words(value).map(str::to_owned));
         }
         let paths = named.iter().flat_map(|text| pieces(text));
-        let mut found = BTreeSet::new();
-        for path in paths.take(MAX_SEARCHED_PATHS) {
-            let path = self.folder.join(path);
-            match CodePlace::of(&path, self.folder, &[self.project, self.folder]) {
-                CodePlace::Directory => drop(found.insert(path)),
-                // A program writes data in directories above the project.
-                CodePlace::AroundFolder if is_below(&path, &[self.project]) => {
-                    found.extend(direct_code_files(&path));
-                }
-                CodePlace::AroundFolder | CodePlace::Other => {}
-            }
-        }
-        found
+        let paths = paths.take(MAX_SEARCHED_PATHS);
+        paths.map(|path| self.folder.join(path)).collect()
     }
 
     /// Returns the working directory, and the directories that the command line names: a program may
@@ -182,6 +282,46 @@ impl StartedProgram<'_> {
         }
         folders
     }
+
+    /// Returns the directories, and those around them up to the project. Package managers search all
+    /// of them for their settings.
+    fn with_parents(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
+        let parents = folders.iter().flat_map(|folder| {
+            let above = folder.ancestors().skip(1);
+            above.take_while(|path| path.starts_with(self.project))
+        });
+        let all = folders.iter().map(PathBuf::as_path).chain(parents);
+        let unique: BTreeSet<PathBuf> = all.map(Path::to_owned).collect();
+        unique.into_iter().collect()
+    }
+}
+
+/// Returns the text with the value of a variable in place of its name.
+fn with_value(text: &str, name: &str, value: &str) -> String {
+    let text = text.replace(&format!("${{{name}}}"), value);
+    let sign = format!("${name}");
+    let (mut result, mut rest) = (String::new(), text.as_str());
+    while let Some(at) = rest.find(&sign) {
+        let after = &rest[at + sign.len()..];
+        let is_longer = after.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        result.push_str(&rest[..at]);
+        result.push_str(if is_longer { &sign } else { value });
+        rest = after;
+    }
+    result + rest
+}
+
+/// Returns true if the text contains an expansion of a shell whose result is unknown, such as `$X`,
+/// `$(…)`, `~+`, `{a,b}` or `[s]elf`.
+pub fn has_expansion(text: &str) -> bool {
+    let is_pattern = |(at, _): (usize, &str)| {
+        let after = &text[at + 1..];
+        after.starts_with(|c: char| !c.is_whitespace() && c != '[') && after.contains(']')
+    };
+    text.contains(['$', '`', '*', '?'])
+        || ["~+", "~-"].iter().any(|part| text.contains(part))
+        || (text.contains('{') && text.contains([',', '.']))
+        || text.match_indices('[').any(is_pattern)
 }
 
 /// Meaning of a path that a variable or an option names.
@@ -192,7 +332,7 @@ pub enum CodePlace {
     /// A directory with code, in which a sandboxed program or a file tool may write.
     Directory,
     /// The working directory, or a directory above it.
-    AroundFolder,
+    ContainsWorkdir,
 }
 
 impl CodePlace {
@@ -213,7 +353,7 @@ impl CodePlace {
             .canonicalize()
             .is_ok_and(|folder| folder.starts_with(&real))
         {
-            return CodePlace::AroundFolder;
+            return CodePlace::ContainsWorkdir;
         }
         // A directory with too many entries may contain code.
         match CodeDirectory::read(&real).is_none_or(|code| !code.files.is_empty()) {
@@ -232,50 +372,6 @@ pub fn is_below(path: &Path, folders: &[&Path]) -> bool {
     })
 }
 
-/// Names of the programs in a command line.
-pub struct ProgramNames(BTreeSet<String>);
-
-impl ProgramNames {
-    /// Takes the words of a command line.
-    pub fn of<'w>(words: impl Iterator<Item = &'w str>) -> ProgramNames {
-        ProgramNames(words.map(program_name).collect())
-    }
-
-    fn has(&self, programs: &[&str]) -> bool {
-        programs.iter().any(|name| self.0.contains(*name))
-    }
-
-    /// Returns true if one of the programs runs the commands of a file, such as a `Makefile`.
-    pub fn run_command_files(&self) -> bool {
-        COMMAND_FILES
-            .iter()
-            .any(|(program, _)| self.has(&[program]))
-    }
-
-    /// Returns the files that define the commands of the programs, in each of `folders`. They may
-    /// not exist.
-    pub fn command_files(&self, folders: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
-        let files = COMMAND_FILES
-            .iter()
-            .filter(|(program, _)| self.has(&[program]))
-            .flat_map(|(_, files)| files.iter());
-        files.flat_map(|file| folders.iter().map(move |folder| folder.join(file)))
-    }
-
-    /// Returns the files that the programs load for a name that is no path of a file, such as a
-    /// module. They may not exist.
-    pub fn implied_files(&self, folder: &Path, name: &str) -> Vec<PathBuf> {
-        let mut files = Vec::new();
-        if self.has(&PACKAGE_RUNNERS) {
-            files.extend(package_files(folder, name));
-        }
-        if self.has(&INTERPRETERS) {
-            files.extend(script_files(folder, name));
-        }
-        files
-    }
-}
-
 /// Returns the words that are options for a directory of code, and the words that follow one.
 pub fn code_options<'w>(words: impl Iterator<Item = &'w str>) -> Vec<String> {
     let mut is_after_option = false;
@@ -291,46 +387,6 @@ pub fn code_options<'w>(words: impl Iterator<Item = &'w str>) -> Vec<String> {
 pub fn command_words(argument: &str) -> impl Iterator<Item = &str> {
     let is_separator = |c: char| c.is_whitespace() || ";&|()<>'\"".contains(c);
     argument.split(is_separator).filter(|word| !word.is_empty())
-}
-
-/// Returns the files that an interpreter can run for a name: with a suffix, or in a directory or
-/// module of this name.
-fn script_files(folder: &Path, name: &str) -> Vec<PathBuf> {
-    let path = folder.join(name);
-    let with_suffix = SCRIPT_SUFFIXES.map(|suffix| {
-        let mut file = path.clone().into_os_string();
-        file.push(".");
-        file.push(suffix);
-        PathBuf::from(file)
-    });
-    // `python -m package.module`
-    let module = folder.join(name.replace('.', "/"));
-    let mut files = with_suffix.to_vec();
-    files.extend(START_FILES.map(|file| path.join(file)));
-    files.push(module.with_extension("py"));
-    files.extend(["__init__.py", "__main__.py"].map(|file| module.join(file)));
-    files
-}
-
-/// Returns the files of the local installation of a package, such as `@scope/name@1.0`.
-fn package_files(folder: &Path, name: &str) -> Vec<PathBuf> {
-    let version = name.char_indices().skip(1).find(|(_, c)| *c == '@');
-    let name = version.map_or(name, |(at, _)| &name[..at]);
-    let modules = folder.join("node_modules");
-    let program = name.rsplit('/').next().unwrap_or(name);
-    vec![
-        modules.join(name).join("package.json"),
-        modules.join(".bin").join(program),
-    ]
-}
-
-/// Returns the name of a program without its directory and version.
-fn program_name(word: &str) -> String {
-    let name = Path::new(word).file_name().unwrap_or_default();
-    let name = name.to_string_lossy().to_lowercase();
-    let name = name.strip_suffix(".exe").unwrap_or(&name);
-    name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'))
-        .to_owned()
 }
 
 /// Returns true if the name is that of a file which a program writes, such as its database.
@@ -381,154 +437,4 @@ fn option_values(word: &str) -> impl Iterator<Item = &str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_letter_of_an_option_cluster_can_take_a_value() {
-        for (word, value) in [
-            ("-fx.mk", "x.mk"),
-            ("-sfx.mk", "x.mk"),
-            ("-nfs2.sed", "s2.sed"),
-            ("-C/etc/x", "/etc/x"),
-            ("-I../é", "../é"),
-        ] {
-            assert!(pieces(word).contains(&value.to_owned()), "{word}");
-        }
-    }
-
-    #[test]
-    fn the_files_of_a_command_line_are_found() {
-        let dir = tempfile::tempdir().unwrap();
-        let project = dir.path();
-        for file in [
-            "server.js",
-            "pkg/__main__.py",
-            "lib/hook.mjs",
-            "app/index.js",
-            "app/package.json",
-            "my tools/run.sh",
-            "node_modules/server-x/package.json",
-            "bin/serve",
-            "notes.db",
-            "data/package.json",
-            "sub/Makefile",
-        ] {
-            let path = project.join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, "x").unwrap();
-        }
-        std::fs::write(project.join("script"), "#!bin/serve\n").unwrap();
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt as _;
-            let executable = std::fs::Permissions::from_mode(0o755);
-            std::fs::set_permissions(project.join("bin/serve"), executable).unwrap();
-        }
-        let bin = project.join("bin").display().to_string();
-        let variables = BTreeMap::from([("PATH".to_owned(), bin)]);
-        for (line, expected) in [
-            (&["node", "server.js"][..], &["server.js"][..]),
-            (&["node", "server"], &["server.js"]),
-            (&["/usr/bin/env", "node", "./server.js"], &["server.js"]),
-            (
-                &["node", "--import=./lib/hook.mjs", "server.js"],
-                &["lib/hook.mjs", "server.js"],
-            ),
-            (&["node", "app"], &["app/index.js", "app/package.json"]),
-            (&["python3.12", "-m", "pkg"], &["pkg/__main__.py"]),
-            (&["sh", "-c", "exec node server.js"], &["server.js"]),
-            (&["sh", "-c", "cd lib && node hook"], &["lib/hook.mjs"]),
-            (&["sh", "-c", "cd lib; node hook.mjs"], &["lib/hook.mjs"]),
-            (&["make", "-sfserver.js"], &["server.js"]),
-            (&["make", "-s", "-C", "sub"], &["sub/Makefile"]),
-            (&["make", "-sCsub"], &["sub/Makefile"]),
-            (&["make", "--directory=sub"], &["sub/Makefile"]),
-            (&["make", "--makefile=sub/Makefile"], &["sub/Makefile"]),
-            (&["npm", "--prefix", "app", "start"], &["app/package.json"]),
-            (&["perl", "-Ilib"], &["lib"]),
-            (&["perl", "-I", "lib"], &["lib"]),
-            (&["./script"], &["bin/serve", "script"]),
-            (&["sh", "my tools/run.sh"], &["my tools/run.sh"]),
-            (&["bin/serve", "--db", "notes.db"], &["bin/serve"]),
-            (&["serve"], &["bin/serve"]),
-            (
-                &["npx", "-y", "server-x@1.0", "data"],
-                &["node_modules/server-x/package.json"],
-            ),
-            (&["no-such-program", "data"], &[]),
-        ] {
-            let args: Vec<String> = line[1..].iter().map(|arg| (*arg).to_owned()).collect();
-            let mut expected = expected.to_vec();
-            // The directory of the search path contains code.
-            expected.extend(["bin"]);
-            expected.sort_unstable();
-            assert_eq!(
-                found_files(project, line[0], &args, &variables),
-                expected,
-                "{line:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_files_and_directories_that_variables_name_are_found() {
-        let dir = tempfile::tempdir().unwrap();
-        let project = dir.path();
-        for file in [
-            "start.py",
-            "hook.js",
-            "lib/sitecustomize.py",
-            "data/notes.txt",
-        ] {
-            let path = project.join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, "x").unwrap();
-        }
-        let lib = project.join("lib").display().to_string();
-        for (value, expected) in [
-            ("start.py", &["start.py"][..]),
-            ("--require ./hook.js", &["hook.js"]),
-            ("--import=./hook.js", &["hook.js"]),
-            ("-Ilib", &["lib"]),
-            ("lib", &["lib"]),
-            (&format!("/usr/lib:{lib}:data"), &["lib"]),
-            (".", &["hook.js", "start.py"]),
-            ("ssh -i start.py", &["start.py"]),
-            ("data", &[]),
-            ("/usr/lib", &[]),
-            ("text", &[]),
-        ] {
-            let variables = BTreeMap::from([("ANY".to_owned(), value.to_owned())]);
-            let found = found_files(project, "/usr/bin/env", &[], &variables);
-            assert_eq!(found, expected, "{value}");
-        }
-    }
-
-    /// Returns the found files of a program in the project, relative to it.
-    fn found_files(
-        project: &Path,
-        command: &str,
-        args: &[String],
-        variables: &BTreeMap<String, String>,
-    ) -> Vec<String> {
-        let program = StartedProgram {
-            command,
-            args,
-            variables,
-            folder: project,
-            project,
-        };
-        let real_project = project.canonicalize().unwrap();
-        let found: BTreeSet<String> = program
-            .files()
-            .iter()
-            .filter_map(|path| path.canonicalize().ok())
-            .filter_map(|path| {
-                let below = path.strip_prefix(&real_project).ok()?;
-                Some(below.display().to_string())
-            })
-            .collect();
-        found.into_iter().collect()
-    }
-}
+mod tests;

@@ -7,18 +7,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan_abi::wire::{self, code, feature};
-use goondan_core::connector_host::{ConnectorHost, ConnectorValues, run_connector};
-use goondan_core::extension_protocol::FinalMessage;
+use goondan_abi::wire::{code, feature};
+use goondan_core::connector_host::{ConnectorHost, ConnectorStart, run_connector};
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::{Code, ResourceId};
 
-use crate::channel::LibraryLine;
 use crate::failure::LibraryFailure;
-use crate::handler::{error, output};
 use crate::hosted::HostProcess;
 use crate::libraries::DynamicLibraries;
-use crate::library_messages::Outcome;
 
 impl DynamicLibraries {
     /// Runs the connector of the library at `entry` until its function returns. Dropping the future
@@ -33,34 +29,16 @@ impl DynamicLibraries {
         id: &ResourceId,
         entry: &str,
         bundle_root: &Path,
-        values: ConnectorValues,
+        values: ConnectorStart,
         runtime: Arc<dyn ConnectorHost>,
     ) -> Result<(), ToolError> {
         let started = self.start_connector(entry, bundle_root).await;
         let (process, name) = started.map_err(|failure| not_started(id, failure))?;
-        let ConnectorValues {
-            connection,
-            connector,
-            config,
-            secrets,
-        } = values;
-        let message = wire::ExtensionMessage::Connect(wire::Connect {
-            connection,
-            connector,
-            config,
-            secrets,
-        });
-        let message =
-            serde_json::to_value(message).map_err(|error| ToolError::new(error.to_string()))?;
-        let open = process
-            .connection
-            .extend(message)
-            .map_err(|why| failed(why, &name))?;
-        run_connector(
-            &mut LibraryLine::new(open, |outcome| ended(outcome, &name)),
-            runtime.as_ref(),
-        )
-        .await
+        let connection = Arc::clone(&process.connection);
+        let project = std::path::absolute(bundle_root).unwrap_or_else(|_| bundle_root.to_owned());
+        run_connector(connection, &project, values, runtime.as_ref())
+            .await
+            .map_err(|why| failed(why, &name))
     }
 
     /// Starts a host process for the library at `entry`. Returns the process, and the library's
@@ -84,14 +62,8 @@ impl DynamicLibraries {
     }
 }
 
-/// Converts the end of the connector's function.
-fn ended(outcome: Outcome<wire::ToolOutput>, name: &str) -> FinalMessage {
-    outcome.map(output).map_err(|why| failed(why, name)).into()
-}
-
 /// Converts the reason for the end to an error with a connector's code.
-fn failed(why: wire::ToolError, name: &str) -> ToolError {
-    let why = error(why);
+fn failed(why: ToolError, name: &str) -> ToolError {
     match why.code.as_deref() {
         Some(code::UNAVAILABLE) => ToolError {
             suggestion: None,

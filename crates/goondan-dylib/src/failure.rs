@@ -124,7 +124,7 @@ pub(crate) enum LibraryFailure {
         cause: io::Error,
     },
     #[error("opening {name} was cancelled")]
-    GivenUp { name: String },
+    Cancelled { name: String },
     #[error("{name} did not finish opening within {} s", patience.as_secs())]
     Slow { name: String, patience: Duration },
     #[error("cannot start the library host process for {name}: {}: {cause}", program.display())]
@@ -145,7 +145,7 @@ pub(crate) enum LibraryFailure {
     #[error("the library host process for {name} did not respond within {} s", patience.as_secs())]
     SlowHost { name: String, patience: Duration },
     #[error("{}", .0.message)]
-    Told(ReportedFailure),
+    Reported(ReportedFailure),
 }
 
 /// An error in a manifest.
@@ -176,7 +176,7 @@ impl LibraryFailure {
     /// Returns the fix as a sentence; `None` if there is no usual fix.
     pub(crate) fn suggestion(&self) -> Option<String> {
         Some(match self {
-            LibraryFailure::Told(told) => return told.suggestion.clone(),
+            LibraryFailure::Reported(report) => return report.suggestion.clone(),
             LibraryFailure::Missing { looked_for, .. } => {
                 format!(
                     "build it first, or correct the path; looked for {}",
@@ -211,7 +211,7 @@ impl LibraryFailure {
     /// Returns the suggested fix of errors with a constant one.
     fn fixed_suggestion(&self) -> Option<&'static str> {
         Some(match self {
-            LibraryFailure::Told(_)
+            LibraryFailure::Reported(_)
             | LibraryFailure::Missing { .. }
             | LibraryFailure::Foreign { .. }
             | LibraryFailure::OtherMajor { .. }
@@ -220,7 +220,7 @@ impl LibraryFailure {
             | LibraryFailure::Interrupted(_)
             | LibraryFailure::NotCopied { .. }
             | LibraryFailure::NoThread { .. }
-            | LibraryFailure::GivenUp { .. }
+            | LibraryFailure::Cancelled { .. }
             | LibraryFailure::NoHost { .. }
             | LibraryFailure::MuteHost { .. } => return None,
             LibraryFailure::Unreadable { .. } => "check the path and its permissions",
@@ -298,13 +298,13 @@ impl LibraryFailure {
     fn export(&self) -> Option<&str> {
         match self {
             LibraryFailure::NoExport { export, .. } => Some(export),
-            LibraryFailure::Told(told) => told.export.as_deref(),
+            LibraryFailure::Reported(report) => report.export.as_deref(),
             _ => None,
         }
     }
 
     /// Converts the failure to the form that a host process reports.
-    pub(crate) fn told(&self) -> ReportedFailure {
+    pub(crate) fn report(&self) -> ReportedFailure {
         let export = self.export().map(str::to_owned);
         ReportedFailure {
             message: self.to_string(),

@@ -2,12 +2,11 @@
 //! file, and its messages are less precise.
 
 use std::env::consts::{ARCH, OS};
-use std::fs::File;
 use std::path::Path;
 
 use goondan_abi::raw::SYMBOL;
 use goondan_core::ports::tool::EntryOpenError;
-use goondan_spec::ResourceId;
+use goondan_spec::{ResourceId, regular_file};
 use object::read::NameOrOrdinal;
 use object::{Architecture, BinaryFormat, Object, ObjectKind, ObjectSegment, ReadCache, ReadRef};
 
@@ -25,7 +24,7 @@ pub fn fault(tool: &ResourceId, bundle_root: &Path, entry: &str) -> Option<Entry
 /// Checks that `path` is a complete dynamic library for this machine that exports the symbol.
 /// `name` is for messages.
 pub(crate) fn check(name: &str, path: &Path) -> Result<(), LibraryFailure> {
-    let file = File::open(path).map_err(|cause| LibraryFailure::Unreadable {
+    let file = regular_file::open(path).map_err(|cause| LibraryFailure::Unreadable {
         name: name.to_owned(),
         cause,
     })?;
@@ -59,11 +58,11 @@ fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Librar
             architecture,
         });
     }
-    let is_there =
+    let is_inside =
         |(start, length): (u64, u64)| start.checked_add(length).is_some_and(|end| end <= size);
     if !file
         .segments()
-        .all(|segment| is_there(segment.file_range()))
+        .all(|segment| is_inside(segment.file_range()))
     {
         return Err(damaged(name, "a segment extends past the end of the file"));
     }

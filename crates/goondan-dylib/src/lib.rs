@@ -5,10 +5,9 @@
 //! private copy, and `image` checks the file format. `library_thread` maps, opens, calls
 //! and closes the library. `native` contains the tables themselves. A call passes through
 //! `handler`, `connection` and the thread, and its answer returns through `calls`. `hosted` and
-//! [`tool_host`] do the same over pipes, for libraries that may crash. `extension` transports the
-//! messages of an Extension; `goondan_core::layering` processes them. `connector` runs a Connector,
-//! always in a host process (`goondan_core::connecting`). Both receive the library's messages
-//! through `channel`.
+//! [`tool_host`] do the same over pipes, for libraries that may crash. `extension` opens Extensions,
+//! and `connector` runs a Connector, always in a host process. `goondan_core::plugin_session` runs
+//! the calls; this crate transports their messages.
 //!
 //! This crate does not depend on YAML, models or the callers of tools. It does not decide when to
 //! reload, but detects a changed file when it is opened again.
@@ -25,7 +24,7 @@
 //!    thread-local destructors and statics of a library stay valid. The host table and its `ctx`
 //!    are leaked as well, so a late callback reaches a valid object that returns `CLOSED`. Each
 //!    reload of a *changed* library therefore costs about a megabyte
-//!    ([`LibraryMetrics::retired_mappings`]).
+//!    ([`LibraryCounters::retired`]).
 //! 2. **One thread calls down.** `LoadedLibrary` contains a raw pointer and is not `Send`. It stays
 //!    on its thread from `dlopen` to `close`, which takes it by value. So the library's functions
 //!    are never called concurrently or after `close`.
@@ -45,7 +44,7 @@
 //!    crash the system's loader.
 //! 7. **Mapped files are never written.** Each load uses its own file with a new inode, in a
 //!    directory of this process.
-//! 8. **Each call is answered once.** The party that answers a call removes its entry in `LibraryCalls`.
+//! 8. **Each call is answered once.** The party that answers a call removes its entry in `OpenCalls`.
 //!    This is either the library, the end of the grace period after a cancellation, the end of the
 //!    library, or the caller's dropped future. Ids are never reused, so a late or duplicate
 //!    completion finds no entry. It is counted and ignored.
@@ -81,9 +80,9 @@
 //!   glibc keeps the buffer of a file of this size.
 
 mod calls;
-mod channel;
 mod connection;
 mod connector;
+mod counters;
 mod extension;
 mod failure;
 mod handler;
@@ -95,17 +94,14 @@ mod library_thread;
 mod limits;
 mod locate;
 mod manifest;
-mod metrics;
 mod native;
 mod opened_library;
-mod operations;
-mod progress;
 mod staging;
 mod threads;
 pub mod tool_host;
 
+pub use counters::LibraryCounters;
 pub use hosted::HostCommand;
 pub use image::fault;
 pub use libraries::DynamicLibraries;
 pub use limits::LibraryLimits;
-pub use metrics::LibraryMetrics;

@@ -16,7 +16,9 @@ use goondan_spec::Resource;
 use goondan_spec::kinds::{ExportSpec, Extension, ExtensionEntry, Tool, ToolEntry};
 use tokio::sync::Mutex;
 
-use crate::connection::{LibraryConnection, new_calls};
+use crate::calls::LibraryCalls;
+use crate::connection::LibraryConnection;
+use crate::counters::LibraryCounters;
 use crate::extension::LibraryExtension;
 use crate::failure::LibraryFailure;
 use crate::handler::ExportHandler;
@@ -26,7 +28,6 @@ use crate::library_thread::{LibraryDescription, LibraryThread, LibraryThreadStar
 use crate::limits::LibraryLimits;
 use crate::locate;
 use crate::manifest;
-use crate::metrics::{LibraryCounters, LibraryMetrics};
 use crate::opened_library::{LibraryLocation, OpenedLibrary};
 use crate::staging::{LibraryImage, StagingDirectory};
 use crate::threads::LibraryThreads;
@@ -85,9 +86,9 @@ impl DynamicLibraries {
         }
     }
 
-    /// Returns counters for the operator.
-    pub fn metrics(&self) -> LibraryMetrics {
-        self.counters.read()
+    /// Returns the counters of its libraries.
+    pub fn counters(&self) -> &LibraryCounters {
+        &self.counters
     }
 
     /// Closes every library and waits for the end of its thread, at most `patience`. Returns the
@@ -127,7 +128,7 @@ impl DynamicLibraries {
         let library = match known {
             Some(library) => library,
             None => {
-                let path = place(self.staging(&mut opened).await?, image).await?;
+                let path = stage(self.staging(&mut opened).await?, image).await?;
                 Arc::new(self.start(path, name.clone()).await?)
             }
         };
@@ -161,7 +162,7 @@ impl DynamicLibraries {
         {
             return Ok((path.clone(), name));
         }
-        let path = place(self.staging(&mut opened).await?, image).await?;
+        let path = stage(self.staging(&mut opened).await?, image).await?;
         opened.copies.insert(file, (content, path.clone()));
         Ok((path, name))
     }
@@ -178,7 +179,7 @@ impl DynamicLibraries {
             return Err(LibraryFailure::NotHosted { name });
         };
         if self.threads.are_closed() {
-            return Err(LibraryFailure::GivenUp { name });
+            return Err(LibraryFailure::Cancelled { name });
         }
         let started = HostProcess::start(
             host,
@@ -192,10 +193,10 @@ impl DynamicLibraries {
         let StartedHostProcess {
             process,
             manifest,
-            down,
+            command_sender,
             reader,
         } = started;
-        self.threads.remember(&name, down, reader);
+        self.threads.remember(&name, command_sender, reader);
         Ok((process, manifest))
     }
 
@@ -277,26 +278,27 @@ impl DynamicLibraries {
         path: PathBuf,
         name: String,
     ) -> Result<OpenedLibrary, LibraryFailure> {
-        let calls = new_calls(&name, &self.limits, &self.counters);
+        let calls = Arc::new(LibraryCalls::new(&name, &self.limits, &self.counters));
         let start = LibraryThreadStart {
             path,
             name: name.clone(),
-            up: Arc::clone(&calls) as _,
+            callbacks: Arc::clone(&calls) as _,
             limits: self.limits.clone(),
             counters: Arc::clone(&self.counters),
         };
         let LibraryThread {
-            down,
+            command_sender,
             opened,
             thread,
         } = start.spawn().map_err(|cause| LibraryFailure::NoThread {
             name: name.clone(),
             cause,
         })?;
-        self.threads.remember(&name, down.downgrade(), thread);
+        self.threads
+            .remember(&name, command_sender.downgrade(), thread);
         let description = match tokio::time::timeout(self.limits.open_timeout, opened).await {
             Ok(Ok(opened)) => opened?,
-            Ok(Err(_)) => return Err(LibraryFailure::GivenUp { name }),
+            Ok(Err(_)) => return Err(LibraryFailure::Cancelled { name }),
             Err(_) => {
                 return Err(LibraryFailure::Slow {
                     name,
@@ -304,7 +306,7 @@ impl DynamicLibraries {
                 });
             }
         };
-        let connection = LibraryConnection::new(down, calls, &self.limits);
+        let connection = LibraryConnection::new(command_sender, calls);
         Ok(OpenedLibrary::new(
             description,
             LibraryLocation::Here(Arc::new(connection)),
@@ -339,7 +341,6 @@ impl ToolSource for DynamicLibraries {
                 config: tool.spec.config.clone(),
                 timeout,
                 timeout_field,
-                cancel_grace: self.limits.cancel_grace,
             };
             (export, Arc::new(handler) as Arc<dyn ToolHandler>)
         };
@@ -375,7 +376,6 @@ impl ExtensionSource for DynamicLibraries {
             project: std::path::absolute(bundle_root).unwrap_or_else(|_| bundle_root.to_owned()),
             config,
             limit: extension.spec.timeout,
-            cancel_grace: self.limits.cancel_grace,
             file,
         }))
     }
@@ -391,14 +391,14 @@ struct LocatedLibrary {
 }
 
 /// Checks the library file and copies it to the staging directory. Returns the path of the copy.
-async fn place(
+async fn stage(
     staging: Arc<StagingDirectory>,
     image: LibraryImage,
 ) -> Result<PathBuf, LibraryFailure> {
     blocking(move || {
         image::check(&image.name(), &image.source)?;
         // Copying fails if the file has changed since the check.
-        staging.place(&image)
+        staging.copy_verified(&image)
     })
     .await
 }

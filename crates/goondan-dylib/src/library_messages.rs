@@ -1,12 +1,15 @@
 //! The messages between a call and its library, in this process or in a host process.
 
 use goondan_abi::raw::Status;
-use goondan_abi::wire::{self, code};
+use goondan_abi::wire;
+use goondan_core::plugin_session::RunningMessage;
+use goondan_core::ports::tool::{ToolError, ToolOutput};
+use goondan_spec::Code;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The result of a call or an operation.
-pub(crate) type Outcome<T> = Result<T, wire::ToolError>;
+/// The result of a call.
+pub(crate) type Outcome = Result<ToolOutput, ToolError>;
 
 /// A message to a library. Messages are delivered in order.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,26 +35,26 @@ pub(crate) enum LibraryCommand {
     Reply {
         /// The library's id of the request.
         operation: u64,
-        outcome: Outcome<Value>,
+        outcome: Result<Value, ToolError>,
     },
     /// Closes the library. It is the last message.
     Close,
 }
 
 impl LibraryCommand {
-    /// Replaces a message larger than `limit` bytes. A call is answered with an error through `up`,
-    /// and nothing is sent.
+    /// Replaces a message larger than `limit` bytes. A call is answered with an error through
+    /// `callbacks`, and nothing is sent.
     pub(crate) fn or_refusal(
         self,
         limit: u64,
-        up: &dyn LibraryCallbacks,
+        callbacks: &dyn LibraryCallbacks,
     ) -> Option<LibraryCommand> {
-        let error = wire::ToolError::new(format!("a library accepts at most {limit} bytes"))
-            .code(code::FAILED)
+        let error = ToolError::new(format!("a library accepts at most {limit} bytes"))
+            .code(Code::TOOL_FAILED)
             .suggest("Pass less data, or pass a file.");
         match self {
             LibraryCommand::Start { call, .. } | LibraryCommand::Extend { call, .. } => {
-                up.complete(call, Err(error));
+                callbacks.complete(call, Err(error));
                 None
             }
             LibraryCommand::Reply { operation, .. } => Some(LibraryCommand::Reply {
@@ -63,34 +66,18 @@ impl LibraryCommand {
     }
 }
 
-/// A message of a running call before its end.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum LibraryCallEvent {
-    Progress(wire::Progress),
-    Log(wire::LogLine),
-    /// A request to the host.
-    Request {
-        /// The library's id of the request.
-        operation: u64,
-        /// Name of the operation, such as `runtime.request`.
-        name: String,
-        /// Arguments of the operation.
-        payload: Value,
-    },
-}
-
 /// Receives the messages of a library, on any thread. Implementations must not block or call into
 /// the library.
 pub(crate) trait LibraryCallbacks: Send + Sync {
     /// Answers a call. Only the first answer counts.
-    fn complete(&self, call: u64, outcome: Outcome<wire::ToolOutput>) -> Status;
+    fn complete(&self, call: u64, outcome: Outcome) -> Status;
     /// Forwards a message of a call; [`goondan_abi::raw::NO_CALL`] for log lines without a call.
-    fn event(&self, call: u64, event: LibraryCallEvent) -> Status;
+    fn event(&self, call: u64, event: RunningMessage) -> Status;
     /// Returns true if a call is cancelled.
     fn is_cancelled(&self, call: u64) -> bool;
-    /// Returns false if a call need not be started any more, and removes it.
-    fn is_wanted(&self, call: u64) -> bool;
+    /// Returns true if a call is still open and must be started. A call that is no longer open is
+    /// removed, and never starts.
+    fn must_start(&self, call: u64) -> bool;
     /// Ends all open calls with `why`, because the library sends no further answers.
-    fn close(&self, why: &wire::ToolError);
+    fn close(&self, why: &ToolError);
 }

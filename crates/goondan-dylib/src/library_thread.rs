@@ -11,14 +11,17 @@ use std::thread::JoinHandle;
 
 use goondan_abi::raw::{NO_CALL, Status};
 use goondan_abi::spin_wait::spin_until_found;
-use goondan_abi::wire::{self, code};
+use goondan_abi::wire;
+use goondan_core::ports::tool::ToolError;
+use goondan_spec::Code;
+use serde_json::Value;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::counters::LibraryCounters;
 use crate::failure::LibraryFailure;
-use crate::library_messages::{LibraryCallbacks, LibraryCommand, Outcome};
+use crate::library_messages::{LibraryCallbacks, LibraryCommand};
 use crate::limits::LibraryLimits;
-use crate::metrics::LibraryCounters;
 use crate::native::{HostPort, LoadedLibrary};
 
 /// Number of retired mappings above which a restart is recommended. Each of them is harmless.
@@ -30,7 +33,7 @@ pub(crate) struct LibraryThreadStart {
     pub(crate) path: PathBuf,
     /// The library's name, for messages.
     pub(crate) name: String,
-    pub(crate) up: Arc<dyn LibraryCallbacks>,
+    pub(crate) callbacks: Arc<dyn LibraryCallbacks>,
     pub(crate) limits: LibraryLimits,
     pub(crate) counters: Arc<LibraryCounters>,
 }
@@ -38,7 +41,7 @@ pub(crate) struct LibraryThreadStart {
 /// Handles of a started library thread.
 pub(crate) struct LibraryThread {
     /// Sends messages to the library. The thread ends when all senders are dropped.
-    pub(crate) down: mpsc::UnboundedSender<LibraryCommand>,
+    pub(crate) command_sender: mpsc::UnboundedSender<LibraryCommand>,
     /// Resolves after the handshake.
     pub(crate) opened: oneshot::Receiver<Result<LibraryDescription, LibraryFailure>>,
     pub(crate) thread: JoinHandle<()>,
@@ -53,13 +56,13 @@ pub(crate) struct LibraryDescription {
 impl LibraryThreadStart {
     /// Starts the thread, which then opens the library.
     pub(crate) fn spawn(self) -> std::io::Result<LibraryThread> {
-        let (down, commands) = mpsc::unbounded_channel();
+        let (command_sender, commands) = mpsc::unbounded_channel();
         let (ready, opened) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name(format!("lane {}", self.name))
             .spawn(move || self.run(commands, ready))?;
         Ok(LibraryThread {
-            down,
+            command_sender,
             opened,
             thread,
         })
@@ -132,12 +135,12 @@ impl OpenLibraryThread {
         let LibraryThreadStart {
             path,
             name,
-            up,
+            callbacks,
             limits,
             counters,
         } = &self.start;
         let mapped = &mut self.is_mapped;
-        let host = || HostPort::leak(Arc::clone(up), limits.max_payload);
+        let host = || HostPort::leak(Arc::clone(callbacks), limits.max_payload);
         let library = LoadedLibrary::open(path, name, host, || {
             *mapped = true;
             counters.mapped.fetch_add(1, Ordering::Relaxed);
@@ -150,7 +153,7 @@ impl OpenLibraryThread {
         self.begin(call, request, |bytes| library.start(call, bytes));
     }
 
-    fn extend(&self, library: &LoadedLibrary, call: u64, message: &serde_json::Value) {
+    fn extend(&self, library: &LoadedLibrary, call: u64, message: &Value) {
         self.begin(call, message, |bytes| library.extend(call, bytes));
     }
 
@@ -162,9 +165,12 @@ impl OpenLibraryThread {
         begin: impl FnOnce(&[u8]) -> Status,
     ) {
         let LibraryThreadStart {
-            name, up, limits, ..
+            name,
+            callbacks,
+            limits,
+            ..
         } = &self.start;
-        if call != NO_CALL && !up.is_wanted(call) {
+        if call != NO_CALL && !callbacks.must_start(call) {
             return;
         }
         let status = match serde_json::to_vec(payload) {
@@ -173,15 +179,15 @@ impl OpenLibraryThread {
             Err(_) => Status::BAD_ARGUMENT,
         };
         if status != Status::OK && call != NO_CALL {
-            up.complete(call, Err(refused(name, status)));
+            callbacks.complete(call, Err(refused(name, status)));
         }
     }
 
     /// Passes the result of an operation to the library.
-    fn reply(&self, library: &LoadedLibrary, operation: u64, outcome: Outcome<serde_json::Value>) {
+    fn reply(&self, library: &LoadedLibrary, operation: u64, outcome: Result<Value, ToolError>) {
         let (status, bytes) = match outcome {
             Ok(value) => (Status::OK, serde_json::to_vec(&value)),
-            Err(error) if error.code.as_deref() == Some(code::CANCELLED) => {
+            Err(error) if error.code.as_deref() == Some(Code::TOOL_CANCELLED.as_str()) => {
                 (Status::CANCELLED, serde_json::to_vec(&error))
             }
             Err(error) => (Status::FAILED, serde_json::to_vec(&error)),
@@ -198,7 +204,7 @@ impl OpenLibraryThread {
     /// Answers all open calls with an error, then closes the library.
     fn close(&self, library: LoadedLibrary) {
         let name = &self.start.name;
-        self.start.up.close(&closed_error(name));
+        self.start.callbacks.close(&closed_error(name));
         if !library.close(self.start.limits.close_grace) {
             tracing::warn!(library = %name, "threads of the library did not end; its code stays \
                 in memory");
@@ -208,7 +214,7 @@ impl OpenLibraryThread {
 
 impl Drop for OpenLibraryThread {
     fn drop(&mut self) {
-        self.start.up.close(&closed_error(&self.start.name));
+        self.start.callbacks.close(&closed_error(&self.start.name));
         if !self.is_mapped {
             return;
         }
@@ -223,21 +229,23 @@ impl Drop for OpenLibraryThread {
 }
 
 /// Returns the error of calls whose library was closed.
-fn closed_error(name: &str) -> wire::ToolError {
-    wire::ToolError::new(format!("{name} was closed"))
-        .code(code::UNAVAILABLE)
+fn closed_error(name: &str) -> ToolError {
+    ToolError::new(format!("{name} was closed"))
+        .code(Code::TOOL_UNAVAILABLE)
         .suggest("Try again.")
 }
 
 /// Returns the error of a call that the library rejected with `status`.
-fn refused(name: &str, status: Status) -> wire::ToolError {
-    let error = wire::ToolError::new(format!("{name} rejected the call: {}", status.name()));
+fn refused(name: &str, status: Status) -> ToolError {
+    let error = ToolError::new(format!("{name} rejected the call: {}", status.name()));
     match status {
-        Status::PANIC => error.code(code::PANIC),
+        Status::PANIC => error.code(Code::TOOL_PANIC),
         Status::TOO_LARGE => error
-            .code(code::FAILED)
+            .code(Code::TOOL_FAILED)
             .suggest("Pass less data, or pass a file."),
-        Status::CLOSED | Status::BUSY => error.code(code::UNAVAILABLE).suggest("Try again later."),
-        _ => error.code(code::FAILED),
+        Status::CLOSED | Status::BUSY => error
+            .code(Code::TOOL_UNAVAILABLE)
+            .suggest("Try again later."),
+        _ => error.code(Code::TOOL_FAILED),
     }
 }

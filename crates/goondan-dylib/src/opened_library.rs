@@ -3,22 +3,20 @@
 use std::sync::Arc;
 
 use goondan_abi::wire::{self, feature};
-use goondan_core::extension_protocol::SessionRegistry;
 use goondan_core::ids::InstanceId;
+use goondan_core::plugin_session::{ExtensionMessage, PluginTransport};
+use goondan_core::ports::tool::ToolError;
 
 use crate::connection::LibraryConnection;
-use crate::extension;
 use crate::hosted::HostedLibrary;
-use crate::library_messages::Outcome;
 use crate::library_thread::LibraryDescription;
 
 /// An opened library. It is retired when its last handler is dropped.
 pub(crate) struct OpenedLibrary {
     pub(crate) manifest: wire::Manifest,
-    pub(crate) place: LibraryLocation,
+    pub(crate) location: LibraryLocation,
     /// True if the library accepts messages in addition to tool calls.
     takes_messages: bool,
-    pub(crate) sessions: SessionRegistry,
 }
 
 pub(crate) enum LibraryLocation {
@@ -33,9 +31,8 @@ impl OpenedLibrary {
         let LibraryDescription { manifest, extends } = description;
         OpenedLibrary {
             manifest,
-            place: location,
+            location,
             takes_messages: extends,
-            sessions: SessionRegistry::default(),
         }
     }
 
@@ -51,16 +48,15 @@ impl OpenedLibrary {
     }
 
     pub(crate) fn forget(&self, instance: &InstanceId) {
-        if let LibraryLocation::Here(connection) = &self.place {
-            self.sessions
-                .forget(instance)
-                .into_iter()
-                .for_each(|session| extension::forget(connection, session));
+        if let LibraryLocation::Here(connection) = &self.location {
+            for session in connection.sessions.forget(instance) {
+                connection.notify(ExtensionMessage::Forget { session });
+            }
         }
     }
 
-    pub(crate) async fn connect(&self) -> Outcome<Arc<LibraryConnection>> {
-        match &self.place {
+    pub(crate) async fn connect(&self) -> Result<Arc<LibraryConnection>, ToolError> {
+        match &self.location {
             LibraryLocation::Here(connection) => Ok(Arc::clone(connection)),
             LibraryLocation::Hosted(hosted) => hosted.connect().await,
         }
@@ -68,7 +64,7 @@ impl OpenedLibrary {
 
     /// Returns true if another generation may also use the library.
     pub(crate) fn is_fit(&self) -> bool {
-        match &self.place {
+        match &self.location {
             LibraryLocation::Here(connection) => connection.calls().is_healthy(),
             // An unusable host process is replaced at the next call.
             LibraryLocation::Hosted(_) => true,

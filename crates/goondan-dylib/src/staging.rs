@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use goondan_core::ids::hex;
 use goondan_core::private_files;
+use goondan_spec::regular_file;
 use sha2::{Digest, Sha256};
 
 use crate::failure::LibraryFailure;
@@ -84,7 +85,7 @@ fn hash_while_copying(source: &Path, target: &mut impl Write) -> io::Result<(Str
         hasher: Sha256::new(),
     };
     let length = io::copy(
-        &mut BufReader::with_capacity(READ_CHUNK_BYTES, File::open(source)?),
+        &mut BufReader::with_capacity(READ_CHUNK_BYTES, regular_file::open(source)?),
         &mut hashed,
     )?;
     Ok((hex(&hashed.hasher.finalize()), length))
@@ -129,7 +130,7 @@ impl StagingDirectory {
     }
 
     /// Copies `image` to a path that no process has loaded before.
-    pub(crate) fn place(&self, image: &LibraryImage) -> Result<PathBuf, LibraryFailure> {
+    pub(crate) fn copy_verified(&self, image: &LibraryImage) -> Result<PathBuf, LibraryFailure> {
         let (path, hash) = self
             .copy(image)
             .map_err(|cause| LibraryFailure::NotCopied {
@@ -235,8 +236,8 @@ mod tests {
             StagingDirectory::new(&root.path().join("staging")).expect("a staging folder");
         let image = LibraryImage::read(&source).expect("read");
         let (first, second) = (
-            staging.place(&image).expect("placed"),
-            staging.place(&image).expect("placed"),
+            staging.copy_verified(&image).expect("placed"),
+            staging.copy_verified(&image).expect("placed"),
         );
         assert_ne!(first, second);
         fs::write(&source, b"two").expect("written");
@@ -244,7 +245,7 @@ mod tests {
         assert_ne!(LibraryImage::read(&source).expect("read").hash, image.hash);
         assert!(
             staging
-                .place(&image)
+                .copy_verified(&image)
                 .expect_err("another content")
                 .to_string()
                 .contains("changed repeatedly")
@@ -261,7 +262,7 @@ mod tests {
         let staging =
             StagingDirectory::new(&root.path().join("staging")).expect("a staging folder");
         let copy = staging
-            .place(&LibraryImage::read(&source).expect("read"))
+            .copy_verified(&LibraryImage::read(&source).expect("read"))
             .expect("placed");
         let above = copy.ancestors().take_while(|path| *path != root.path());
         let modes: Vec<u32> = above

@@ -20,7 +20,7 @@ pub(crate) struct LibraryThreads {
 struct ServingThread {
     library: String,
     /// Weak, because a thread ends when the last handler of its library is dropped.
-    down: WeakUnboundedSender<LibraryCommand>,
+    command_sender: WeakUnboundedSender<LibraryCommand>,
     thread: JoinHandle<()>,
 }
 
@@ -29,7 +29,7 @@ impl LibraryThreads {
     pub(crate) fn remember(
         &self,
         library: &str,
-        down: WeakUnboundedSender<LibraryCommand>,
+        command_sender: WeakUnboundedSender<LibraryCommand>,
         thread: JoinHandle<()>,
     ) {
         let mut running = self.lock();
@@ -38,7 +38,7 @@ impl LibraryThreads {
             .collect();
         running.push(ServingThread {
             library: library.to_owned(),
-            down,
+            command_sender,
             thread,
         });
         drop(running);
@@ -56,8 +56,11 @@ impl LibraryThreads {
         self.closed.store(true, Ordering::Relaxed);
         let deadline = tokio::time::Instant::now() + patience;
         let running = std::mem::take(&mut *self.lock());
-        for down in running.iter().filter_map(|serving| serving.down.upgrade()) {
-            let _ = down.send(LibraryCommand::Close);
+        for command_sender in running
+            .iter()
+            .filter_map(|serving| serving.command_sender.upgrade())
+        {
+            let _ = command_sender.send(LibraryCommand::Close);
         }
         let mut stuck = Vec::new();
         for ServingThread {

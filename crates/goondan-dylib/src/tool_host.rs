@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 
 use goondan_abi::raw::{NO_CALL, Status};
 use goondan_abi::wire;
+use goondan_core::plugin_session::RunningMessage;
+use goondan_core::ports::tool::ToolError;
 
 use crate::failure::LibraryFailure;
 use crate::hosted::protocol::{ToolHostMessage, read_line, to_line};
 use crate::image;
-use crate::library_messages::{LibraryCallEvent, LibraryCallbacks, LibraryCommand, Outcome};
+use crate::library_messages::{LibraryCallbacks, LibraryCommand, Outcome};
 use crate::library_thread::{LibraryThread, LibraryThreadStart};
 use crate::limits::LibraryLimits;
 use crate::staging::file_name;
@@ -74,7 +76,7 @@ pub fn serve(
     let pipe = Arc::new(ToolHostPipe {
         lines,
         calls: Mutex::default(),
-        questions: AtomicUsize::new(0),
+        open_requests: AtomicUsize::new(0),
     });
     let served = match open(path, &pipe, &limits) {
         Ok((library, manifest)) => {
@@ -84,7 +86,7 @@ pub fn serve(
             read
         }
         Err(failure) => {
-            pipe.put(ToolHostMessage::Failed(failure.told()));
+            pipe.put(ToolHostMessage::Failed(failure.report()));
             Ok(())
         }
     };
@@ -104,12 +106,12 @@ fn open(
     let start = LibraryThreadStart {
         path: path.to_owned(),
         name: name.clone(),
-        up: Arc::clone(pipe) as _,
+        callbacks: Arc::clone(pipe) as _,
         limits: limits.clone(),
         counters: Arc::default(),
     };
     let LibraryThread {
-        down,
+        command_sender,
         opened,
         thread,
     } = start.spawn().map_err(|cause| LibraryFailure::NoThread {
@@ -119,12 +121,18 @@ fn open(
     // The parent has its own timeout and then ends this process.
     let description = opened
         .blocking_recv()
-        .map_err(|_| LibraryFailure::GivenUp { name })??;
-    Ok((LibraryThreadHandle { down, thread }, description.manifest))
+        .map_err(|_| LibraryFailure::Cancelled { name })??;
+    Ok((
+        LibraryThreadHandle {
+            command_sender,
+            thread,
+        },
+        description.manifest,
+    ))
 }
 
 struct LibraryThreadHandle {
-    down: tokio::sync::mpsc::UnboundedSender<LibraryCommand>,
+    command_sender: tokio::sync::mpsc::UnboundedSender<LibraryCommand>,
     thread: JoinHandle<()>,
 }
 
@@ -135,8 +143,8 @@ fn pass_down(
     library: &LibraryThreadHandle,
     limits: &LibraryLimits,
 ) -> io::Result<()> {
-    while let Some(down) = read_line::<LibraryCommand>(&mut input, limits.max_line())? {
-        match &down {
+    while let Some(command) = read_line::<LibraryCommand>(&mut input, limits.max_line())? {
+        match &command {
             LibraryCommand::Start { call, .. } | LibraryCommand::Extend { call, .. } => {
                 pipe.calls().insert(*call, false);
             }
@@ -148,7 +156,7 @@ fn pass_down(
             LibraryCommand::Reply { .. } => pipe.count_reply(),
             LibraryCommand::Close => break,
         }
-        if library.down.send(down).is_err() {
+        if library.command_sender.send(command).is_err() {
             break;
         }
     }
@@ -158,7 +166,7 @@ fn pass_down(
 /// Closes the library, and waits slightly longer than its grace period. Remaining threads end with
 /// the process.
 fn close(library: LibraryThreadHandle, grace: Duration) {
-    let _ = library.down.send(LibraryCommand::Close);
+    let _ = library.command_sender.send(LibraryCommand::Close);
     let deadline = Instant::now() + grace + grace / 2;
     while !library.thread.is_finished() && Instant::now() < deadline {
         std::thread::sleep(EXIT_POLL_INTERVAL);
@@ -167,9 +175,9 @@ fn close(library: LibraryThreadHandle, grace: Duration) {
 
 /// Writes messages until the end mark, or until the parent closes the pipe.
 fn write_all(mut output: impl Write, queue: &Receiver<Option<ToolHostMessage>>) {
-    while let Ok(Some(up)) = queue.recv() {
+    while let Ok(Some(message)) = queue.recv() {
         // The parent is gone, so the input is about to end as well.
-        let written = to_line(&up)
+        let written = to_line(&message)
             .and_then(|line| output.write_all(&line))
             .and_then(|()| output.flush());
         if written.is_err() {
@@ -184,14 +192,14 @@ struct ToolHostPipe {
     /// Open calls; true if the call is cancelled.
     calls: Mutex<HashMap<u64, bool>>,
     /// Number of requests without an answer.
-    questions: AtomicUsize,
+    open_requests: AtomicUsize,
 }
 
 impl ToolHostPipe {
     /// Counts a request; returns false if there are too many.
     fn try_count_request(&self) -> bool {
         let more = |count| (count < MAX_OPEN_REQUESTS).then_some(count + 1);
-        self.questions
+        self.open_requests
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .is_ok()
     }
@@ -200,13 +208,13 @@ impl ToolHostPipe {
     fn count_reply(&self) {
         let fewer = |count: usize| Some(count.saturating_sub(1));
         let _ = self
-            .questions
+            .open_requests
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
     }
 
     /// Queues a message for the parent.
-    fn put(&self, up: ToolHostMessage) -> Status {
-        if self.lines.send(Some(up)).is_ok() {
+    fn put(&self, message: ToolHostMessage) -> Status {
+        if self.lines.send(Some(message)).is_ok() {
             Status::OK
         } else {
             Status::CLOSED
@@ -219,18 +227,18 @@ impl ToolHostPipe {
 }
 
 impl LibraryCallbacks for ToolHostPipe {
-    fn complete(&self, call: u64, outcome: Outcome<wire::ToolOutput>) -> Status {
+    fn complete(&self, call: u64, outcome: Outcome) -> Status {
         match self.calls().remove(&call) {
             Some(_) => self.put(ToolHostMessage::Complete { call, outcome }),
             None => Status::UNKNOWN_CALL,
         }
     }
 
-    fn event(&self, call: u64, event: LibraryCallEvent) -> Status {
+    fn event(&self, call: u64, event: RunningMessage) -> Status {
         if call != NO_CALL && !self.calls().contains_key(&call) {
             return Status::UNKNOWN_CALL;
         }
-        if matches!(event, LibraryCallEvent::Request { .. }) && !self.try_count_request() {
+        if matches!(event, RunningMessage::Request { .. }) && !self.try_count_request() {
             return Status::BUSY;
         }
         self.put(ToolHostMessage::Event { call, event })
@@ -240,11 +248,11 @@ impl LibraryCallbacks for ToolHostPipe {
         self.calls().get(&call).copied().unwrap_or(true)
     }
 
-    fn is_wanted(&self, call: u64) -> bool {
+    fn must_start(&self, call: u64) -> bool {
         self.calls().contains_key(&call)
     }
 
-    fn close(&self, _why: &wire::ToolError) {
+    fn close(&self, _why: &ToolError) {
         // The parent detects the closed pipe and answers the open calls.
         self.calls().clear();
     }

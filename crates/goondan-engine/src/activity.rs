@@ -20,7 +20,7 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct ActivityTracker {
     /// Time of the last heartbeat of this work itself.
-    seen: Mutex<Instant>,
+    own_heartbeat: Mutex<Instant>,
     /// Work that this work waits for. Heartbeats of that work count as heartbeats of this work.
     below: Mutex<Vec<Arc<ActivityTracker>>>,
     /// Pending approvals of this work.
@@ -49,13 +49,13 @@ impl ApprovalClock {
     fn end(&mut self) {
         self.open -= 1;
         if self.open == 0 {
-            self.before = self.total();
+            self.before = self.total_time();
             self.since = None;
         }
     }
 
     /// Returns the total time in which at least one approval request was open.
-    fn total(&self) -> Duration {
+    fn total_time(&self) -> Duration {
         self.before + self.since.map(|since| since.elapsed()).unwrap_or_default()
     }
 }
@@ -63,43 +63,43 @@ impl ApprovalClock {
 impl ActivityTracker {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(ActivityTracker {
-            seen: Mutex::new(Instant::now()),
+            own_heartbeat: Mutex::new(Instant::now()),
             below: Mutex::default(),
             asked: watch::Sender::default(),
         })
     }
 
     /// Records a heartbeat.
-    pub(crate) fn show(&self) {
-        *self.seen() = Instant::now();
+    pub(crate) fn record_heartbeat(&self) {
+        *self.lock_own_heartbeat() = Instant::now();
     }
 
     /// Pauses the clocks until the returned guard is dropped. Used for pending approvals and for
     /// turns that wait for a rate limit. Dropping the guard records a heartbeat.
-    pub(crate) fn ask(self: &Arc<Self>) -> ApprovalGuard {
+    pub(crate) fn pause(self: &Arc<Self>) -> PauseGuard {
         self.asked.send_modify(ApprovalClock::begin);
-        ApprovalGuard(Arc::clone(self))
+        PauseGuard(Arc::clone(self))
     }
 
-    /// Returns `true` while an approval request is open.
-    pub(crate) fn is_asked(&self) -> bool {
+    /// Returns `true` while the clocks are paused: for an approval, or for a rate limit.
+    pub(crate) fn is_paused(&self) -> bool {
         self.asked.borrow().open > 0
     }
 
     /// Returns `true` if only approvals can continue this work: one is pending, and no other call
     /// runs.
     pub(crate) fn waits_for_approval(&self) -> bool {
-        self.is_asked() && self.below().iter().all(|life| life.is_asked())
+        self.is_paused() && self.lock_children().iter().all(|life| life.is_paused())
     }
 
     /// Returns the total time with a pending approval.
     pub(crate) fn approval_time(&self) -> Duration {
-        self.asked.borrow().total()
+        self.asked.borrow().total_time()
     }
 
     /// Counts heartbeats of `other` as heartbeats of this one until the returned guard is dropped.
     pub(crate) fn wait_for(self: &Arc<Self>, other: &Arc<ActivityTracker>) -> WaitGuard {
-        self.below().push(Arc::clone(other));
+        self.lock_children().push(Arc::clone(other));
         WaitGuard {
             waits: Arc::clone(self),
             other: Arc::clone(other),
@@ -108,7 +108,7 @@ impl ActivityTracker {
 
     /// Waits until no heartbeat was recorded for `limit`. Time with a pending approval does not
     /// count.
-    pub(crate) async fn silence(&self, limit: Duration) {
+    pub(crate) async fn wait_for_silence(&self, limit: Duration) {
         let begun = Instant::now();
         loop {
             self.until_no_approval_pending().await;
@@ -128,7 +128,7 @@ impl ActivityTracker {
     pub(crate) async fn forward_approvals(&self, above: [&Arc<ActivityTracker>; 2]) {
         loop {
             self.until_approval_pending().await;
-            let _asked = above.map(ActivityTracker::ask);
+            let _asked = above.map(ActivityTracker::pause);
             self.until_no_approval_pending().await;
         }
     }
@@ -139,13 +139,13 @@ impl ActivityTracker {
         let (mut approval_clock, mut reported, mut was_asked_before) =
             (self.asked.subscribe(), self.last_heartbeat(), false);
         loop {
-            let (is_asked, heartbeat) = (
+            let (is_paused, heartbeat) = (
                 approval_clock.borrow_and_update().open > 0,
                 self.last_heartbeat(),
             );
-            if is_asked != was_asked_before || heartbeat > reported {
-                report(is_asked);
-                (was_asked_before, reported) = (is_asked, heartbeat);
+            if is_paused != was_asked_before || heartbeat > reported {
+                report(is_paused);
+                (was_asked_before, reported) = (is_paused, heartbeat);
             }
             tokio::select! {
                 // The sender is owned by `self`, so it cannot close first.
@@ -157,16 +157,16 @@ impl ActivityTracker {
 
     /// Waits until no approval request is open.
     async fn until_no_approval_pending(&self) {
-        self.until(|asked| asked.open == 0).await;
+        self.wait_until(|asked| asked.open == 0).await;
     }
 
     /// Waits until an approval request is open.
     async fn until_approval_pending(&self) {
-        self.until(|asked| asked.open > 0).await;
+        self.wait_until(|asked| asked.open > 0).await;
     }
 
     /// Waits until `is_so` returns `true` for the approval clock.
-    async fn until(&self, is_so: impl FnMut(&ApprovalClock) -> bool) {
+    async fn wait_until(&self, is_so: impl FnMut(&ApprovalClock) -> bool) {
         // The sender is owned by `self`, so it cannot close first.
         let _ = self.asked.subscribe().wait_for(is_so).await;
     }
@@ -175,31 +175,33 @@ impl ActivityTracker {
     /// end of an approval counts as a heartbeat. Recursion ends because waits never form a cycle
     /// (`routing.rs`).
     fn last_heartbeat(&self) -> Instant {
-        let below = self.below().clone();
+        let below = self.lock_children().clone();
         below
             .iter()
             .map(|life| life.last_heartbeat())
-            .fold(*self.seen(), Instant::max)
+            .fold(*self.lock_own_heartbeat(), Instant::max)
     }
 
     /// Returns the time of this tracker's own last heartbeat, locked.
-    fn seen(&self) -> MutexGuard<'_, Instant> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_own_heartbeat(&self) -> MutexGuard<'_, Instant> {
+        self.own_heartbeat
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the trackers that report to this tracker, locked.
-    fn below(&self) -> MutexGuard<'_, Vec<Arc<ActivityTracker>>> {
+    fn lock_children(&self) -> MutexGuard<'_, Vec<Arc<ActivityTracker>>> {
         self.below.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Guard of a pending approval.
 #[must_use]
-pub(crate) struct ApprovalGuard(Arc<ActivityTracker>);
+pub(crate) struct PauseGuard(Arc<ActivityTracker>);
 
-impl Drop for ApprovalGuard {
+impl Drop for PauseGuard {
     fn drop(&mut self) {
-        self.0.show();
+        self.0.record_heartbeat();
         self.0.asked.send_modify(ApprovalClock::end);
     }
 }
@@ -214,8 +216,8 @@ pub(crate) struct WaitGuard {
 impl Drop for WaitGuard {
     fn drop(&mut self) {
         // The end of the wait is a heartbeat.
-        self.waits.show();
-        let mut below = self.waits.below();
+        self.waits.record_heartbeat();
+        let mut below = self.waits.lock_children();
         if let Some(at) = below.iter().position(|life| Arc::ptr_eq(life, &self.other)) {
             below.swap_remove(at);
         }
@@ -225,22 +227,22 @@ impl Drop for WaitGuard {
 /// Local view of activity on another node.
 pub(crate) struct RemoteActivity {
     life: Arc<ActivityTracker>,
-    asking: Option<ApprovalGuard>,
+    pause: Option<PauseGuard>,
 }
 
 impl RemoteActivity {
     /// Creates the copy of `life`, whose turn runs on another node.
-    pub(crate) fn of(life: Arc<ActivityTracker>) -> Self {
-        RemoteActivity { life, asking: None }
+    pub(crate) fn new(life: Arc<ActivityTracker>) -> Self {
+        RemoteActivity { life, pause: None }
     }
 
     /// Records a heartbeat and whether an approval is pending there. Returns true if the pending
     /// state changed.
-    pub(crate) fn show(&mut self, is_asked: bool) -> bool {
-        self.life.show();
-        let has_changed = self.asking.is_some() != is_asked;
+    pub(crate) fn record_heartbeat(&mut self, is_paused: bool) -> bool {
+        self.life.record_heartbeat();
+        let has_changed = self.pause.is_some() != is_paused;
         if has_changed {
-            self.asking = is_asked.then(|| self.life.ask());
+            self.pause = is_paused.then(|| self.life.pause());
         }
         has_changed
     }
@@ -271,7 +273,7 @@ impl ActiveStopwatch {
     }
 
     /// Returns the elapsed time in milliseconds.
-    pub(crate) fn millis(self, life: &ActivityTracker) -> u64 {
+    pub(crate) fn elapsed_millis(self, life: &ActivityTracker) -> u64 {
         u64::try_from(self.elapsed(life).as_millis()).unwrap_or(u64::MAX)
     }
 }
@@ -295,7 +297,7 @@ impl Default for ActivityRegistry {
 
 impl ActivityRegistry {
     /// Returns the activity of an instance, which may not have a turn yet.
-    pub(crate) fn of(&self, id: &InstanceId) -> Arc<ActivityTracker> {
+    pub(crate) fn tracker_for(&self, id: &InstanceId) -> Arc<ActivityTracker> {
         let mut instances = self
             .instances
             .lock()
@@ -312,9 +314,9 @@ impl ActivityRegistry {
         life
     }
 
-    /// Returns true if an approval is pending in an instance or in work that it waits for.
-    pub(crate) fn is_asked(&self, id: &InstanceId) -> bool {
-        self.get(id).is_some_and(|life| life.is_asked())
+    /// Returns true if the clocks of an instance are paused.
+    pub(crate) fn is_paused(&self, id: &InstanceId) -> bool {
+        self.get(id).is_some_and(|life| life.is_paused())
     }
 
     /// Returns true if only approvals can continue the turn of an instance.
@@ -345,7 +347,7 @@ mod tests {
     /// Seconds until `life` has been silent for [`LIMIT`].
     async fn silence(life: Arc<ActivityTracker>) -> u64 {
         let begun = Instant::now();
-        life.silence(LIMIT).await;
+        life.wait_for_silence(LIMIT).await;
         begun.elapsed().as_secs()
     }
 
@@ -358,9 +360,9 @@ mod tests {
         );
         let _waits = (life.wait_for(&middle), middle.wait_for(&deep));
         after(9).await;
-        life.show();
+        life.record_heartbeat();
         after(9).await;
-        deep.show();
+        deep.record_heartbeat();
         assert_eq!(waited.await.unwrap(), 28);
     }
 
@@ -376,14 +378,14 @@ mod tests {
         let holding = (Arc::clone(&life), Arc::clone(&above), Arc::clone(&top));
         tokio::spawn(async move { holding.0.forward_approvals([&holding.1, &holding.2]).await });
         after(4).await;
-        let (first, second) = (life.ask(), life.ask());
+        let (first, second) = (life.pause(), life.pause());
         after(3_600).await;
         drop(first);
         after(3_600).await;
-        assert!(top.is_asked() && above.is_asked());
+        assert!(top.is_paused() && above.is_paused());
         drop(second);
         after(1).await;
-        assert!(!top.is_asked());
+        assert!(!top.is_paused());
         assert_eq!(
             (
                 life.approval_time().as_secs(),
@@ -406,18 +408,18 @@ mod tests {
         after(5).await;
         drop(waiting);
         after(5).await;
-        other.show();
+        other.record_heartbeat();
         assert_eq!(waited.await.unwrap(), 15);
     }
 
     #[test]
     fn a_turn_with_a_running_call_does_not_wait_only_for_approvals() {
         let (turn, call) = (ActivityTracker::new(), ActivityTracker::new());
-        let asking = turn.ask();
+        let asking = turn.pause();
         assert!(turn.waits_for_approval());
         let running = turn.wait_for(&call);
         assert!(!turn.waits_for_approval());
-        let asked_below = call.ask();
+        let asked_below = call.pause();
         assert!(turn.waits_for_approval());
         drop((asked_below, running, asking));
         assert!(!turn.waits_for_approval());
@@ -425,15 +427,15 @@ mod tests {
 
     #[test]
     fn lives_that_nobody_looks_at_are_forgotten() {
-        let lives = ActivityRegistry::default();
+        let activity = ActivityRegistry::default();
         let id = |number: usize| InstanceId::new("a", number.to_string());
-        let kept = lives.of(&id(0));
+        let kept = activity.tracker_for(&id(0));
         for number in 1..10_000 {
-            drop(lives.of(&id(number)));
+            drop(activity.tracker_for(&id(number)));
         }
-        assert!(Arc::ptr_eq(&kept, &lives.of(&id(0))));
-        assert!(lives.instances.lock().unwrap().len() < 100);
-        let _asking = kept.ask();
-        assert!(lives.is_asked(&id(0)) && !lives.is_asked(&id(1)));
+        assert!(Arc::ptr_eq(&kept, &activity.tracker_for(&id(0))));
+        assert!(activity.instances.lock().unwrap().len() < 100);
+        let _asking = kept.pause();
+        assert!(activity.is_paused(&id(0)) && !activity.is_paused(&id(1)));
     }
 }

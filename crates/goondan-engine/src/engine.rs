@@ -45,7 +45,7 @@ pub struct Engine {
     pub(crate) has_sandbox: bool,
     pub(crate) bus: EventBus,
     pub(crate) generation: ArcSwap<Generation>,
-    pub(crate) lives: ActivityRegistry,
+    pub(crate) activity: ActivityRegistry,
     /// Usage of all turns of this run.
     pub(crate) spent: UsageTotals,
     /// Rate limiter for the model calls of all agents.
@@ -98,16 +98,16 @@ impl Engine {
     }
 
     /// Records usage; a worker reports it to the leader.
-    pub(crate) fn spend(&self, spending: UsageIncrement) {
+    pub(crate) fn record_usage(&self, spending: UsageIncrement) {
         match &self.uplink {
             None => self.spent.add(&spending),
-            Some(uplink) => uplink.spent(spending),
+            Some(uplink) => uplink.report_usage(spending),
         }
     }
 
     /// Releases everything that belongs to an evicted instance, on this node and on its worker.
     pub(crate) fn release_instance(&self, instance: &InstanceId) {
-        self.observer.ended(instance);
+        self.observer.on_instance_end(instance);
         if let Some(roster) = &self.roster {
             roster.put_away(instance);
         }
@@ -170,7 +170,7 @@ impl Engine {
 
     /// Returns the directory that must contain the working directory even if links in its path
     /// change. The directory of a spawn was already free of links when it was set.
-    pub(crate) fn anchor(&self, agent: &AgentPlan, cwd: Option<&Path>) -> Option<PathBuf> {
+    pub(crate) fn workdir_anchor(&self, agent: &AgentPlan, cwd: Option<&Path>) -> Option<PathBuf> {
         if self.workdir.is_some() {
             return None;
         }

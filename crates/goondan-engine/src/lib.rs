@@ -1,12 +1,12 @@
 //! The engine: accepts events, delivers them to agent instances, and runs their turns.
 //!
-//! It has no knowledge of files, HTTP, dynamic libraries, file watching, or the set of tools and
-//! providers. It reaches them through the ports of `goondan-core`.
+//! It does not depend on files, HTTP, dynamic libraries, file watching, or the set of tools and
+//! providers. It uses them through the ports of `goondan-core`.
 //!
-//! Start reading at [`runtime::SwarmRuntime`]. [`plan`] turns a bundle into a generation. [`delivery`]
-//! owns the instances and brings events to them. [`turn`] runs one turn from its event to its
-//! durable end, inside the [`middleware`]. [`tooling`] runs tool calls, and [`policy`] decides
-//! which of them may run.
+//! Start reading at [`runtime::SwarmRuntime`]. [`plan`] creates a generation from a bundle.
+//! [`delivery`] owns the instances and delivers events to them. [`turn`] runs one turn from its
+//! event to its durable end, inside the [`middleware`]. [`tooling`] runs tool calls, and
+//! [`policy`] decides which of them may run.
 
 #![cfg_attr(
     test,

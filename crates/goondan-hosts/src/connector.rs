@@ -5,15 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use goondan_core::JsonObject;
-use goondan_core::connector_host::{ConnectorHost, ConnectorValues, run_connector};
+use goondan_core::connector_host::{ConnectorHost, ConnectorStart, run_connector};
 use goondan_core::ports::tool::ToolError;
-use goondan_spec::ResourceId;
 use goondan_spec::kinds::ScriptModule;
+use goondan_spec::{Code, ResourceId};
 
-use crate::extension::ModuleLine;
 use crate::host::ScriptHost;
 use crate::source::{ScriptModules, absolute, define};
-use crate::wire::{ConnectorRequest, ShimCommand};
+use crate::transport::ModuleTransport;
 
 impl ScriptModules {
     /// Runs a connector until its function returns. Dropping the future ends its process.
@@ -26,7 +25,7 @@ impl ScriptModules {
         id: &ResourceId,
         module: &ScriptModule,
         bundle_root: &Path,
-        values: ConnectorValues,
+        values: ConnectorStart,
         runtime: Arc<dyn ConnectorHost>,
     ) -> Result<(), ToolError> {
         let (definition, _) =
@@ -42,25 +41,14 @@ impl ScriptModules {
             Arc::clone(self.programs()),
         );
         let process = host.connect(&[], &project, &Arc::default()).await?;
-        let receivers = process.calls().begin()?;
-        let (path, package) = (
-            absolute(&bundle_root.join(&module.path)),
-            host.definition().package.to_string_lossy(),
-        );
-        process.tell(&ShimCommand::Connect(ConnectorRequest {
-            id: receivers.id,
-            module: &path.to_string_lossy(),
-            package: &package,
-            project_dir: &project.to_string_lossy(),
-            connection: &values.connection,
-            connector: &values.connector,
-            config: &values.config,
-            secrets: &values.secrets,
-        }));
-        let mut line = ModuleLine::single_operation(process, receivers);
-        let ended = run_connector(&mut line, runtime.as_ref()).await;
-        drop(line);
+        let path = absolute(&bundle_root.join(&module.path));
+        let path = path.to_string_lossy().into_owned();
+        let transport = ModuleTransport::new(process, &host, path).single_call();
+        let ended = run_connector(Arc::new(transport), &project, values, runtime.as_ref()).await;
         host.end().await;
-        ended
+        ended.map_err(|error| match error.code {
+            Some(_) => error,
+            None => error.code(Code::CONNECTOR_FAILED),
+        })
     }
 }

@@ -24,15 +24,6 @@ pub(crate) fn host_ended_error(host: &str, how: impl Display) -> ToolError {
     .suggest("The call may have had effects. The next call restarts the process.")
 }
 
-/// Creates the error for a process that must wait before its restart.
-pub(crate) fn down(host: &str, deaths: u32, seconds: u64) -> ToolError {
-    ToolError::new(format!(
-        "the runtime process of {host} crashed {deaths} times in a row; it restarts in {seconds} s"
-    ))
-    .code(Code::HOST_DOWN)
-    .suggest("Use another tool, or retry after the restart.")
-}
-
 /// Returns the error of a call that was cancelled.
 pub(crate) fn cancelled() -> ToolError {
     ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)

@@ -6,21 +6,30 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
+use goondan_core::loaded_files::shadowing_files;
+use goondan_core::plugin_session::wire::CallRequest;
+use goondan_core::plugin_session::{PluginCall, call_context, run_tool_call};
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
 
+use crate::errors;
 use crate::host::ScriptHost;
-use crate::running_call::RunningScriptCall;
-use crate::wire::{ScriptCall, ScriptCallContext, ShimCommand};
+use crate::transport::ModuleTransport;
+
+/// Directories of a package with installed packages, which its modules import.
+const PACKAGE_DIRECTORIES: [&str; 3] = [".venv", "venv", "node_modules"];
 
 pub(crate) struct ModuleHandler {
     pub(crate) host: Arc<ScriptHost>,
     pub(crate) module: PathBuf,
+    pub(crate) tool: String,
     pub(crate) export: String,
     /// The tool's config without the settings for programs.
     pub(crate) config: Arc<JsonObject>,
     /// `timeoutMs`. The engine enforces it; the handler only receives the value.
     pub(crate) timeout: Duration,
     pub(crate) files: Arc<[PathBuf]>,
+    /// Directories from which the code imports modules by a computed path.
+    pub(crate) computed: Arc<[PathBuf]>,
     /// Hash of the contents of the tool's source files when the tool was opened.
     pub(crate) code: Arc<str>,
 }
@@ -31,25 +40,23 @@ impl ToolHandler for ModuleHandler {
         let process = tokio::select! {
             biased;
             process = self.host.connect(&ctx.sandboxes, &ctx.workdir, &ctx.approved_files) => process?,
-            () = ctx.cancellation.cancelled() => return Err(crate::errors::cancelled()),
+            () = ctx.cancellation.cancelled() => return Err(errors::cancelled()),
         };
-        let receivers = process.calls().begin()?;
-        let module = self.module.to_string_lossy();
-        let package = self.host.definition().package.to_string_lossy();
-        process.tell(&ShimCommand::Call(ScriptCall {
-            id: receivers.id,
-            module: &module,
-            package: &package,
-            export: &self.export,
-            session: None,
-            input: &input,
-            config: &self.config,
-            context: context(ctx, &self.host, self.timeout),
-        }));
-        RunningScriptCall::new(process, receivers, ctx)
-            .run()
-            .await
-            .outcome
+        let definition = self.host.definition();
+        let request = CallRequest {
+            tool: self.tool.clone(),
+            export: self.export.clone(),
+            arguments: input,
+            config: self.config.as_ref().clone(),
+            context: call_context(ctx, &definition.project, self.timeout),
+        };
+        let module = self.module.to_string_lossy().into_owned();
+        let transport = ModuleTransport::new(process, &self.host, module);
+        let call = PluginCall::begin(Arc::new(transport), request.into())?;
+        match run_tool_call(call, ctx).await {
+            Some(ended) => ended.outcome,
+            None => Err(errors::cancelled()),
+        }
     }
 
     /// Identifies the content that a running process may have loaded, even if a file has other
@@ -58,27 +65,19 @@ impl ToolHandler for ModuleHandler {
         Some(&self.code)
     }
 
-    async fn programs(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
-        self.files.to_vec()
-    }
-}
-
-/// Returns the context of a call as the runtime process receives it.
-pub(crate) fn context<'a>(
-    ctx: &'a ToolContext,
-    host: &ScriptHost,
-    timeout: Duration,
-) -> ScriptCallContext<'a> {
-    ScriptCallContext {
-        agent_name: &ctx.agent_name,
-        instance_key: &ctx.instance_key,
-        turn_id: &ctx.turn_id,
-        trace_id: &ctx.trace_id,
-        tool_call_id: &ctx.tool_call_id,
-        message: &ctx.message,
-        workdir: ctx.workdir.to_string_lossy().into_owned(),
-        project_dir: host.definition().project.to_string_lossy().into_owned(),
-        permissions: ctx.granted.iter().copied().collect(),
-        timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+    /// Returns the files of the module, those that the runtime may load in their place, and the
+    /// directories from which the code may import others.
+    async fn executed_files(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
+        let (files, computed) = (Arc::clone(&self.files), Arc::clone(&self.computed));
+        let package = self.host.definition().package.clone();
+        let finding = tokio::task::spawn_blocking(move || {
+            let shadowing = files.iter().flat_map(|file| shadowing_files(file));
+            let packages = PACKAGE_DIRECTORIES.map(|name| package.join(name));
+            let packages = packages.into_iter().chain(computed.iter().cloned());
+            let packages = packages.filter(|folder| folder.is_dir());
+            let all = files.iter().cloned().chain(shadowing).chain(packages);
+            all.collect()
+        });
+        finding.await.unwrap_or_else(|_| self.files.to_vec())
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
+use goondan_core::plugin_session::{ExtensionMessage, RestartDelay};
 use goondan_core::ports::tool::{ApprovedFile, ToolError};
 use goondan_spec::Code;
 use goondan_spec::kinds::{SandboxSettings, ScriptRuntime};
@@ -15,7 +16,6 @@ use crate::errors;
 use crate::process::RuntimeProcess;
 use crate::programs::{HostProgram, HostPrograms};
 use crate::shim;
-use crate::wire::ShimCommand;
 
 /// Number of consecutive failures after which the process is still restarted at once.
 const IMMEDIATE_RESTARTS: u32 = 3;
@@ -67,12 +67,18 @@ pub(crate) struct ScriptHost {
 #[derive(Default)]
 struct HostSlot(tokio::sync::Mutex<HostProcessState>);
 
-#[derive(Default)]
 struct HostProcessState {
     process: Option<Arc<RuntimeProcess>>,
-    /// Number of failures since the last answer.
-    deaths: u32,
-    not_before: Option<Instant>,
+    restart: RestartDelay,
+}
+
+impl Default for HostProcessState {
+    fn default() -> Self {
+        HostProcessState {
+            process: None,
+            restart: RestartDelay::new(IMMEDIATE_RESTARTS, MAX_RESTART_DELAY),
+        }
+    }
 }
 
 impl ScriptHost {
@@ -110,7 +116,7 @@ impl ScriptHost {
                 continue;
             };
             for session in process.sessions().forget(instance) {
-                process.tell(&ShimCommand::Forget { session });
+                process.send(&ExtensionMessage::Forget { session });
             }
         }
     }
@@ -138,20 +144,16 @@ impl ScriptHost {
             }
             let has_answered = process.calls().has_answered();
             life.process = None;
-            life.record_failure(has_answered);
+            life.restart.record_failure(has_answered, Instant::now());
         }
-        if let Some(pause) = life
-            .not_before
-            .and_then(|at| at.checked_duration_since(Instant::now()))
-        {
-            return Err(errors::down(&self.name, life.deaths, pause.as_secs() + 1));
-        }
+        let process = format!("the runtime process of {}", self.name);
+        life.restart.check(&process, Code::HOST_DOWN)?;
         match self.start(&scope, workdir, approved_files).await {
             Ok(process) => Ok(Arc::clone(life.process.insert(Arc::new(process)))),
             // The process did not fail: the next approval may start it at once.
             Err(error) if error.code.as_deref() == Some(Code::TOOL_DENIED.as_str()) => Err(error),
             Err(error) => {
-                life.record_failure(false);
+                life.restart.record_failure(false, Instant::now());
                 Err(error)
             }
         }
@@ -179,8 +181,8 @@ impl ScriptHost {
         approved_files: &Arc<[ApprovedFile]>,
     ) -> Result<RuntimeProcess, ToolError> {
         let (runtime, folder) = (self.definition.runtime, self.folder.clone());
-        let placed = tokio::task::spawn_blocking(move || shim::place(runtime, &folder)).await;
-        let shim = placed.map_err(|error| errors::start(&self.name, error))?;
+        let written = tokio::task::spawn_blocking(move || shim::write_shim(runtime, &folder)).await;
+        let shim = written.map_err(|error| errors::start(&self.name, error))?;
         let shim = shim.map_err(|error| {
             errors::start(
                 &self.name,
@@ -212,11 +214,14 @@ impl ScriptHost {
         let mut args: Vec<String> = ["-c", REDIRECT_SCRIPT, "sh", &memory, &program_text]
             .map(str::to_owned)
             .into();
+        let is_sandboxed = !scope.sandboxes.is_empty() || settings.contains_key("sandbox");
         let runtime_args: &[&str] = match runtime {
             ScriptRuntime::Node | ScriptRuntime::Bun => &[],
             ScriptRuntime::Deno => &["run", "--no-prompt", "--allow-all", "--quiet"],
-            // Bytecode files next to the sources would look like edits.
-            ScriptRuntime::Python => &["-u", "-B"],
+            // Bytecode files next to the sources would look like edits. Without a sandbox, they are
+            // in another directory.
+            ScriptRuntime::Python if is_sandboxed => &["-u", "-B"],
+            ScriptRuntime::Python => &["-u"],
         };
         args.extend(runtime_args.iter().map(|arg| (*arg).to_owned()));
         args.push(shim.to_string_lossy().into_owned());
@@ -261,29 +266,6 @@ impl HostSlot {
     }
 }
 
-impl HostProcessState {
-    /// Counts a failure and sets the pause before the next start. `has_answered`: whether the
-    /// process had answered a call.
-    fn record_failure(&mut self, has_answered: bool) {
-        self.deaths = if has_answered {
-            1
-        } else {
-            self.deaths.saturating_add(1)
-        };
-        self.not_before = Some(Instant::now() + pause_after(self.deaths));
-    }
-}
-
-/// Returns the pause after consecutive failures: none for the first three, then 1 s, 2 s, 4 s … 1
-/// min.
-fn pause_after(deaths: u32) -> Duration {
-    match deaths.checked_sub(IMMEDIATE_RESTARTS + 1) {
-        None => Duration::ZERO,
-        Some(doublings) => Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX))
-            .min(MAX_RESTART_DELAY),
-    }
-}
-
 /// Removes the memory limit from the settings, because the shell applies it. Returns the limit in
 /// MiB, or `None` if there is none.
 fn take_memory_limit(settings: &mut JsonObject) -> Option<u64> {
@@ -292,20 +274,4 @@ fn take_memory_limit(settings: &mut JsonObject) -> Option<u64> {
         .as_object_mut()?
         .remove("memoryMib")?
         .as_u64()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn three_quick_ones_then_doubling_up_to_a_minute() {
-        let seconds = |deaths| pause_after(deaths).as_secs();
-        assert_eq!((0..=3).map(seconds).max(), Some(0));
-        assert_eq!(
-            (4..=11).map(seconds).collect::<Vec<_>>(),
-            [1, 2, 4, 8, 16, 32, 60, 60]
-        );
-        assert_eq!(seconds(u32::MAX), 60);
-    }
 }

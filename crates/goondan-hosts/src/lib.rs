@@ -12,34 +12,29 @@
 //! calls. If a file has changed when a tool is reopened, the new handlers get a new host. The old
 //! host ends after its last call.
 //!
-//! An extension registers in its host once per instance, and its layers exchange messages with the
-//! engine while they run. The protocol is shared by all message-based extensions
-//! (`goondan_core::layering`); this crate transports the messages (`extension.rs`).
-//!
-//! A connector has its own process, which exists as long as its function runs (`connector.rs`). Its
-//! requests are handled by `goondan_core::connecting`. The caller decides if and when it is
-//! restarted.
+//! Calls, extensions and connectors exchange the messages of `goondan_core::plugin_session`; this
+//! crate transports them (`transport.rs`). An extension registers in its host once per instance
+//! (`extension.rs`). A connector has its own process, which exists as long as its function runs
+//! (`connector.rs`). The caller decides if and when it is restarted.
 //!
 //! The crate does not start or sandbox programs itself: that is the task of the port
 //! [`HostPrograms`].
 
 #![allow(missing_docs, reason = "internal crate")]
 
-mod calls;
 mod connector;
 mod errors;
 mod extension;
 mod handler;
 mod host;
-mod operations;
 mod pool;
 mod process;
 mod programs;
 mod result_type_errors;
-mod running_call;
 mod runtimes;
 mod shim;
 mod source;
+mod transport;
 mod wire;
 
 pub use programs::{HostProgram, HostPrograms, RunningHost, RuntimeStreams};

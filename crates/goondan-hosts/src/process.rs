@@ -5,6 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use goondan_core::extension_protocol::SessionRegistry;
+use goondan_core::plugin_session::wire::LogLine;
+use goondan_core::plugin_session::{
+    DeliveryStatus, FinalMessage, LivenessPing, OpenCalls, RunningMessage,
+};
 use goondan_core::ports::tool::{LogLevel, ToolError, ToolOutput};
 use goondan_core::utf8_cut::{take_text, without_cut_start};
 use serde::Serialize;
@@ -13,11 +17,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::calls::{FinalMessage, OpenScriptCalls, RunningMessage};
 use crate::errors;
 use crate::programs::{RunningHost, RuntimeStreams};
 use crate::result_type_errors::InvalidMessageAction;
-use crate::wire::{MAX_LINE_BYTES, ResultExtras, ShimCommand, ShimMessage};
+use crate::transport::call_rules;
+use crate::wire::{MAX_LINE_BYTES, OperationAnswer, ResultExtras, ShimCommand, ShimMessage};
 
 /// Maximum time until the process reports that it is ready.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
@@ -35,9 +39,9 @@ const MAX_LOGGED: u64 = 10_000;
 /// A process that accepts calls. Dropping the last handle ends it.
 pub(crate) struct RuntimeProcess {
     name: String,
-    calls: Arc<OpenScriptCalls>,
-    sessions: SessionRegistry,
-    down: mpsc::UnboundedSender<OutgoingLine>,
+    calls: Arc<OpenCalls>,
+    sessions: Arc<SessionRegistry>,
+    line_sender: mpsc::UnboundedSender<OutgoingLine>,
     /// Number of events that wait to be written.
     events: Arc<AtomicUsize>,
     /// Fires when the process must be killed.
@@ -68,12 +72,12 @@ impl RuntimeProcess {
             program,
         } = streams;
         let (calls, notes) = (
-            Arc::<OpenScriptCalls>::default(),
+            Arc::new(OpenCalls::new(call_rules(name))),
             Arc::<ProcessExitNotes>::default(),
         );
         let (kill, leave) = (CancellationToken::new(), CancellationToken::new());
         let (pong, pongs) = watch::channel(0);
-        let (down, lines) = mpsc::unbounded_channel();
+        let (line_sender, lines) = mpsc::unbounded_channel();
         let (hello, hello_received) = oneshot::channel();
         let is_spent = Arc::<AtomicBool>::default();
         let (end_sender, ended) = watch::channel(None);
@@ -92,7 +96,7 @@ impl RuntimeProcess {
             calls: Arc::clone(&calls),
             notes: Arc::clone(&notes),
             pong,
-            down: down.downgrade(),
+            line_sender: line_sender.downgrade(),
             is_spent: Arc::clone(&is_spent),
             hello: Some(hello),
         };
@@ -103,14 +107,14 @@ impl RuntimeProcess {
             notes,
             kill: kill.clone(),
             leave: leave.clone(),
-            told: end_sender,
+            end_sender,
         };
         tokio::spawn(exit_watcher.watch(program, reading, printer));
         let process = RuntimeProcess {
             name: name.to_owned(),
             calls,
-            sessions: SessionRegistry::default(),
-            down,
+            sessions: Arc::default(),
+            line_sender,
             events,
             kill,
             pings: AtomicU64::new(0),
@@ -140,12 +144,12 @@ impl RuntimeProcess {
     }
 
     /// Returns the open calls of the process.
-    pub(crate) fn calls(&self) -> &OpenScriptCalls {
+    pub(crate) fn calls(&self) -> &OpenCalls {
         &self.calls
     }
 
     /// Returns the extension registrations in the process.
-    pub(crate) fn sessions(&self) -> &SessionRegistry {
+    pub(crate) fn sessions(&self) -> &Arc<SessionRegistry> {
         &self.sessions
     }
 
@@ -153,14 +157,14 @@ impl RuntimeProcess {
     pub(crate) fn is_fit(&self) -> bool {
         let is_given_up =
             self.is_retired.load(Ordering::Relaxed) || self.is_spent.load(Ordering::Relaxed);
-        self.calls.is_open() && !is_given_up
+        self.calls.is_healthy() && !is_given_up
     }
 
     /// Sends a message to the process. Has no effect if the process has ended; its open calls then
     /// fail.
-    pub(crate) fn tell(&self, message: &impl Serialize) {
+    pub(crate) fn send(&self, message: &impl Serialize) {
         if let Some(text) = to_line(message) {
-            let _ = self.down.send(OutgoingLine {
+            let _ = self.line_sender.send(OutgoingLine {
                 text,
                 is_event: false,
             });
@@ -169,7 +173,7 @@ impl RuntimeProcess {
 
     /// Sends an event, unless too many are queued: a process that does not read must not exhaust
     /// the memory.
-    pub(crate) fn mention(&self, event: &ShimCommand<'_>) {
+    pub(crate) fn send_event(&self, event: &impl Serialize) {
         if self.events.load(Ordering::Relaxed) >= MAX_QUEUED_EVENTS {
             tracing::debug!(
                 host = self.name,
@@ -179,7 +183,7 @@ impl RuntimeProcess {
         }
         if let Some(text) = to_line(event) {
             self.events.fetch_add(1, Ordering::Relaxed);
-            let _ = self.down.send(OutgoingLine {
+            let _ = self.line_sender.send(OutgoingLine {
                 text,
                 is_event: true,
             });
@@ -188,9 +192,9 @@ impl RuntimeProcess {
 
     /// Cancels a call, and pings the process.
     pub(crate) fn cancel(&self, id: u64) -> LivenessPing {
-        self.tell(&ShimCommand::Cancel { id });
+        self.send(&ShimCommand::Cancel { id });
         let number = self.pings.fetch_add(1, Ordering::Relaxed) + 1;
-        self.tell(&ShimCommand::Ping);
+        self.send(&ShimCommand::Ping);
         LivenessPing {
             number,
             at: Instant::now(),
@@ -200,7 +204,7 @@ impl RuntimeProcess {
     /// Retires the process after a call did not end. It accepts no further calls and is killed
     /// after its remaining calls. If it does not answer the ping of the cancellation, it is killed
     /// at once, or after a short delay if other calls are open.
-    pub(crate) fn retire(self: &Arc<Self>, ping: LivenessPing) {
+    pub(crate) fn retire(&self, ping: LivenessPing) {
         if self.is_retired.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -257,13 +261,6 @@ impl RuntimeProcess {
     }
 }
 
-/// A ping that the process must answer to show that it does not hang.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LivenessPing {
-    number: u64,
-    at: Instant,
-}
-
 struct OutgoingLine {
     text: Vec<u8>,
     is_event: bool,
@@ -297,7 +294,7 @@ async fn write(
 struct ProcessExitNotes(Mutex<(Vec<u8>, Option<String>)>);
 
 impl ProcessExitNotes {
-    /// Adds printed output, of which only the end is kept.
+    /// Adds printed output. Only the end of all output is kept.
     fn add_output(&self, piece: &[u8]) {
         let output = &mut self.0.lock().unwrap_or_else(PoisonError::into_inner).0;
         output.extend_from_slice(piece);
@@ -330,10 +327,10 @@ impl ProcessExitNotes {
 
 struct ShimMessageReader {
     name: String,
-    calls: Arc<OpenScriptCalls>,
+    calls: Arc<OpenCalls>,
     notes: Arc<ProcessExitNotes>,
     pong: watch::Sender<u64>,
-    down: mpsc::WeakUnboundedSender<OutgoingLine>,
+    line_sender: mpsc::WeakUnboundedSender<OutgoingLine>,
     is_spent: Arc<AtomicBool>,
     hello: Option<oneshot::Sender<String>>,
 }
@@ -358,7 +355,7 @@ impl ShimMessageReader {
                 Ok(message) => self.handle_message(message),
                 Err(_) => match InvalidMessageAction::of(&line) {
                     Some(InvalidMessageAction::End(id, error)) => {
-                        self.calls.end(id, Err(error).into())
+                        self.calls.complete(id, Err(error).into());
                     }
                     Some(InvalidMessageAction::Answer(ask, error)) => self.refuse(ask, error),
                     Some(InvalidMessageAction::Drop) => {
@@ -398,7 +395,7 @@ impl ShimMessageReader {
                     metadata,
                     attachments,
                 };
-                self.calls.end(
+                self.calls.complete(
                     id,
                     FinalMessage {
                         outcome: Ok(output),
@@ -418,11 +415,10 @@ impl ShimMessageReader {
             } => {
                 // Set this before the answer, so that the caller's next call gets a new process.
                 self.is_spent.fetch_or(spent, Ordering::Relaxed);
-                let error = ToolError::from(error);
                 let error = fault
                     .into_iter()
                     .fold(error, |error, fault| error.code(fault.code()));
-                self.calls.end(
+                self.calls.complete(
                     id,
                     FinalMessage {
                         state,
@@ -431,40 +427,29 @@ impl ShimMessageReader {
                     },
                 );
             }
-            ShimMessage::Log {
-                id,
-                level,
-                message,
-                fields,
-            } => match id.or_else(|| self.calls.only()) {
-                Some(id) => drop(
-                    self.calls
-                        .event(id, RunningMessage::Log(level, message, fields)),
-                ),
-                None => printed(&self.name, level, &message),
+            ShimMessage::Log { id, line } => match id.or_else(|| self.calls.only()) {
+                Some(id) => {
+                    self.calls.event(id, RunningMessage::Log(line));
+                }
+                None => printed(&self.name, line.level, &line.message),
             },
-            ShimMessage::Progress {
-                id,
-                title,
-                metadata,
-            } => drop(
-                self.calls
-                    .event(id, RunningMessage::Progress(title, metadata)),
-            ),
+            ShimMessage::Progress { id, progress } => {
+                self.calls.event(id, RunningMessage::Progress(progress));
+            }
             ShimMessage::Ask {
                 id,
                 ask,
                 name,
                 payload,
             } => {
-                if !self
-                    .calls
-                    .event(id, RunningMessage::Ask { ask, name, payload })
-                {
-                    self.refuse(
-                        ask,
-                        ToolError::new("the call is over, or has too many open requests"),
-                    );
+                let request = RunningMessage::Request {
+                    operation: ask,
+                    name,
+                    payload,
+                };
+                if self.calls.event(id, request) != DeliveryStatus::Accepted {
+                    let why = "the call is over, or has too many open requests";
+                    self.refuse(ask, ToolError::new(why));
                 }
             }
             ShimMessage::Pong => self.pong.send_modify(|count| *count += 1),
@@ -476,13 +461,9 @@ impl ShimMessageReader {
 
     /// Refuses a request that no call accepts.
     fn refuse(&self, ask: u64, why: ToolError) {
-        let answer = ShimCommand::Answer(crate::wire::OperationAnswer {
-            ask,
-            value: None,
-            error: Some(why.into()),
-        });
-        if let (Some(down), Some(text)) = (self.down.upgrade(), to_line(&answer)) {
-            let _ = down.send(OutgoingLine {
+        let answer = ShimCommand::Answer(OperationAnswer::new(ask, Err(why)));
+        if let (Some(line_sender), Some(text)) = (self.line_sender.upgrade(), to_line(&answer)) {
+            let _ = line_sender.send(OutgoingLine {
                 text,
                 is_event: false,
             });
@@ -502,7 +483,7 @@ fn printed(host: &str, level: LogLevel, message: &str) {
 
 /// Reads output that is printed without the shim.
 struct PrintedOutputReader {
-    calls: Arc<OpenScriptCalls>,
+    calls: Arc<OpenCalls>,
     notes: Arc<ProcessExitNotes>,
     name: String,
 }
@@ -527,10 +508,15 @@ impl PrintedOutputReader {
             let text = text.trim_end();
             match self.calls.only() {
                 _ if text.is_empty() => {}
-                Some(id) => drop(self.calls.event(
-                    id,
-                    RunningMessage::Log(LogLevel::Info, text.to_owned(), Default::default()),
-                )),
+                Some(id) => {
+                    let line = LogLine {
+                        level: LogLevel::Info,
+                        message: text.to_owned(),
+                        target: None,
+                        fields: Default::default(),
+                    };
+                    self.calls.event(id, RunningMessage::Log(line));
+                }
                 None => printed(&self.name, LogLevel::Info, text),
             }
         }
@@ -540,12 +526,12 @@ impl PrintedOutputReader {
 /// Waits for the end of a process, and answers the remaining calls.
 struct ProcessExitWatcher {
     name: String,
-    calls: Arc<OpenScriptCalls>,
+    calls: Arc<OpenCalls>,
     notes: Arc<ProcessExitNotes>,
     kill: CancellationToken,
     leave: CancellationToken,
     /// Receives the description of the end.
-    told: watch::Sender<Option<String>>,
+    end_sender: watch::Sender<Option<String>>,
 }
 
 impl ProcessExitWatcher {
@@ -579,6 +565,6 @@ impl ProcessExitWatcher {
         self.calls
             .close(&errors::host_ended_error(&self.name, &how));
         // The receiver may already be dropped.
-        let _ = self.told.send(Some(how));
+        let _ = self.end_sender.send(Some(how));
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use goondan_core::program_search::directory_outside_projects;
 use goondan_spec::kinds::{ScriptLanguage, ScriptModule, ScriptRuntime};
 
 /// A runtime that is installed on this machine.
@@ -110,6 +111,7 @@ pub fn reads_typescript(version: &str) -> bool {
 pub fn program_version(program: &Path) -> Option<String> {
     let output = Command::new(program)
         .arg("--version")
+        .current_dir(directory_outside_projects())
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()
@@ -177,10 +179,10 @@ fn programs(runtime: ScriptRuntime) -> &'static [&'static str] {
 /// Returns the interpreter of the virtual environment in `package`; `None` for other runtimes, or
 /// if there is none.
 fn virtual_environment(runtime: ScriptRuntime, package: &Path) -> Option<PathBuf> {
-    let places = [".venv/bin/python3", "venv/bin/python3"];
-    let mut found = places
+    let candidates = [".venv/bin/python3", "venv/bin/python3"];
+    let mut found = candidates
         .iter()
-        .map(|place| package.join(place))
+        .map(|candidate| package.join(candidate))
         .filter(|program| program.is_file());
     (runtime == ScriptRuntime::Python)
         .then(|| found.next())

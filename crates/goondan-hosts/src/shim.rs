@@ -21,7 +21,7 @@ const PYTHON_SHIM: &str = concat!(
 );
 
 /// Returns the path of a runtime's shim in `folder`, and writes the file if it is missing. Blocks.
-pub(crate) fn place(runtime: ScriptRuntime, folder: &Path) -> io::Result<PathBuf> {
+pub(crate) fn write_shim(runtime: ScriptRuntime, folder: &Path) -> io::Result<PathBuf> {
     let (text, ending) = match runtime {
         ScriptRuntime::Node | ScriptRuntime::Bun | ScriptRuntime::Deno => (JAVASCRIPT_SHIM, "mjs"),
         ScriptRuntime::Python => (PYTHON_SHIM, "py"),
@@ -55,11 +55,11 @@ mod tests {
     fn a_shim_that_was_changed_is_written_again() {
         let folder = tempfile::tempdir().unwrap();
         let below = folder.path().join("hosts");
-        let path = place(ScriptRuntime::Python, &below).unwrap();
+        let path = write_shim(ScriptRuntime::Python, &below).unwrap();
         std::fs::write(&path, "print('mine')").unwrap();
-        assert_eq!(place(ScriptRuntime::Python, &below).unwrap(), path);
+        assert_eq!(write_shim(ScriptRuntime::Python, &below).unwrap(), path);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), PYTHON_SHIM);
-        assert_ne!(place(ScriptRuntime::Bun, &below).unwrap(), path);
+        assert_ne!(write_shim(ScriptRuntime::Bun, &below).unwrap(), path);
     }
 
     #[test]
@@ -73,7 +73,7 @@ mod tests {
                     .map(|_| {
                         scope.spawn(|| {
                             start.wait();
-                            place(ScriptRuntime::Node, &below)
+                            write_shim(ScriptRuntime::Node, &below)
                         })
                     })
                     .collect();

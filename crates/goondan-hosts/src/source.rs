@@ -9,8 +9,9 @@ use goondan_core::extension_protocol;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::extension::{ExtensionCode, ExtensionSource};
 use goondan_core::ports::tool::{EntryOpenError, ToolHandler, ToolSet, ToolSource};
+use goondan_spec::content_hash::MAX_PACKAGE_BYTES;
 use goondan_spec::kinds::{ExportSpec, Extension, ExtensionEntry, ScriptModule, Tool, ToolEntry};
-use goondan_spec::{Resource, ResourceId};
+use goondan_spec::{Resource, ResourceId, regular_file};
 
 use crate::extension::ModuleExtension;
 use crate::handler::ModuleHandler;
@@ -37,6 +38,8 @@ pub struct ScriptModules {
 /// The source files of a module.
 struct SourceFiles {
     paths: Arc<[PathBuf]>,
+    /// Directories from which the code imports modules by a computed path.
+    computed: Arc<[PathBuf]>,
     /// Hash of their contents.
     code: Arc<str>,
 }
@@ -102,7 +105,13 @@ impl ScriptModules {
             .host(&name, &definition, &contents, &self.folder, &self.programs);
         let hashes: Vec<&str> = contents.values().map(String::as_str).collect();
         let code = shim::hex(hashes.join(" ").as_bytes()).into();
-        let files = SourceFiles { paths: files, code };
+        let computed = module.computed.iter();
+        let computed = computed.map(|folder| absolute(&bundle_root.join(folder)));
+        let files = SourceFiles {
+            paths: files,
+            computed: computed.collect(),
+            code,
+        };
         Ok((host, config, files))
     }
 }
@@ -153,10 +162,12 @@ impl ToolSource for ScriptModules {
             let handler = ModuleHandler {
                 host: Arc::clone(&host),
                 module: absolute(&bundle_root.join(&module.path)),
+                tool: tool.id.name.clone(),
                 export: export.name.clone(),
                 config: Arc::clone(&config),
                 timeout: tool.spec.timeout_of(&export.name).0,
                 files: Arc::clone(&files.paths),
+                computed: Arc::clone(&files.computed),
                 code: Arc::clone(&files.code),
             };
             (export.clone(), Arc::new(handler) as Arc<dyn ToolHandler>)
@@ -199,7 +210,7 @@ impl ExtensionSource for ScriptModules {
 /// Hashes `files`. Blocks.
 fn contents(files: &[PathBuf]) -> Contents {
     let hash = |file: &PathBuf| {
-        std::fs::read(file)
+        regular_file::read(file, MAX_PACKAGE_BYTES)
             .map(|bytes| shim::hex(&bytes))
             .unwrap_or_default()
     };

@@ -1,100 +1,79 @@
 //! The lines that both sides exchange. Each is a JSON object with a `kind`.
 
-use std::collections::BTreeMap;
-
 use goondan_core::JsonObject;
-use goondan_core::extension_protocol::{RunStart, SavedState};
-use goondan_core::message::Message;
-use goondan_core::ports::extension::LayerChanges;
-use goondan_core::ports::tool::{Attachment, LogLevel, ToolError};
+use goondan_core::plugin_session::wire::{CallRequest, KeptState, LayerChanges, LogLine, Progress};
+use goondan_core::plugin_session::{ExtensionMessage, PluginStart};
+use goondan_core::ports::tool::{Attachment, ToolError};
 use goondan_spec::Code;
-use goondan_spec::kinds::Permission;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Maximum length in bytes of a line from the process: a result of 16 MiB with its envelope.
 pub(crate) const MAX_LINE_BYTES: usize = 17 << 20;
 
-/// A message to the process. Extension messages are separate ([`ExtensionRequest`]).
+/// A message to the process, besides messages to extensions.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
-pub(crate) enum ShimCommand<'a> {
-    /// Runs a handler.
-    Call(ScriptCall<'a>),
+pub(crate) enum ShimCommand {
     /// Cancels a call.
     Cancel { id: u64 },
-    /// Removes an extension's registration.
-    Forget { session: u64 },
-    /// Reports an event in the instance of an extension.
-    Event { session: u64, event: &'a Value },
-    /// Runs a connector.
-    Connect(ConnectorRequest<'a>),
     /// Answers a handler's request.
     Answer(OperationAnswer),
     /// Requests a pong.
     Ping,
 }
 
+/// The first message of a call: the message of the wire format with the location of its code.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ScriptCall<'a> {
-    pub(crate) id: u64,
-    pub(crate) module: &'a str,
-    pub(crate) package: &'a str,
-    pub(crate) export: &'a str,
-    /// The session of the extension that offers the handler, instead of the module.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) session: Option<u64>,
-    pub(crate) input: &'a JsonObject,
-    pub(crate) config: &'a JsonObject,
-    pub(crate) context: ScriptCallContext<'a>,
-}
-
-/// A message to an extension, with the location of its code.
-#[derive(Serialize)]
-pub(crate) struct ExtensionRequest<'a> {
+pub(crate) struct ShimStart<'a> {
     pub(crate) id: u64,
     pub(crate) module: &'a str,
     pub(crate) package: &'a str,
     #[serde(flatten)]
-    pub(crate) what: &'a RunStart<'a>,
+    pub(crate) message: ShimMessageBody<'a>,
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ConnectorRequest<'a> {
-    pub(crate) id: u64,
-    pub(crate) module: &'a str,
-    pub(crate) package: &'a str,
-    pub(crate) project_dir: &'a str,
-    pub(crate) connection: &'a str,
-    pub(crate) connector: &'a str,
-    pub(crate) config: &'a BTreeMap<String, String>,
-    pub(crate) secrets: &'a BTreeMap<String, String>,
+#[serde(untagged)]
+pub(crate) enum ShimMessageBody<'a> {
+    /// A call of a tool. The tools of extensions have the same kind, and a session.
+    Tool {
+        kind: &'static str,
+        #[serde(flatten)]
+        request: &'a CallRequest,
+    },
+    Extension(&'a ExtensionMessage),
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ScriptCallContext<'a> {
-    pub(crate) agent_name: &'a str,
-    pub(crate) instance_key: &'a str,
-    pub(crate) turn_id: &'a str,
-    pub(crate) trace_id: &'a str,
-    pub(crate) tool_call_id: &'a str,
-    pub(crate) message: &'a Message,
-    pub(crate) workdir: String,
-    pub(crate) project_dir: String,
-    pub(crate) permissions: Vec<Permission>,
-    pub(crate) timeout_ms: u64,
+impl<'a> From<&'a PluginStart> for ShimMessageBody<'a> {
+    fn from(start: &'a PluginStart) -> Self {
+        match start {
+            PluginStart::Tool(request) => ShimMessageBody::Tool {
+                kind: "call",
+                request,
+            },
+            PluginStart::Extension(message) => ShimMessageBody::Extension(message),
+        }
+    }
 }
 
 #[derive(Serialize)]
 pub(crate) struct OperationAnswer {
-    pub(crate) ask: u64,
+    ask: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) value: Option<Value>,
+    value: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<ScriptError>,
+    error: Option<ToolError>,
+}
+
+impl OperationAnswer {
+    pub(crate) fn new(ask: u64, outcome: Result<Value, ToolError>) -> Self {
+        let (value, error) = match outcome {
+            Ok(value) => (Some(value), None),
+            Err(error) => (None, Some(error)),
+        };
+        OperationAnswer { ask, value, error }
+    }
 }
 
 /// A message from the process.
@@ -113,11 +92,11 @@ pub(crate) enum ShimMessage {
     /// A handler has failed or does not exist, or its result is invalid.
     Fail {
         id: u64,
-        error: ScriptError,
+        error: ToolError,
         #[serde(default)]
         fault: Option<ScriptFault>,
         #[serde(default)]
-        state: Option<SavedState>,
+        state: Option<KeptState>,
         #[serde(default)]
         listens: Option<Vec<String>>,
         /// True if memory ran out, so that the next call may fail as well.
@@ -128,17 +107,14 @@ pub(crate) enum ShimMessage {
     Log {
         #[serde(default)]
         id: Option<u64>,
-        level: LogLevel,
-        message: String,
-        #[serde(default)]
-        fields: JsonObject,
+        #[serde(flatten)]
+        line: LogLine,
     },
     /// A handler reports its progress.
     Progress {
         id: u64,
-        title: String,
-        #[serde(default)]
-        metadata: JsonObject,
+        #[serde(flatten)]
+        progress: Progress,
     },
     /// A handler requests a runtime operation.
     Ask {
@@ -191,7 +167,7 @@ pub(crate) struct ResultExtras {
     pub(crate) changes: LayerChanges,
     /// The new state of the extension.
     #[serde(default)]
-    pub(crate) state: Option<SavedState>,
+    pub(crate) state: Option<KeptState>,
     /// The events that the extension now listens to.
     #[serde(default)]
     pub(crate) listens: Option<Vec<String>>,
@@ -201,57 +177,4 @@ pub(crate) struct ResultExtras {
     pub(crate) metadata: JsonObject,
     #[serde(default)]
     pub(crate) attachments: Vec<Attachment>,
-}
-
-/// An error of the process.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ScriptError {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    message: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    code: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    suggestion: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    help_url: Option<String>,
-}
-
-impl From<ScriptError> for ToolError {
-    fn from(failure: ScriptError) -> Self {
-        let ScriptError {
-            name,
-            message,
-            code,
-            suggestion,
-            help_url,
-        } = failure;
-        ToolError {
-            name,
-            message,
-            code,
-            suggestion,
-            help_url,
-        }
-    }
-}
-
-impl From<ToolError> for ScriptError {
-    fn from(error: ToolError) -> Self {
-        let ToolError {
-            name,
-            message,
-            code,
-            suggestion,
-            help_url,
-        } = error;
-        ScriptError {
-            name,
-            message,
-            code,
-            suggestion,
-            help_url,
-        }
-    }
 }

@@ -14,7 +14,7 @@ use crate::server::LanguageServer;
 use crate::text::LineIndex;
 
 /// Handles `textDocument/codeAction`.
-pub(crate) fn actions<H: LspHost>(
+pub(crate) fn code_actions<H: LspHost>(
     server: &mut LanguageServer<H>,
     path: &Path,
     range: Range,
@@ -25,7 +25,7 @@ pub(crate) fn actions<H: LspHost>(
     let text = server.text_of(path);
     let lines = LineIndex::new(&text, server.encoding);
     let (start, end) = (lines.offset(range.start), lines.offset(range.end));
-    let file = links::relative(&root, path);
+    let file = links::relative_path(&root, path);
     // The position of an error in a map is the start of the map, but its fix may be further down.
     let meets = |from: usize, to: usize| from <= end && start <= to;
     let touches = |found: &&Diagnostic| {
@@ -46,7 +46,7 @@ pub(crate) fn actions<H: LspHost>(
         actions.push(CodeAction {
             title: fix.title.clone(),
             kind: Some(CodeActionKind::QuickFix),
-            diagnostics: Some(vec![diagnostics::one(
+            diagnostics: Some(vec![diagnostics::to_lsp(
                 &root,
                 path,
                 found,

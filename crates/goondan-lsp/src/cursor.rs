@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use goondan_spec::Kind;
 
-use crate::scan::{DocumentScan, PathStep, documents, scan, unquoted};
+use crate::scan::{DocumentScan, PathStep, document_ranges, scan, strip_quotes};
 
 /// Cursor with the scanned document around it.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ pub(crate) enum CursorElement {
 
 impl<'t> DocumentCursor<'t> {
     /// Scans the YAML document that contains `offset` (in bytes).
-    pub(crate) fn at(text: &'t str, offset: usize) -> Self {
+    pub(crate) fn at_offset(text: &'t str, offset: usize) -> Self {
         let offset = text.floor_char_boundary(offset);
-        let parts = documents(text);
+        let parts = document_ranges(text);
         let document = parts
             .iter()
             .rfind(|part| part.start <= offset)
@@ -62,7 +62,7 @@ impl<'t> DocumentCursor<'t> {
     }
 
     /// Returns the element under the cursor. `None` in a comment or a block scalar.
-    pub(crate) fn about(&self) -> Option<CursorElement> {
+    pub(crate) fn element(&self) -> Option<CursorElement> {
         if self.scan.in_text || self.offset > self.document.end {
             return None;
         }
@@ -73,24 +73,24 @@ impl<'t> DocumentCursor<'t> {
             });
         }
         let offset = self.offset;
-        let spots = &self.scan.spots;
+        let elements = &self.scan.elements;
         let on_key = |range: &Range<usize>| range.start <= offset && offset <= range.end;
-        if let Some((spot, word)) = spots
+        if let Some((element, word)) = elements
             .iter()
-            .find_map(|spot| Some((spot, spot.key.clone().filter(on_key)?)))
+            .find_map(|element| Some((element, element.key.clone().filter(on_key)?)))
         {
-            let path = spot.path.clone();
-            return Some(match spot.value {
+            let path = element.path.clone();
+            return Some(match element.value {
                 Some(_) => CursorElement::Key { path, word },
                 None => CursorElement::Open { path, word },
             });
         }
         // Takes the innermost value, which starts last.
-        let about = spots
+        let about = elements
             .iter()
-            .filter(|spot| spot.is_about(offset))
-            .min_by_key(|spot| {
-                let value = spot.value.clone().unwrap_or_default();
+            .filter(|element| element.is_about(offset))
+            .min_by_key(|element| {
+                let value = element.value.clone().unwrap_or_default();
                 usize::MAX - value.start
             })?;
         let value = about.value.clone()?;
@@ -107,9 +107,9 @@ impl<'t> DocumentCursor<'t> {
     }
 
     /// Returns the byte range and the text of `word` without its quotes.
-    pub(crate) fn inner(&self, word: Range<usize>) -> (Range<usize>, &'t str) {
+    pub(crate) fn unquoted_word(&self, word: Range<usize>) -> (Range<usize>, &'t str) {
         let written = &self.text[word.clone()];
-        let inner = unquoted(written);
+        let inner = strip_quotes(written);
         match inner.len() == written.len() {
             true => (word, inner),
             false => (word.start + 1..word.start + 1 + inner.len(), inner),
@@ -127,23 +127,32 @@ impl<'t> DocumentCursor<'t> {
         self.scan.value(self.text, &path)
     }
 
-    /// Returns the values of all fields whose path matches `pattern`. `[]` matches any item.
-    pub(crate) fn all(&self, pattern: &[&str]) -> impl Iterator<Item = &'t str> {
-        let text = self.text;
-        let fits = |step: &PathStep, wanted: &&str| match step {
-            PathStep::Key(name) => name == wanted,
-            PathStep::Item(_) => *wanted == "[]",
-        };
-        let spots = self.scan.spots.iter().filter(move |spot| {
-            spot.path.len() == pattern.len()
-                && spot
-                    .path
-                    .iter()
-                    .zip(pattern)
-                    .all(|(step, wanted)| fits(step, wanted))
-        });
-        spots.filter_map(move |spot| Some(unquoted(&text[spot.value.clone()?])))
+    /// Returns the values of all fields whose path matches `pattern`, without quotes. In the
+    /// pattern, `[]` matches any list item.
+    pub(crate) fn field_values(&self, pattern: &[&str]) -> Vec<&'t str> {
+        let mut values = Vec::new();
+        for element in &self.scan.elements {
+            if matches_path(pattern, &element.path)
+                && let Some(range) = element.value.clone()
+            {
+                values.push(strip_quotes(&self.text[range]));
+            }
+        }
+        values
     }
+}
+
+/// Returns whether `path` matches `pattern`, in which `[]` matches any list item.
+fn matches_path(pattern: &[&str], path: &[PathStep]) -> bool {
+    let matches_step = |wanted: &str, step: &PathStep| match step {
+        PathStep::Key(name) => name == wanted,
+        PathStep::Item(_) => wanted == "[]",
+    };
+    pattern.len() == path.len()
+        && pattern
+            .iter()
+            .zip(path)
+            .all(|(wanted, step)| matches_step(wanted, step))
 }
 
 #[cfg(test)]
@@ -153,9 +162,9 @@ mod tests {
     fn about(text: &str) -> Option<String> {
         let offset = text.find('|').unwrap();
         let text = text.replacen('|', "", 1);
-        let cursor = DocumentCursor::at(&text, offset);
+        let cursor = DocumentCursor::at_offset(&text, offset);
         let shown = |path: Vec<PathStep>, word: Range<usize>| format!("{path:?} {:?}", &text[word]);
-        let shown = cursor.about().map(|about| match about {
+        let shown = cursor.element().map(|about| match about {
             CursorElement::Key { path, word } => format!("key {}", shown(path, word)),
             CursorElement::Value { path, word } => format!("value {}", shown(path, word)),
             CursorElement::Open { path, word } => format!("open {}", shown(path, word)),
@@ -188,9 +197,12 @@ mod tests {
     #[test]
     fn the_kind_is_known_wherever_it_stands() {
         assert_eq!(
-            DocumentCursor::at("spec:\n  x\nkind: Agent\n", 9).kind,
+            DocumentCursor::at_offset("spec:\n  x\nkind: Agent\n", 9).kind,
             Some(Kind::Agent)
         );
-        assert_eq!(DocumentCursor::at("kind: Model\n---\nx\n", 18).kind, None);
+        assert_eq!(
+            DocumentCursor::at_offset("kind: Model\n---\nx\n", 18).kind,
+            None
+        );
     }
 }

@@ -12,7 +12,7 @@ use goondan_spec::Severity;
 use goondan_spec::diagnostic::RelatedPosition;
 
 use crate::documents::DocumentOverlay;
-use crate::project::{LoadedProject, manifest};
+use crate::project::{LoadedProject, manifest_path};
 use crate::text::{ColumnEncoding, LineIndex, line_starts};
 use crate::uri;
 
@@ -38,16 +38,16 @@ pub(crate) fn by_file(
     for diagnostic in &seen.diagnostics {
         let path = match &diagnostic.file {
             Some(file) => root.join(file),
-            None => manifest(root, files),
+            None => manifest_path(root, files),
         };
-        let converted = texts.diagnostic(root, &path, diagnostic);
+        let converted = texts.convert_diagnostic(root, &path, diagnostic);
         found.entry(path).or_default().push(converted);
     }
     found
 }
 
 /// Converts one diagnostic of the file at `path`.
-pub(crate) fn one(
+pub(crate) fn to_lsp(
     root: &Path,
     path: &Path,
     found: &goondan_spec::Diagnostic,
@@ -59,7 +59,7 @@ pub(crate) fn one(
         encoding,
         known: HashMap::new(),
     }
-    .diagnostic(root, path, found)
+    .convert_diagnostic(root, path, found)
 }
 
 /// Cache of file contents for position conversion.
@@ -72,7 +72,7 @@ struct PositionConverter<'f> {
 
 impl PositionConverter<'_> {
     /// Converts a diagnostic of gdn to an LSP diagnostic for the file `path`.
-    fn diagnostic(
+    fn convert_diagnostic(
         &mut self,
         root: &Path,
         path: &Path,
@@ -89,7 +89,7 @@ impl PositionConverter<'_> {
         let related = found
             .related
             .as_deref()
-            .map(|related| self.related(root, related));
+            .map(|related| self.convert_related(root, related));
         Diagnostic {
             range: range.unwrap_or_default(),
             severity: Some(severity),
@@ -107,14 +107,18 @@ impl PositionConverter<'_> {
     }
 
     /// Converts a related position to its LSP form.
-    fn related(&mut self, root: &Path, related: &RelatedPosition) -> DiagnosticRelatedInformation {
+    fn convert_related(
+        &mut self,
+        root: &Path,
+        related: &RelatedPosition,
+    ) -> DiagnosticRelatedInformation {
         let path = root.join(&related.file);
         let range = self.range(&path, related.position.start..related.position.end);
         let uri = self
             .files
             .open
             .get(&path)
-            .map_or_else(|| uri::of(&path), |document| document.uri.clone());
+            .map_or_else(|| uri::from_path(&path), |document| document.uri.clone());
         DiagnosticRelatedInformation {
             location: Location { uri, range },
             message: related.message.clone(),
@@ -129,7 +133,7 @@ impl PositionConverter<'_> {
             let starts = line_starts(&text);
             (text, starts)
         });
-        LineIndex::known(text, starts, encoding).range(bytes)
+        LineIndex::with_line_starts(text, starts, encoding).range(bytes)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Open documents as an overlay over the files on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,12 +40,14 @@ impl DocumentOverlay<'_> {
     }
 
     /// Returns the open document at `path`; `None` if the editor has not opened it.
-    fn opened(&self, path: &Path) -> Option<&OpenDocument> {
-        self.open.get(path).or_else(|| self.open.get(&normal(path)))
+    fn find_open(&self, path: &Path) -> Option<&OpenDocument> {
+        self.open
+            .get(path)
+            .or_else(|| self.open.get(&normalize_path(path)))
     }
 
-    /// Returns the open documents below a directory, relative to it.
-    fn below<'p>(&'p self, folder: &'p Path) -> impl Iterator<Item = &'p Path> {
+    /// Returns the paths of open documents below a directory, relative to it.
+    fn open_paths_below<'p>(&'p self, folder: &'p Path) -> impl Iterator<Item = &'p Path> {
         let from = self.open.range(folder.to_owned()..);
         from.map_while(move |(path, _)| path.strip_prefix(folder).ok())
             .filter(|rest| !rest.as_os_str().is_empty())
@@ -53,17 +56,24 @@ impl DocumentOverlay<'_> {
 
 impl FileAccess for DocumentOverlay<'_> {
     fn kind(&self, path: &Path) -> io::Result<FileKind> {
-        if self.opened(path).is_some() {
+        if self.find_open(path).is_some() {
             return Ok(FileKind::File);
         }
         match self.disk.kind(path) {
-            Err(_) if self.below(&normal(path)).next().is_some() => Ok(FileKind::Directory),
+            Err(_)
+                if self
+                    .open_paths_below(&normalize_path(path))
+                    .next()
+                    .is_some() =>
+            {
+                Ok(FileKind::Directory)
+            }
             known => known,
         }
     }
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-        let Some(document) = self.opened(path) else {
+        let Some(document) = self.find_open(path) else {
             return self.disk.read(path, limit);
         };
         let bytes = document.text.as_bytes();
@@ -74,10 +84,10 @@ impl FileAccess for DocumentOverlay<'_> {
         Ok(bytes[..end].to_vec())
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
-        let folder = normal(path);
+    fn list_directory(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
+        let folder = normalize_path(path);
         let mut new: Vec<(String, FileKind)> = Vec::new();
-        for rest in self.below(&folder) {
+        for rest in self.open_paths_below(&folder) {
             let mut parts = rest.components();
             let Some(name) = parts.next().and_then(|name| name.as_os_str().to_str()) else {
                 continue;
@@ -91,7 +101,7 @@ impl FileAccess for DocumentOverlay<'_> {
                 },
             ));
         }
-        let mut names = match self.disk.list(path) {
+        let mut names = match self.disk.list_directory(path) {
             Ok(names) => names,
             Err(_) if !new.is_empty() => Vec::new(),
             Err(error) => return Err(error),
@@ -104,20 +114,24 @@ impl FileAccess for DocumentOverlay<'_> {
         Ok(names)
     }
 
-    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
-        match self.disk.canonical(path) {
-            Err(_) if self.kind(path).is_ok() => Ok(normal(path)),
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
+        match self.disk.canonicalize(path) {
+            Err(_) if self.kind(path).is_ok() => Ok(normalize_path(path)),
             known => known,
         }
+    }
+
+    fn metadata(&self, path: &Path) -> Option<Metadata> {
+        self.disk.metadata(path)
     }
 }
 
 /// Resolves dots, and symbolic links of the existing part of `path`.
-pub(crate) fn real(disk: &dyn FileAccess, path: &Path) -> PathBuf {
-    let path = normal(path);
+pub(crate) fn resolve_links(disk: &dyn FileAccess, path: &Path) -> PathBuf {
+    let path = normalize_path(path);
     let known = path
         .ancestors()
-        .find_map(|above| Some((above, disk.canonical(above).ok()?)));
+        .find_map(|above| Some((above, disk.canonicalize(above).ok()?)));
     match known {
         Some((above, real)) => path
             .strip_prefix(above)
@@ -136,7 +150,7 @@ fn join(folder: &Path, rest: &Path) -> PathBuf {
 }
 
 /// Resolves `.` and `..` in a path without accessing the file system.
-fn normal(path: &Path) -> PathBuf {
+fn normalize_path(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {
@@ -178,7 +192,7 @@ mod tests {
         };
         assert_eq!(files.read(Path::new("/p/./a.yaml"), 1).unwrap(), b"ne");
         assert_eq!(files.text(Path::new("/p/b.yaml")).as_deref(), Some("b"));
-        let mut names = files.list(Path::new("/p")).unwrap();
+        let mut names = files.list_directory(Path::new("/p")).unwrap();
         names.sort_by(|a, b| a.0.cmp(&b.0));
         let kinds = [
             ("a.yaml", FileKind::File),
@@ -190,9 +204,9 @@ mod tests {
             files.kind(Path::new("/p/new")).unwrap(),
             FileKind::Directory
         );
-        assert_eq!(files.list(Path::new("/p/new")).unwrap().len(), 1);
+        assert_eq!(files.list_directory(Path::new("/p/new")).unwrap().len(), 1);
         assert_eq!(
-            files.canonical(Path::new("/p/new/c.yaml")).unwrap(),
+            files.canonicalize(Path::new("/p/new/c.yaml")).unwrap(),
             Path::new("/p/new/c.yaml")
         );
         assert!(files.kind(Path::new("/p/none")).is_err());

@@ -19,20 +19,26 @@ impl FoldingLine<'_> {
         self.text == "---" || self.text.starts_with("--- ") || self.text == "..."
     }
 
-    /// Returns whether a block scalar begins here.
-    fn begins_text(&self) -> bool {
-        let last = self
+    /// Returns whether a block scalar begins after this line: its last word is `|` or `>`, with
+    /// optional indicators such as `|2-`.
+    fn begins_block_scalar(&self) -> bool {
+        let last_word = self
             .text
             .rsplit([' ', '\t'])
             .find(|word| !word.is_empty())
             .unwrap_or_default();
-        let marks = last.strip_prefix(['|', '>']).unwrap_or("x");
-        marks.chars().all(|c| matches!(c, '-' | '+' | '1'..='9'))
+        last_word
+            .strip_prefix(['|', '>'])
+            .is_some_and(|indicators| {
+                indicators
+                    .chars()
+                    .all(|c| matches!(c, '-' | '+' | '1'..='9'))
+            })
     }
 }
 
 /// Handles `textDocument/foldingRange`.
-pub(crate) fn folding(text: &str) -> Value {
+pub(crate) fn folding_ranges(text: &str) -> Value {
     let rows: Vec<FoldingLine<'_>> = text.lines().enumerate().filter_map(folding_line).collect();
     let mut folds = Vec::new();
     for document in rows.split(FoldingLine::is_divider) {
@@ -41,10 +47,10 @@ pub(crate) fn folding(text: &str) -> Value {
             .position(|row| !row.is_comment())
             .map(|at| document[at].number);
         if let (Some(first), Some(last)) = (first, document.last()) {
-            fold(first, last.number, "region", &mut folds);
+            add_fold(first, last.number, "region", &mut folds);
         }
-        nested(document, &mut folds);
-        comments(document, &mut folds);
+        fold_nested_lines(document, &mut folds);
+        fold_comments(document, &mut folds);
     }
     json!(folds)
 }
@@ -63,7 +69,7 @@ fn folding_line((number, line): (usize, &str)) -> Option<FoldingLine<'_>> {
 }
 
 /// Adds a fold from line `first` to line `last` (from 0), unless it has only one line.
-fn fold(first: usize, last: usize, kind: &str, folds: &mut Vec<Value>) {
+fn add_fold(first: usize, last: usize, kind: &str, folds: &mut Vec<Value>) {
     if last > first {
         folds.push(json!({ "startLine": first, "endLine": last, "kind": kind }));
     }
@@ -71,7 +77,7 @@ fn fold(first: usize, last: usize, kind: &str, folds: &mut Vec<Value>) {
 
 /// Folds each line with the deeper lines below it. Every line is opened and closed once, so the
 /// time is linear.
-fn nested(rows: &[FoldingLine<'_>], folds: &mut Vec<Value>) {
+fn fold_nested_lines(rows: &[FoldingLine<'_>], folds: &mut Vec<Value>) {
     let mut open: Vec<&FoldingLine<'_>> = Vec::new();
     let mut last = 0;
     // Lines of a block scalar are not YAML.
@@ -86,24 +92,24 @@ fn nested(rows: &[FoldingLine<'_>], folds: &mut Vec<Value>) {
             continue;
         }
         while let Some(above) = open.pop_if(|above| above.depth >= row.depth) {
-            fold(above.number, last, "region", folds);
+            add_fold(above.number, last, "region", folds);
         }
-        text = row.begins_text().then_some(row.depth);
+        text = row.begins_block_scalar().then_some(row.depth);
         open.push(row);
         last = row.number;
     }
     for above in open.into_iter().rev() {
-        fold(above.number, last, "region", folds);
+        add_fold(above.number, last, "region", folds);
     }
 }
 
 /// Folds comments on consecutive lines.
-fn comments(rows: &[FoldingLine<'_>], folds: &mut Vec<Value>) {
+fn fold_comments(rows: &[FoldingLine<'_>], folds: &mut Vec<Value>) {
     for run in rows
         .chunk_by(|one, two| one.is_comment() && two.is_comment() && two.number == one.number + 1)
     {
         if let ([first, ..], [.., last]) = (run, run) {
-            fold(first.number, last.number, "comment", folds);
+            add_fold(first.number, last.number, "comment", folds);
         }
     }
 }
@@ -115,7 +121,7 @@ mod tests {
     use super::*;
 
     fn folds(text: &str) -> Vec<(u64, u64, String)> {
-        let found = folding(text);
+        let found = folding_ranges(text);
         let number = |fold: &Value, name: &str| fold[name].as_u64().unwrap();
         let one = |fold: &Value| {
             (

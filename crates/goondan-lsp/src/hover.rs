@@ -25,16 +25,16 @@ pub(crate) fn hover<H: LspHost>(
 ) -> Result<Value, LspRequestError> {
     let text = server.text_of(path);
     let lines = LineIndex::new(&text, server.encoding);
-    let cursor = DocumentCursor::at(&text, lines.offset(at));
+    let cursor = DocumentCursor::at_offset(&text, lines.offset(at));
     let mut parts = Vec::new();
     let mut range = None;
     if let Some((root, seen)) = server.load_project(path) {
-        let file = links::relative(&root, path);
-        let diagnostics_here = problems(&seen, &file, cursor.offset);
+        let file = links::relative_path(&root, path);
+        let diagnostics_here = diagnostics_at(&seen, &file, cursor.offset);
         range = diagnostics_here
             .first()
             .and_then(|found| found.position)
-            .map(|place| place.start..place.end);
+            .map(|span| span.start..span.end);
         let mut codes: Vec<&CodeExplanation> = Vec::new();
         for row in diagnostics_here
             .iter()
@@ -45,12 +45,12 @@ pub(crate) fn hover<H: LspHost>(
             }
         }
         parts.extend(codes.into_iter().map(of_code));
-        if let Some(LinkTarget { id, at }) = links::target(&seen, &file, cursor.offset) {
+        if let Some(LinkTarget { id, at }) = links::find_target(&seen, &file, cursor.offset) {
             parts.push(of_resource(&seen, &id));
             range = Some(at);
         }
     }
-    let about = match cursor.about() {
+    let about = match cursor.element() {
         Some(
             CursorElement::Key { path, word }
             | CursorElement::Value { path, word }
@@ -59,7 +59,7 @@ pub(crate) fn hover<H: LspHost>(
         None => None,
     };
     if let Some((way, word)) = about.filter(|(way, _)| !way.is_empty())
-        && let Some(shape) = server.shapes.at(cursor.kind, &way)
+        && let Some(shape) = server.shapes.view_at(cursor.kind, &way)
     {
         parts.push(of_shape(shape));
         range = range.or(Some(word));
@@ -76,7 +76,7 @@ pub(crate) fn hover<H: LspHost>(
 }
 
 /// Returns the diagnostics at a position.
-pub(crate) fn problems<'s>(
+pub(crate) fn diagnostics_at<'s>(
     seen: &'s LoadedProject,
     file: &str,
     offset: usize,
@@ -161,7 +161,7 @@ fn of_resource(seen: &LoadedProject, id: &ResourceId) -> String {
         .definitions
         .iter()
         .find(|known| known.id == *id);
-    let place = match definition.and_then(|known| known.origin.as_ref()) {
+    let location = match definition.and_then(|known| known.origin.as_ref()) {
         Some((file, at)) => format!("`{file}`, line {}", at.line),
         None => "built in".to_owned(),
     };
@@ -171,5 +171,5 @@ fn of_resource(seen: &LoadedProject, id: &ResourceId) -> String {
         .get(id)
         .map(|tool| exports_listed(&tool.spec))
         .unwrap_or_default();
-    format!("**{} {}**, {place}\n\n{exports}", id.kind, id.name)
+    format!("**{} {}**, {location}\n\n{exports}", id.kind, id.name)
 }

@@ -50,7 +50,7 @@ pub trait LspHost {
     /// Returns the files of this machine.
     fn files(&self) -> &dyn FileAccess;
     /// Returns the built-in package.
-    fn base(&self) -> &BasePackage;
+    fn base_package(&self) -> &BasePackage;
     /// Returns further diagnostics of a project that loads without errors.
     fn check(&self, root: &Path, bundle: &Arc<Bundle>) -> Vec<Diagnostic>;
     /// Returns the names of the variables that are available to the project at `root`.

@@ -33,7 +33,7 @@ pub(crate) struct NameMention {
 }
 
 /// Returns a path in the loader's form, relative to the root with `/`.
-pub(crate) fn relative(root: &Path, path: &Path) -> String {
+pub(crate) fn relative_path(root: &Path, path: &Path) -> String {
     let rest = path.strip_prefix(root).unwrap_or(path);
     let parts: Vec<_> = rest
         .components()
@@ -43,7 +43,7 @@ pub(crate) fn relative(root: &Path, path: &Path) -> String {
 }
 
 /// Returns the resource that is named or defined at a position.
-pub(crate) fn target(seen: &LoadedProject, file: &str, offset: usize) -> Option<LinkTarget> {
+pub(crate) fn find_target(seen: &LoadedProject, file: &str, offset: usize) -> Option<LinkTarget> {
     let is_here = |range: &Range<usize>| range.start <= offset && offset <= range.end;
     let links = seen
         .outline
@@ -81,7 +81,7 @@ fn definition_mention(definition: &ResourceDefinition) -> Option<NameMention> {
 }
 
 /// Returns the definitions of a resource.
-pub(crate) fn definitions(seen: &LoadedProject, id: &ResourceId) -> Vec<NameMention> {
+pub(crate) fn find_definitions(seen: &LoadedProject, id: &ResourceId) -> Vec<NameMention> {
     let of_id = seen
         .outline
         .definitions
@@ -92,7 +92,7 @@ pub(crate) fn definitions(seen: &LoadedProject, id: &ResourceId) -> Vec<NameMent
 
 /// Returns the references to a resource, sorted by file and position. An aliased value is only
 /// listed once.
-pub(crate) fn mentions(seen: &LoadedProject, id: &ResourceId) -> Vec<NameMention> {
+pub(crate) fn find_references(seen: &LoadedProject, id: &ResourceId) -> Vec<NameMention> {
     let mut found = Vec::new();
     for (file, links) in &seen.outline.links {
         for link in links.iter().filter(|link| link.to == *id) {
@@ -149,17 +149,17 @@ pub(crate) fn definition<H: LspHost>(
     let Some((root, seen)) = server.load_project(path) else {
         return Ok(Value::Null);
     };
-    if let Some(found) = target(&seen, &relative(&root, path), offset) {
-        return Ok(json!(locations(
+    if let Some(found) = find_target(&seen, &relative_path(&root, path), offset) {
+        return Ok(json!(to_locations(
             server,
             &root,
-            &definitions(&seen, &found.id)
+            &find_definitions(&seen, &found.id)
         )));
     }
     Ok(json!(file_at(
         server,
         &root,
-        &DocumentCursor::at(&text, offset)
+        &DocumentCursor::at_offset(&text, offset)
     )))
 }
 
@@ -169,14 +169,14 @@ fn file_at<H: LspHost>(
     root: &Path,
     cursor: &DocumentCursor<'_>,
 ) -> Option<Location> {
-    let CursorElement::Value { path, word } = cursor.about()? else {
+    let CursorElement::Value { path, word } = cursor.element()? else {
         return None;
     };
-    let shape = server.shapes.at(cursor.kind, &path)?;
+    let shape = server.shapes.view_at(cursor.kind, &path)?;
     if shape.names() != Some("file") {
         return None;
     }
-    let target = root.join(cursor.inner(word).1);
+    let target = root.join(cursor.unquoted_word(word).1);
     let files = server.files();
     let target = match files.kind(&target).ok()? {
         FileKind::Directory => target.join("tool.yaml"),
@@ -184,7 +184,7 @@ fn file_at<H: LspHost>(
     };
     // A link that leads out of the project is not one of its files.
     let real = files
-        .canonical(&target)
+        .canonicalize(&target)
         .ok()
         .filter(|real| real.starts_with(root))?;
     Some(Location {
@@ -205,20 +205,20 @@ pub(crate) fn references<H: LspHost>(
     let Some((root, seen)) = server.load_project(path) else {
         return Ok(Value::Null);
     };
-    let Some(found) = target(&seen, &relative(&root, path), offset) else {
+    let Some(found) = find_target(&seen, &relative_path(&root, path), offset) else {
         return Ok(Value::Null);
     };
-    let mut places = if also_definition {
-        definitions(&seen, &found.id)
+    let mut occurrences = if also_definition {
+        find_definitions(&seen, &found.id)
     } else {
         Vec::new()
     };
-    places.extend(mentions(&seen, &found.id));
-    Ok(json!(locations(server, &root, &places)))
+    occurrences.extend(find_references(&seen, &found.id));
+    Ok(json!(to_locations(server, &root, &occurrences)))
 }
 
 /// Converts mentions, sorted by file, to LSP locations.
-pub(crate) fn locations<H: LspHost>(
+pub(crate) fn to_locations<H: LspHost>(
     server: &LanguageServer<H>,
     root: &Path,
     mentions: &[NameMention],

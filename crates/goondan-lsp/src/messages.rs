@@ -54,7 +54,7 @@ impl LspRequestError {
     }
 
     /// Creates the JSON-RPC error for parameters that cannot be decoded.
-    pub(crate) fn params(error: impl std::fmt::Display) -> Self {
+    pub(crate) fn invalid_params(error: impl std::fmt::Display) -> Self {
         LspRequestError {
             code: -32_602,
             message: format!("The parameters are not valid: {error}."),
@@ -70,7 +70,7 @@ impl LspRequestError {
     }
 
     /// Creates the LSP error `RequestFailed`: the request is valid, but cannot be fulfilled.
-    pub(crate) fn refused(message: impl Into<String>) -> Self {
+    pub(crate) fn request_failed(message: impl Into<String>) -> Self {
         LspRequestError {
             code: -32_803,
             message: message.into(),
@@ -130,8 +130,8 @@ pub(crate) fn notification(method: &str, params: Value) -> Value {
 }
 
 /// Decodes the parameters of a message.
-pub(crate) fn params<T: DeserializeOwned>(params: Value) -> Result<T, LspRequestError> {
-    serde_json::from_value(params).map_err(LspRequestError::params)
+pub(crate) fn decode_params<T: DeserializeOwned>(params: Value) -> Result<T, LspRequestError> {
+    serde_json::from_value(params).map_err(LspRequestError::invalid_params)
 }
 
 /// Parameters with a text document.

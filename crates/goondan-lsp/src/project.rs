@@ -33,7 +33,7 @@ pub(crate) struct LoadedProject {
 
 impl OpenProject {
     /// Creates a project that is loaded on its first use.
-    pub(crate) fn at(root: PathBuf) -> Self {
+    pub(crate) fn new(root: PathBuf) -> Self {
         OpenProject {
             root,
             stale: true,
@@ -57,7 +57,7 @@ impl OpenProject {
             let input = LoadInput {
                 root: &self.root,
                 files,
-                base: host.base(),
+                base: host.base_package(),
             };
             let (loaded, outline) = load_with_outline(input, &self.known);
             let mut diagnostics = loaded.diagnostics;
@@ -87,7 +87,7 @@ pub(crate) fn find_project_root(path: &Path, files: &DocumentOverlay<'_>) -> Opt
 }
 
 /// Returns the file to which diagnostics without a file are attached.
-pub(crate) fn manifest(root: &Path, files: &DocumentOverlay<'_>) -> PathBuf {
+pub(crate) fn manifest_path(root: &Path, files: &DocumentOverlay<'_>) -> PathBuf {
     let there = MANIFEST_FILES
         .map(|name| root.join(name))
         .into_iter()

@@ -22,6 +22,7 @@ pub(crate) struct SchemaView<'s> {
     /// Schema where it is used. Its keywords come before those of referenced schemas and
     /// alternatives.
     used: &'s Value,
+    /// Value of [`NAMES_KEYWORD`], possibly inherited.
     names: Option<&'s str>,
 }
 
@@ -64,7 +65,7 @@ impl SchemaLookup {
     }
 
     /// Returns the shape at `path` in a document.
-    pub(crate) fn at(&self, kind: Option<Kind>, path: &[PathStep]) -> Option<SchemaView<'_>> {
+    pub(crate) fn view_at(&self, kind: Option<Kind>, path: &[PathStep]) -> Option<SchemaView<'_>> {
         let is_inside = path.len() > 1 && path.first() == Some(&PathStep::Key("spec".to_owned()));
         if kind.is_none() && is_inside {
             return None;
@@ -85,8 +86,8 @@ impl<'s> SchemaView<'s> {
         }
     }
 
-    /// A list of references states the target kind on the list itself, so `ref` inherits it.
-    fn field(self, name: &str, used: &'s Value) -> Self {
+    /// Returns the view of the field `name`. A field `ref` inherits the target kind of its map.
+    fn field_view(self, name: &str, used: &'s Value) -> Self {
         let field = self.with(used);
         SchemaView {
             names: field.names.or(self.names.filter(|_| name == "ref")),
@@ -109,11 +110,12 @@ impl<'s> SchemaView<'s> {
                             .filter(|any| any.is_object())
                     })
                 };
-                field.or_else(other).map(|used| self.field(name, used))
+                field.or_else(other).map(|used| self.field_view(name, used))
             }
             PathStep::Item(_) => {
                 let items = parts.iter().find_map(|part| part.get("items"))?;
                 let item = self.with(items);
+                // A list of references states the target kind on the list itself.
                 Some(SchemaView {
                     names: item.names.or(self.names),
                     ..item
@@ -178,7 +180,7 @@ impl<'s> SchemaView<'s> {
                 if !is_older && fields.iter().all(|field| field.name != name) {
                     fields.push(FieldSchema {
                         name,
-                        shape: self.field(name, used),
+                        shape: self.field_view(name, used),
                         required: required.contains(&name.as_str()),
                     });
                 }
@@ -259,11 +261,11 @@ impl<'s> SchemaView<'s> {
                 ("maxLength", "characters, at most"),
                 ("minItems", "items, at least"),
             ];
-            let said = words
+            let new_limits = words
                 .into_iter()
                 .filter_map(|(word, meaning)| Some(format!("{meaning} {}", part.get(word)?)));
             limits.extend(
-                said.filter(|limit| {
+                new_limits.filter(|limit| {
                     limit != "characters, at least 1" && limit != "items, at least 1"
                 }),
             );
@@ -273,7 +275,7 @@ impl<'s> SchemaView<'s> {
     }
 
     /// Returns how a value is usually written: as a list, a map or a scalar.
-    pub(crate) fn form(self) -> ValueForm {
+    pub(crate) fn value_form(self) -> ValueForm {
         let parts = self.parts();
         let is = |word: &str| {
             parts
@@ -336,7 +338,7 @@ mod tests {
     #[test]
     fn ways_lead_to_shapes() {
         let shapes = SchemaLookup::new();
-        let at = |kind, way: &str| shapes.at(Some(kind), &path(way));
+        let at = |kind, way: &str| shapes.view_at(Some(kind), &path(way));
         let names = |kind, way: &str| at(kind, way).and_then(SchemaView::names);
         assert_eq!(names(Kind::Agent, "spec.tools.0.ref"), Some("Tool"));
         assert_eq!(names(Kind::Agent, "spec.tools.0.exports.1"), Some("export"));
@@ -359,14 +361,14 @@ mod tests {
         );
         assert!(
             at(Kind::Agent, "spec.nothing").is_none()
-                && shapes.at(None, &path("spec.tools")).is_none()
+                && shapes.view_at(None, &path("spec.tools")).is_none()
         );
         assert_eq!(
-            at(Kind::Agent, "spec.tools").unwrap().form(),
+            at(Kind::Agent, "spec.tools").unwrap().value_form(),
             ValueForm::List
         );
         assert_eq!(
-            at(Kind::Agent, "spec.prompt").unwrap().form(),
+            at(Kind::Agent, "spec.prompt").unwrap().value_form(),
             ValueForm::Map
         );
         let action = at(Kind::Agent, "spec.permissions.default").unwrap();
@@ -388,14 +390,14 @@ mod tests {
         let shapes = SchemaLookup::new();
         for kind in Kind::ALL {
             let fields = shapes
-                .at(Some(kind), &path("spec"))
+                .view_at(Some(kind), &path("spec"))
                 .map(SchemaView::fields)
                 .unwrap_or_default();
             assert!(!fields.is_empty(), "{kind}");
         }
     }
 
-    /// A reference of which the schema does not say what it names is completed with nothing.
+    /// The schema states the kind of each reference, so that the reference can be completed.
     #[test]
     fn every_reference_says_what_it_names() {
         fn walk(shape: SchemaView<'_>, way: &str, depth: usize, found: &mut Vec<String>) {
@@ -416,7 +418,7 @@ mod tests {
         let mut found = Vec::new();
         for kind in Kind::ALL {
             walk(
-                shapes.at(Some(kind), &path("spec")).unwrap(),
+                shapes.view_at(Some(kind), &path("spec")).unwrap(),
                 kind.as_str(),
                 0,
                 &mut found,

@@ -9,14 +9,15 @@ use gen_lsp_types::{PublishDiagnosticsParams, Uri};
 use serde_json::{Value, json};
 
 use crate::diagnostics::{self, DiagnosticsByFile};
-use crate::documents::{DocumentOverlay, OpenDocument, OpenDocuments, real};
+use crate::documents::{DocumentOverlay, OpenDocument, OpenDocuments, resolve_links};
 use crate::messages::{
     DidChangeParams, DocumentParams, EmptyParams, LspMessage, LspRequestError, PositionParams,
-    RangeParams, ReferencesParams, RenameRequest, SymbolQuery, answer, notification, params, read,
+    RangeParams, ReferencesParams, RenameRequest, SymbolQuery, answer, decode_params, notification,
+    read,
 };
 use crate::project::{self, LoadedProject, OpenProject};
 use crate::schema_lookup::SchemaLookup;
-use crate::text::{ColumnEncoding, edited};
+use crate::text::{ColumnEncoding, apply_change};
 use crate::transport::{self, WireError};
 use crate::{LspHost, actions, completion, folding, hover, links, rename, symbols, tokens, uri};
 
@@ -44,7 +45,7 @@ pub struct LanguageServer<H> {
     open: OpenDocuments,
     projects: BTreeMap<PathBuf, OpenProject>,
     /// Diagnostics that the client has received, by project.
-    told: BTreeMap<PathBuf, DiagnosticsByFile>,
+    published: BTreeMap<PathBuf, DiagnosticsByFile>,
     /// Documents that changed after their diagnostics were last sent.
     touched: BTreeSet<PathBuf>,
     watches: bool,
@@ -69,7 +70,7 @@ impl<H: LspHost> LanguageServer<H> {
             phase: SessionPhase::New,
             open: OpenDocuments::new(),
             projects: BTreeMap::new(),
-            told: BTreeMap::new(),
+            published: BTreeMap::new(),
             touched: BTreeSet::new(),
             watches: false,
         }
@@ -117,14 +118,14 @@ impl<H: LspHost> LanguageServer<H> {
             let project = self
                 .projects
                 .entry(root.clone())
-                .or_insert_with(|| OpenProject::at(root.clone()));
+                .or_insert_with(|| OpenProject::new(root.clone()));
             let seen = project.load_current(&self.host, &files);
             now.insert(
                 root.clone(),
                 diagnostics::by_file(&root, &seen, &files, self.encoding),
             );
         }
-        let before = std::mem::replace(&mut self.told, now);
+        let before = std::mem::replace(&mut self.published, now);
         let all = |by_project: &BTreeMap<PathBuf, DiagnosticsByFile>| -> BTreeSet<PathBuf> {
             by_project
                 .values()
@@ -133,11 +134,11 @@ impl<H: LspHost> LanguageServer<H> {
                 .collect()
         };
         let mut paths = all(&before);
-        paths.extend(all(&self.told));
+        paths.extend(all(&self.published));
         paths.extend(touched.iter().cloned());
         let is_news = |path: &PathBuf| {
             touched.contains(path)
-                || diagnostics_of(&before, path) != diagnostics_of(&self.told, path)
+                || diagnostics_of(&before, path) != diagnostics_of(&self.published, path)
         };
         paths
             .into_iter()
@@ -148,7 +149,7 @@ impl<H: LspHost> LanguageServer<H> {
 
     /// Creates the notification with all diagnostics of a file, which replaces the earlier ones.
     fn publish_notification(&self, path: &Path) -> Value {
-        let diagnostics = diagnostics_of(&self.told, path)
+        let diagnostics = diagnostics_of(&self.published, path)
             .into_iter()
             .cloned()
             .collect();
@@ -165,7 +166,7 @@ impl<H: LspHost> LanguageServer<H> {
     pub(crate) fn uri_of(&self, path: &Path) -> Uri {
         self.open
             .get(path)
-            .map_or_else(|| uri::of(path), |document| document.uri.clone())
+            .map_or_else(|| uri::from_path(path), |document| document.uri.clone())
     }
 
     pub(crate) fn host(&self) -> &H {
@@ -200,7 +201,7 @@ impl<H: LspHost> LanguageServer<H> {
         let project = self
             .projects
             .entry(root.clone())
-            .or_insert_with(|| OpenProject::at(root.clone()));
+            .or_insert_with(|| OpenProject::new(root.clone()));
         let seen = project.load_current(&self.host, &files);
         Some((root, seen))
     }
@@ -214,7 +215,7 @@ impl<H: LspHost> LanguageServer<H> {
             .collect();
         let manifests: Vec<PathBuf> = roots
             .into_iter()
-            .map(|root| project::manifest(&root, &self.files()))
+            .map(|root| project::manifest_path(&root, &self.files()))
             .collect();
         manifests
             .iter()
@@ -226,9 +227,9 @@ impl<H: LspHost> LanguageServer<H> {
     pub(crate) fn path_of(&self, uri: &Uri) -> Result<PathBuf, LspRequestError> {
         let path = uri::path(uri.as_ref());
         let path = path.ok_or_else(|| {
-            LspRequestError::params(format!("`{uri}` is not a file on this machine"))
+            LspRequestError::invalid_params(format!("`{uri}` is not a file on this machine"))
         })?;
-        Ok(real(self.host.files(), &path))
+        Ok(resolve_links(self.host.files(), &path))
     }
 
     /// Handles a request and returns its result.
@@ -252,9 +253,9 @@ impl<H: LspHost> LanguageServer<H> {
             "textDocument/completion" => self.at_place(value, completion::complete),
             "textDocument/hover" => self.at_place(value, hover::hover),
             "textDocument/definition" => self.at_place(value, links::definition),
-            "textDocument/prepareRename" => self.at_place(value, rename::prepare),
+            "textDocument/prepareRename" => self.at_place(value, rename::prepare_rename),
             "textDocument/references" => {
-                let request: DocumentParams<ReferencesParams> = params(value)?;
+                let request: DocumentParams<ReferencesParams> = decode_params(value)?;
                 let path = self.path_of(&request.document.uri)?;
                 links::references(
                     self,
@@ -264,33 +265,33 @@ impl<H: LspHost> LanguageServer<H> {
                 )
             }
             "textDocument/rename" => {
-                let request: DocumentParams<RenameRequest> = params(value)?;
+                let request: DocumentParams<RenameRequest> = decode_params(value)?;
                 let path = self.path_of(&request.document.uri)?;
                 rename::rename(self, &path, request.more.position, &request.more.new_name)
             }
             "textDocument/documentSymbol" => {
-                let request: DocumentParams<EmptyParams> = params(value)?;
+                let request: DocumentParams<EmptyParams> = decode_params(value)?;
                 let path = self.path_of(&request.document.uri)?;
                 Ok(symbols::of_document(&self.text_of(&path), self.encoding))
             }
             "textDocument/foldingRange" => {
-                let request: DocumentParams<EmptyParams> = params(value)?;
+                let request: DocumentParams<EmptyParams> = decode_params(value)?;
                 let path = self.path_of(&request.document.uri)?;
-                Ok(folding::folding(&self.text_of(&path)))
+                Ok(folding::folding_ranges(&self.text_of(&path)))
             }
             "textDocument/semanticTokens/full" => {
-                let request: DocumentParams<EmptyParams> = params(value)?;
+                let request: DocumentParams<EmptyParams> = decode_params(value)?;
                 let path = self.path_of(&request.document.uri)?;
                 Ok(tokens::tokens(self, &path))
             }
             "workspace/symbol" => {
-                let query: SymbolQuery = params(value)?;
+                let query: SymbolQuery = decode_params(value)?;
                 Ok(symbols::of_workspace(self, &query.query))
             }
             "textDocument/codeAction" => {
-                let request: DocumentParams<RangeParams> = params(value)?;
+                let request: DocumentParams<RangeParams> = decode_params(value)?;
                 let path = self.path_of(&request.document.uri)?;
-                Ok(actions::actions(self, &path, request.more.range))
+                Ok(actions::code_actions(self, &path, request.more.range))
             }
             other => Err(LspRequestError::no_method(other)),
         }
@@ -302,26 +303,27 @@ impl<H: LspHost> LanguageServer<H> {
         value: Value,
         work: impl FnOnce(&mut Self, &Path, gen_lsp_types::Position) -> Result<Value, LspRequestError>,
     ) -> Result<Value, LspRequestError> {
-        let request: DocumentParams<PositionParams> = params(value)?;
+        let request: DocumentParams<PositionParams> = decode_params(value)?;
         let path = self.path_of(&request.document.uri)?;
         work(self, &path, request.more.position)
     }
 
-    /// Reads the capabilities of the editor and returns those of the server.
-    fn initialize(&mut self, value: &Value) -> Value {
-        let offered = value
+    /// Handles `initialize`: stores the capabilities of the editor in `params`, and returns those
+    /// of the server.
+    fn initialize(&mut self, params: &Value) -> Value {
+        let encodings = params
             .pointer("/capabilities/general/positionEncodings")
             .and_then(Value::as_array);
-        self.encoding =
-            ColumnEncoding::choose(offered.into_iter().flatten().filter_map(Value::as_str));
-        let can = |pointer: &str| {
-            value
-                .pointer(pointer)
-                .and_then(Value::as_bool)
-                .unwrap_or(false)
+        let encoding_names = encodings.into_iter().flatten().filter_map(Value::as_str);
+        self.encoding = ColumnEncoding::choose(encoding_names);
+        let supports = |pointer: &str| {
+            let capability = params.pointer(pointer).and_then(Value::as_bool);
+            capability.unwrap_or(false)
         };
-        self.snippets = can("/capabilities/textDocument/completion/completionItem/snippetSupport");
-        self.watches = can("/capabilities/workspace/didChangeWatchedFiles/dynamicRegistration");
+        self.snippets =
+            supports("/capabilities/textDocument/completion/completionItem/snippetSupport");
+        self.watches =
+            supports("/capabilities/workspace/didChangeWatchedFiles/dynamicRegistration");
         self.phase = SessionPhase::Running;
         json!({
             "capabilities": {
@@ -353,9 +355,11 @@ impl<H: LspHost> LanguageServer<H> {
             (SessionPhase::Running, "initialized") if self.watches => {
                 return vec![watch_files_request()];
             }
-            (SessionPhase::Running, "textDocument/didOpen") => drop(self.opened(value)),
-            (SessionPhase::Running, "textDocument/didChange") => drop(self.changed(value)),
-            (SessionPhase::Running, "textDocument/didClose") => drop(self.closed(value)),
+            (SessionPhase::Running, "textDocument/didOpen") => drop(self.handle_did_open(value)),
+            (SessionPhase::Running, "textDocument/didChange") => {
+                drop(self.handle_did_change(value))
+            }
+            (SessionPhase::Running, "textDocument/didClose") => drop(self.handle_did_close(value)),
             (SessionPhase::Running, "textDocument/didSave" | "workspace/didChangeWatchedFiles") => {
                 self.mark_projects_stale()
             }
@@ -370,8 +374,8 @@ impl<H: LspHost> LanguageServer<H> {
     }
 
     /// Adds a document that the editor opened.
-    fn opened(&mut self, value: Value) -> Result<(), LspRequestError> {
-        let DocumentParams::<EmptyParams> { document, .. } = params(value)?;
+    fn handle_did_open(&mut self, value: Value) -> Result<(), LspRequestError> {
+        let DocumentParams::<EmptyParams> { document, .. } = decode_params(value)?;
         let path = self.path_of(&document.uri)?;
         let text = document.text.unwrap_or_default().into();
         self.open.insert(
@@ -388,15 +392,17 @@ impl<H: LspHost> LanguageServer<H> {
     }
 
     /// Applies the edits of a document; ignores a document that is not open.
-    fn changed(&mut self, value: Value) -> Result<(), LspRequestError> {
-        let request: DocumentParams<DidChangeParams> = params(value)?;
+    fn handle_did_change(&mut self, value: Value) -> Result<(), LspRequestError> {
+        let request: DocumentParams<DidChangeParams> = decode_params(value)?;
         let path = self.path_of(&request.document.uri)?;
         let Some(document) = self.open.get_mut(&path) else {
             return Ok(());
         };
         for change in request.more.changes {
             document.text = match change.range {
-                Some(range) => edited(&document.text, range, &change.text, self.encoding).into(),
+                Some(range) => {
+                    apply_change(&document.text, range, &change.text, self.encoding).into()
+                }
                 None => change.text.into(),
             };
         }
@@ -407,8 +413,8 @@ impl<H: LspHost> LanguageServer<H> {
     }
 
     /// Removes a document; its file on disk counts again.
-    fn closed(&mut self, value: Value) -> Result<(), LspRequestError> {
-        let DocumentParams::<EmptyParams> { document, .. } = params(value)?;
+    fn handle_did_close(&mut self, value: Value) -> Result<(), LspRequestError> {
+        let DocumentParams::<EmptyParams> { document, .. } = decode_params(value)?;
         let path = self.path_of(&document.uri)?;
         self.open.remove(&path);
         self.touched.insert(path);
@@ -419,11 +425,11 @@ impl<H: LspHost> LanguageServer<H> {
 
 /// Returns the diagnostics of a file from all projects, without duplicates.
 fn diagnostics_of<'t>(
-    told: &'t BTreeMap<PathBuf, DiagnosticsByFile>,
+    published: &'t BTreeMap<PathBuf, DiagnosticsByFile>,
     path: &Path,
 ) -> Vec<&'t gen_lsp_types::Diagnostic> {
     let mut found: Vec<&gen_lsp_types::Diagnostic> = Vec::new();
-    for diagnostic in told
+    for diagnostic in published
         .values()
         .filter_map(|by_file| by_file.get(path))
         .flatten()

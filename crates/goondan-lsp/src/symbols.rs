@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::LspHost;
 use crate::links::{self, NameMention};
-use crate::scan::{DocumentScan, PathStep, documents, scan};
+use crate::scan::{DocumentScan, PathStep, document_ranges, scan};
 use crate::server::LanguageServer;
 use crate::text::{ColumnEncoding, LineIndex};
 
@@ -16,19 +16,18 @@ const MAX_WORKSPACE_SYMBOLS: usize = 1_000;
 /// Handles `textDocument/documentSymbol`, including for text that is currently invalid YAML.
 pub(crate) fn of_document(text: &str, encoding: ColumnEncoding) -> Value {
     let lines = LineIndex::new(text, encoding);
-    let symbols = documents(text).into_iter().filter_map(|part| {
+    let symbols = document_ranges(text).into_iter().filter_map(|part| {
         let scan = scan(text, part.clone(), usize::MAX);
         let end = part.start + text[part.clone()].trim_end().len();
-        let first = scan.spots.first()?.key.clone()?.start;
+        let first = scan.elements.first()?.key.clone()?.start;
         let kind = scan
             .value(text, &key_path(&["kind"]))
             .and_then(Kind::parse)?;
-        let name = scan
-            .spots
-            .iter()
-            .find(|spot| spot.path == key_path(&["metadata", "name"]) && spot.value.is_some());
+        let name = scan.elements.iter().find(|element| {
+            element.path == key_path(&["metadata", "name"]) && element.value.is_some()
+        });
         let selection = name
-            .and_then(|spot| spot.value.clone())
+            .and_then(|element| element.value.clone())
             .unwrap_or(first..first);
         let name = scan
             .value(text, &key_path(&["metadata", "name"]))
@@ -39,7 +38,7 @@ pub(crate) fn of_document(text: &str, encoding: ColumnEncoding) -> Value {
             lines.range(first..end.max(selection.end)),
             lines.range(selection),
         );
-        let children = exports(&scan, text, &lines);
+        let children = export_symbols(&scan, text, &lines);
         Some(DocumentSymbol::new(
             name,
             detail,
@@ -54,36 +53,47 @@ pub(crate) fn of_document(text: &str, encoding: ColumnEncoding) -> Value {
     json!(symbols.collect::<Vec<_>>())
 }
 
-/// Returns the exports that a document declares.
-fn exports(scan: &DocumentScan, text: &str, lines: &LineIndex<'_>) -> Vec<DocumentSymbol> {
-    let named = scan.spots.iter().filter(|spot| match spot.path.as_slice() {
-        [
-            PathStep::Key(spec),
-            PathStep::Key(exports),
-            PathStep::Item(_),
-            PathStep::Key(name),
-        ] => (spec.as_str(), exports.as_str(), name.as_str()) == ("spec", "exports", "name"),
-        _ => false,
-    });
-    let symbol = |at: std::ops::Range<usize>| {
-        let name = crate::scan::unquoted(&text[at.clone()]).to_owned();
-        let range = lines.range(at);
-        (!name.is_empty()).then(|| {
-            DocumentSymbol::new(
-                name,
-                Some("export".to_owned()),
-                SymbolKind::Function,
-                None,
-                None,
-                range,
-                range,
-                None,
-            )
-        })
+/// Returns a symbol for each named export in the document, which is a field `spec.exports[].name`.
+fn export_symbols(scan: &DocumentScan, text: &str, lines: &LineIndex<'_>) -> Vec<DocumentSymbol> {
+    let mut symbols = Vec::new();
+    for element in &scan.elements {
+        if !is_export_name(&element.path) {
+            continue;
+        }
+        let Some(byte_range) = element.value.clone() else {
+            continue;
+        };
+        let name = crate::scan::strip_quotes(&text[byte_range.clone()]);
+        if name.is_empty() {
+            continue;
+        }
+        let range = lines.range(byte_range);
+        symbols.push(DocumentSymbol::new(
+            name.to_owned(),
+            Some("export".to_owned()),
+            SymbolKind::Function,
+            None,
+            None,
+            range,
+            range,
+            None,
+        ));
+    }
+    symbols
+}
+
+/// Returns whether `path` is a field `spec.exports[].name`.
+fn is_export_name(path: &[PathStep]) -> bool {
+    let [
+        PathStep::Key(first),
+        PathStep::Key(second),
+        PathStep::Item(_),
+        PathStep::Key(last),
+    ] = path
+    else {
+        return false;
     };
-    named
-        .filter_map(|spot| symbol(spot.value.clone()?))
-        .collect()
+    first == "spec" && second == "exports" && last == "name"
 }
 
 /// Returns the path of nested map keys.
@@ -115,7 +125,7 @@ pub(crate) fn of_workspace<H: LspHost>(server: &mut LanguageServer<H>, query: &s
                 at: at.start..at.end,
                 is_literal: true,
             };
-            let location: Option<Location> = links::locations(server, &root, &[mention]).pop();
+            let location: Option<Location> = links::to_locations(server, &root, &[mention]).pop();
             let kind = symbol_kind(id.kind);
             symbols.push(
                 json!({ "name": id.name, "kind": kind, "containerName": id.kind.as_str(), "location": location }),

@@ -71,7 +71,7 @@ pub(crate) const TEMPLATES: [DocumentTemplate; 8] = [
 ];
 
 /// Converts a snippet to plain text with the default value of each placeholder.
-pub(crate) fn plain(snippet: &str) -> String {
+pub(crate) fn strip_placeholders(snippet: &str) -> String {
     let (mut text, mut rest) = (String::new(), snippet);
     while let Some((before, after)) = rest.split_once("${") {
         text.push_str(before);
@@ -94,7 +94,8 @@ mod tests {
     #[test]
     fn templates_have_the_right_fields() {
         for template in &TEMPLATES {
-            let files = MemoryFiles::new().file("/p/goondan.yaml", plain(&template.snippet()));
+            let files =
+                MemoryFiles::new().file("/p/goondan.yaml", strip_placeholders(&template.snippet()));
             let loaded = load(LoadInput {
                 root: Path::new("/p"),
                 files: &files,
@@ -111,6 +112,6 @@ mod tests {
 
     #[test]
     fn a_snippet_becomes_plain() {
-        assert_eq!(plain("a: ${1:b}\nc: ${2}$0"), "a: b\nc: ");
+        assert_eq!(strip_placeholders("a: ${1:b}\nc: ${2}$0"), "a: b\nc: ");
     }
 }

@@ -41,7 +41,7 @@ impl ColumnEncoding {
     }
 
     /// Returns the number of columns of a character in this encoding.
-    fn units(self, c: char) -> usize {
+    fn column_width(self, c: char) -> usize {
         match self {
             ColumnEncoding::Utf8 => c.len_utf8(),
             ColumnEncoding::Utf16 => c.len_utf16(),
@@ -68,7 +68,11 @@ impl<'t> LineIndex<'t> {
     }
 
     /// Uses line starts that [`line_starts`] computed before.
-    pub(crate) fn known(text: &'t str, starts: &'t [usize], encoding: ColumnEncoding) -> Self {
+    pub(crate) fn with_line_starts(
+        text: &'t str,
+        starts: &'t [usize],
+        encoding: ColumnEncoding,
+    ) -> Self {
         LineIndex {
             text,
             starts: Cow::Borrowed(starts),
@@ -85,10 +89,10 @@ impl<'t> LineIndex<'t> {
             .partition_point(|start| *start <= offset)
             .saturating_sub(1);
         let before = &self.text[self.starts[line]..offset];
-        let character: usize = before.chars().map(|c| self.encoding.units(c)).sum();
+        let character: usize = before.chars().map(|c| self.encoding.column_width(c)).sum();
         Position {
-            line: small(line),
-            character: small(character),
+            line: to_u32(line),
+            character: to_u32(character),
         }
     }
 
@@ -108,7 +112,7 @@ impl<'t> LineIndex<'t> {
             if units >= column || matches!(c, '\n' | '\r') {
                 return start + at;
             }
-            units += self.encoding.units(c);
+            units += self.encoding.column_width(c);
         }
         end
     }
@@ -136,12 +140,17 @@ pub(crate) fn line_starts(text: &str) -> Vec<usize> {
 }
 
 /// Converts to the integer type of LSP; values that are too large are limited.
-fn small(number: usize) -> u32 {
+fn to_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// Returns `text` with an editor's change applied.
-pub(crate) fn edited(text: &str, range: Range, new: &str, encoding: ColumnEncoding) -> String {
+pub(crate) fn apply_change(
+    text: &str,
+    range: Range,
+    new: &str,
+    encoding: ColumnEncoding,
+) -> String {
     let lines = LineIndex::new(text, encoding);
     let start = lines.offset(range.start);
     let end = lines.offset(range.end).max(start);
@@ -212,7 +221,7 @@ mod tests {
             for encoding in [ColumnEncoding::Utf8, ColumnEncoding::Utf16, ColumnEncoding::Utf32] {
                 let lines = LineIndex::new(&text, encoding);
                 let offset = text.floor_char_boundary(offset);
-                // Between the two bytes of one end of a line is no place.
+                // No position is between the two bytes of a line end.
                 let inside = text[..offset].ends_with('\r') && text[offset..].starts_with('\n');
                 if !inside {
                     prop_assert_eq!(lines.offset(lines.position(offset)), offset);

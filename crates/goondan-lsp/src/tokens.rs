@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::LspHost;
-use crate::links::{self, relative};
+use crate::links::{self, relative_path};
 use crate::server::LanguageServer;
 use crate::text::LineIndex;
 
@@ -21,7 +21,7 @@ pub(crate) fn tokens<H: LspHost>(server: &mut LanguageServer<H>, path: &Path) ->
     let Some((root, seen)) = server.load_project(path) else {
         return Value::Null;
     };
-    let file = relative(&root, path);
+    let file = relative_path(&root, path);
     let lines = LineIndex::new(&text, server.encoding);
     let mut found = Vec::new();
     for mention in links::names_in(&seen, &file) {

@@ -33,7 +33,7 @@ pub(crate) fn path(uri: &str) -> Option<PathBuf> {
 }
 
 /// Returns the `file:` URI of a path.
-pub(crate) fn of(path: &Path) -> Uri {
+pub(crate) fn from_path(path: &Path) -> Uri {
     let path = path
         .to_string_lossy()
         .replace(std::path::MAIN_SEPARATOR, "/");
@@ -52,11 +52,11 @@ mod tests {
     fn paths_lead_there_and_back() {
         for text in ["/a/goondan.yaml", "/a b/é#?%.yaml", "/"] {
             assert_eq!(
-                path(of(Path::new(text)).as_ref()).as_deref(),
+                path(from_path(Path::new(text)).as_ref()).as_deref(),
                 Some(Path::new(text))
             );
         }
-        assert_eq!(of(Path::new("/a b")).as_ref(), "file:///a%20b");
+        assert_eq!(from_path(Path::new("/a b")).as_ref(), "file:///a%20b");
         for other in [
             "untitled:1",
             "http://x/y",

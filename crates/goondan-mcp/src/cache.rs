@@ -25,7 +25,7 @@ pub(crate) enum CatalogCacheEntry {
     /// The server's tools, and the time since they were fetched.
     Catalog(McpCatalog, Duration),
     /// The server was contacted but did not answer. A start does not wait for it again.
-    Silent,
+    Unreachable,
     /// The server was never contacted.
     Nothing,
 }
@@ -50,8 +50,8 @@ impl CatalogCache {
     }
 
     /// Returns the catalog of a server without secrets.
-    pub(crate) fn masked(&self, catalog: McpCatalog) -> McpCatalog {
-        catalog.masked(&self.redactor)
+    pub(crate) fn mask_secrets(&self, catalog: McpCatalog) -> McpCatalog {
+        catalog.mask_secrets(&self.redactor)
     }
 
     /// Path of the cached catalog.
@@ -59,8 +59,8 @@ impl CatalogCache {
         self.folder.join(format!("{fingerprint}.json"))
     }
 
-    /// Path of the file that marks a server as silent.
-    fn mark(&self, fingerprint: &str) -> PathBuf {
+    /// Path of the file that marks a server as unreachable.
+    fn unreachable_marker(&self, fingerprint: &str) -> PathBuf {
         self.folder.join(format!("{fingerprint}.silent"))
     }
 
@@ -68,7 +68,7 @@ impl CatalogCache {
     pub(crate) fn read(&self, fingerprint: &str) -> CatalogCacheEntry {
         match self.catalog(fingerprint) {
             Some((catalog, age)) => CatalogCacheEntry::Catalog(catalog, age),
-            None if self.mark(fingerprint).exists() => CatalogCacheEntry::Silent,
+            None if self.unreachable_marker(fingerprint).exists() => CatalogCacheEntry::Unreachable,
             None => CatalogCacheEntry::Nothing,
         }
     }
@@ -86,11 +86,13 @@ impl CatalogCache {
             .and_then(|at| SystemTime::now().duration_since(at).ok())
             .unwrap_or_default();
         // An earlier run may not have known all secrets.
-        catalog.is_readable().then(|| (self.masked(catalog), age))
+        catalog
+            .is_readable()
+            .then(|| (self.mask_secrets(catalog), age))
     }
 
     /// Replaces the catalog. If this fails, the next start contacts the server again.
-    pub(crate) fn keep(&self, fingerprint: &str, catalog: &McpCatalog) {
+    pub(crate) fn store(&self, fingerprint: &str, catalog: &McpCatalog) {
         let written = serde_json::to_vec(catalog)
             .map_err(io::Error::other)
             .and_then(|text| {
@@ -104,18 +106,18 @@ impl CatalogCache {
                     again"
             );
         }
-        self.forget_silence(fingerprint);
+        self.clear_unreachable(fingerprint);
     }
 
     /// Makes the next start wait for the server again, after its situation has changed.
-    pub(crate) fn forget_silence(&self, fingerprint: &str) {
-        let _ = fs::remove_file(self.mark(fingerprint));
+    pub(crate) fn clear_unreachable(&self, fingerprint: &str) {
+        let _ = fs::remove_file(self.unreachable_marker(fingerprint));
     }
 
     /// Records that a server was contacted without an answer.
-    pub(crate) fn note_silence(&self, fingerprint: &str) {
+    pub(crate) fn record_unreachable(&self, fingerprint: &str) {
         let written = private_files::create_directory(&self.folder)
-            .and_then(|()| private_files::write(&self.mark(fingerprint), b""));
+            .and_then(|()| private_files::write(&self.unreachable_marker(fingerprint), b""));
         if let Err(error) = written {
             tracing::debug!(
                 %error,

@@ -15,7 +15,7 @@ pub(crate) struct CallScope {
 
 impl CallScope {
     /// Returns the access of a tool call.
-    pub(crate) fn of(ctx: &ToolContext) -> Self {
+    pub(crate) fn from_context(ctx: &ToolContext) -> Self {
         match ctx.sandboxes.is_empty() {
             true => CallScope::default(),
             false => CallScope {

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use rmcp::model::{Tool as Told, ToolAnnotations};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use crate::definition::{McpServerDefinition, ServerTransport};
 use crate::listing::ToolListing;
@@ -17,6 +18,7 @@ use crate::prompts::CatalogPrompt;
 use crate::resources;
 use crate::tool_names;
 use goondan_core::JsonObject;
+use goondan_core::ids::hex;
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::redact::SecretRedactor;
 use goondan_spec::kinds::{ExportSpec, Permission, is_gdn_format};
@@ -78,6 +80,16 @@ pub(crate) enum CatalogToolKind {
     Resources,
 }
 
+impl CatalogTool {
+    /// Returns the identity of the definition, for an approval that covers only this definition.
+    pub(crate) fn identity(&self, server: &McpServerDefinition) -> String {
+        let mut hash = Sha256::new();
+        hash.update(server.fingerprint());
+        hash.update(serde_json::to_vec(self).unwrap_or_default());
+        hex(&hash.finalize())
+    }
+}
+
 impl CatalogToolKind {
     /// Returns true for a tool of the server, and false for the one that gdn adds.
     fn is_tool(&self) -> bool {
@@ -136,20 +148,20 @@ impl McpCatalog {
                 ));
                 continue;
             };
-            if name != tool_names::plain(&tool.name) {
+            if name != tool_names::normalize_name(&tool.name) {
                 notes.push(format!(
                     "The tool `{shown_name}` is renamed to `{name}`: its name is too long or \
                     already used."
                 ));
             }
-            match listed(definition, tool, name) {
+            match catalog_tool(definition, tool, name) {
                 Ok(listed) => tools.push(listed),
                 Err(why) => notes.push(format!("The tool `{shown_name}` is ignored: {why}.")),
             }
         }
         if has_resources {
             let used: Vec<&str> = tools.iter().map(|tool| tool.export.name.as_str()).collect();
-            let name = tool_names::free(definition.name(), &used, &resources::EXPORT_NAMES);
+            let name = tool_names::free_name(definition.name(), &used, &resources::EXPORT_NAMES);
             tools.extend(name.map(|name| resource_reader(definition, name)));
         }
         let more = notes.len().saturating_sub(MAX_NOTES);
@@ -178,7 +190,7 @@ impl McpCatalog {
     /// Masks secrets: a server sees those in its own environment and headers, and may repeat them. A
     /// tool or prompt with a secret in its name is left out, because it can only be called by that name.
     #[must_use]
-    pub(crate) fn masked(mut self, redactor: &SecretRedactor) -> McpCatalog {
+    pub(crate) fn mask_secrets(mut self, redactor: &SecretRedactor) -> McpCatalog {
         let has_secret = |text: &str| matches!(redactor.text(text), Cow::Owned(_));
         redactor.clean(&mut self.server);
         self.notes.iter_mut().for_each(|note| redactor.clean(note));
@@ -239,7 +251,7 @@ fn clean_text(redactor: &SecretRedactor, text: &mut String) {
 
 /// Converts a listed tool to a catalog entry with the exported name `name`. Fails with a part of a
 /// sentence if the schema is unusable.
-fn listed(
+fn catalog_tool(
     definition: &McpServerDefinition,
     tool: &Told,
     name: String,
@@ -247,7 +259,7 @@ fn listed(
     let hints = tool
         .annotations
         .as_ref()
-        .map(ToolHints::of)
+        .map(ToolHints::from_annotations)
         .unwrap_or_default();
     let description = tool
         .description
@@ -260,9 +272,9 @@ fn listed(
     let description = description.or(title).unwrap_or(&tool.name);
     let export = ExportSpec {
         name,
-        description: cleaned(description, MAX_DESCRIPTION_CHARS),
-        parameters: Value::Object(parameters(&tool.input_schema)?),
-        permissions: permissions(&definition.way, hints),
+        description: clean_untrusted_text(description, MAX_DESCRIPTION_CHARS),
+        parameters: Value::Object(sanitize_schema(&tool.input_schema)?),
+        permissions: call_permissions(&definition.way, hints),
         // `read_only` and `idempotent` are not copied either: they permit repeated or unapproved
         // calls, and an untrusted hint does not justify that.
         ..ExportSpec::default()
@@ -284,8 +296,8 @@ fn resource_reader(definition: &McpServerDefinition, name: &str) -> CatalogTool 
         export: ExportSpec {
             name: name.to_owned(),
             description: resources::EXPORT_DESCRIPTION.to_owned(),
-            parameters: resources::parameters(),
-            permissions: permissions(&definition.way, hints),
+            parameters: resources::parameters_schema(),
+            permissions: call_permissions(&definition.way, hints),
             ..ExportSpec::default()
         },
         hints,
@@ -295,7 +307,7 @@ fn resource_reader(definition: &McpServerDefinition, name: &str) -> CatalogTool 
 
 impl ToolHints {
     /// Copies the hints of the server. They are untrusted.
-    fn of(annotations: &ToolAnnotations) -> ToolHints {
+    fn from_annotations(annotations: &ToolAnnotations) -> ToolHints {
         ToolHints {
             read_only: annotations.read_only_hint,
             destructive: annotations.destructive_hint,
@@ -307,7 +319,7 @@ impl ToolHints {
 
 /// Returns the permissions of a call: network access, because results may come from any source, and
 /// program execution for a local server. A destructive tool also needs write access.
-fn permissions(way: &ServerTransport, hints: ToolHints) -> BTreeSet<Permission> {
+fn call_permissions(way: &ServerTransport, hints: ToolHints) -> BTreeSet<Permission> {
     let mut permissions = BTreeSet::from([Permission::Network]);
     if matches!(way, ServerTransport::Program { .. }) {
         permissions.insert(Permission::Execute);
@@ -320,7 +332,7 @@ fn permissions(way: &ServerTransport, hints: ToolHints) -> BTreeSet<Permission> 
 
 /// Returns a schema of type object without the `format` values that policies interpret. An
 /// untrusted server must not set those.
-fn parameters(schema: &JsonObject) -> Result<JsonObject, String> {
+fn sanitize_schema(schema: &JsonObject) -> Result<JsonObject, String> {
     let size = serde_json::to_vec(schema)
         .map(|text| text.len())
         .unwrap_or(usize::MAX);
@@ -366,7 +378,7 @@ fn clean_schema(value: &mut Value, depth: usize) -> Result<(), String> {
                     Value::String(text)
                         if matches!(key.as_str(), "description" | "title" | "$comment") =>
                     {
-                        *text = cleaned(text, MAX_DESCRIPTION_CHARS);
+                        *text = clean_untrusted_text(text, MAX_DESCRIPTION_CHARS);
                     }
                     other => clean_schema(other, depth + 1)?,
                 }
@@ -381,7 +393,7 @@ fn clean_schema(value: &mut Value, depth: usize) -> Result<(), String> {
 }
 
 /// Escapes invisible characters of untrusted text, and cuts the text after `max_chars` characters.
-pub(crate) fn cleaned(text: &str, max_chars: usize) -> String {
+pub(crate) fn clean_untrusted_text(text: &str, max_chars: usize) -> String {
     let text = TextEscaper::new(KeptCharacters::Writing)
         .escape(text.trim())
         .into_owned();

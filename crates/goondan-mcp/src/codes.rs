@@ -14,7 +14,7 @@ pub(crate) fn error(code: Code, name: &str, problem: impl Display) -> ToolError 
 }
 
 /// Returns the error of a cancelled call.
-pub(crate) fn cancelled() -> ToolError {
+pub(crate) fn cancelled_error() -> ToolError {
     ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
 }
 

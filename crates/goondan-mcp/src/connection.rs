@@ -1,7 +1,7 @@
 //! A connection to a server: opened, used, and closed.
 
 use goondan_spec::Code;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,7 @@ use crate::handler::McpClientHandler;
 use crate::http;
 use crate::listing;
 use crate::oauth::{self, TokenFile};
+use crate::observed_transport::ObservedTransport;
 use crate::prompts::{self, CatalogPrompt};
 use crate::spawn_port::{
     McpServerProgram, ProgramStreams, RunningProgram, ServerConnectOptions, ServerSpawner,
@@ -35,6 +36,7 @@ use crate::stdio_transport::{
     ConnectionFault, OVERSIZED_ANSWER, StdioLineTransport, StreamObservations, UNREADABLE_ANSWER,
 };
 use goondan_core::ports::tool::{ApprovedFile, ToolError};
+use goondan_core::started_files::StartedFiles;
 use goondan_spec::kinds::McpProtocol;
 
 /// An open connection. Dropping it closes the connection and ends the program.
@@ -46,8 +48,8 @@ pub(crate) struct McpConnection {
     /// Time until which the server must have started and listed its tools.
     deadline: Instant,
     /// Content of the program's files at its start, by path.
-    pub(crate) program_contents: BTreeMap<String, String>,
-    noticed: Arc<StreamObservations>,
+    pub(crate) program_contents: StartedFiles,
+    observations: Arc<StreamObservations>,
     /// Stores the server's login requirements.
     tokens: Option<TokenFile>,
     end: Mutex<Option<RunningServiceCancellationToken>>,
@@ -67,14 +69,21 @@ impl McpConnection {
     /// other handshake follows. A program starts only if `approved_files` have their content.
     pub(crate) async fn connect(
         definition: &McpServerDefinition,
-        ways: &ServerConnectOptions,
+        options: &ServerConnectOptions,
         scope: &CallScope,
         approved_files: &Arc<[ApprovedFile]>,
         legacy: bool,
     ) -> Result<McpConnection, ToolError> {
         let deadline = Instant::now() + definition.connect_timeout;
         let attempt = |legacy| {
-            McpConnection::attempt(definition, ways, scope, approved_files, legacy, deadline)
+            McpConnection::connect_once(
+                definition,
+                options,
+                scope,
+                approved_files,
+                legacy,
+                deadline,
+            )
         };
         let failure = match attempt(legacy).await {
             Ok(connection) => return Ok(connection),
@@ -89,9 +98,9 @@ impl McpConnection {
     }
 
     /// Makes one attempt to connect, without a retry.
-    async fn attempt(
+    async fn connect_once(
         definition: &McpServerDefinition,
-        ways: &ServerConnectOptions,
+        options: &ServerConnectOptions,
         scope: &CallScope,
         approved_files: &Arc<[ApprovedFile]>,
         legacy: bool,
@@ -100,30 +109,30 @@ impl McpConnection {
         // A change during the start differs from this content, so it needs an approval.
         let program_contents = contents_now(definition).await;
         let handler = McpClientHandler::new(definition.elicitation);
-        let stand_in = match &ways.stand_ins {
+        let stand_in = match &options.stand_ins {
             Some(stand_ins) => stand_ins.stand_in(definition.name()).await,
             None => None,
         };
         let stream = match stand_in {
             Some(stream) => Some(stream?),
-            None => stream(definition, &*ways.dialer, scope, approved_files).await?,
+            None => stream(definition, &*options.spawner, scope, approved_files).await?,
         };
         match stream {
             Some(stream) => {
-                let noticed = Arc::<StreamObservations>::default();
+                let observations = Arc::<StreamObservations>::default();
                 if let Some(errors) = stream.errors {
-                    tokio::spawn(Arc::clone(&noticed).read(errors));
+                    tokio::spawn(Arc::clone(&observations).read(errors));
                 }
                 let is_probed = definition.protocol.is_none() && !legacy;
-                let lines =
-                    StdioLineTransport::new(stream.input, stream.output, Arc::clone(&noticed))
+                let transport =
+                    StdioLineTransport::new(stream.input, stream.output, Arc::clone(&observations))
                         .with_optional_discovery(is_probed);
-                McpConnection::over(
+                McpConnection::connect_over(
                     definition,
                     handler,
-                    lines,
+                    transport,
                     stream.program,
-                    noticed,
+                    observations,
                     None,
                     legacy,
                     deadline,
@@ -134,7 +143,7 @@ impl McpConnection {
                     connection
                 })
             }
-            None => McpConnection::over_web(definition, handler, ways, legacy, deadline).await,
+            None => McpConnection::over_web(definition, handler, options, legacy, deadline).await,
         }
     }
 
@@ -142,14 +151,14 @@ impl McpConnection {
     async fn over_web(
         definition: &McpServerDefinition,
         handler: McpClientHandler,
-        ways: &ServerConnectOptions,
+        options: &ServerConnectOptions,
         legacy: bool,
         deadline: Instant,
     ) -> Result<McpConnection, ToolError> {
         let (client, config) = http_transport(definition).await?;
-        let tokens = TokenFile::of(&ways.folder, definition);
+        let tokens = TokenFile::for_server(&options.folder, definition);
         let manager = match &tokens {
-            Some(tokens) => oauth::authorized(definition, tokens).await?,
+            Some(tokens) => oauth::load_authorization(definition, tokens).await?,
             None => None,
         };
         match manager {
@@ -158,7 +167,7 @@ impl McpConnection {
                     AuthClient::new(client, manager),
                     config,
                 );
-                McpConnection::over(
+                McpConnection::connect_over(
                     definition,
                     handler,
                     transport,
@@ -172,7 +181,7 @@ impl McpConnection {
             }
             None => {
                 let transport = StreamableHttpClientTransport::with_client(client, config);
-                McpConnection::over(
+                McpConnection::connect_over(
                     definition,
                     handler,
                     transport,
@@ -188,10 +197,10 @@ impl McpConnection {
     }
 
     /// Returns the server's login challenge for an unauthenticated client, if it refuses one.
-    pub(crate) async fn challenge(definition: &McpServerDefinition) -> Option<String> {
+    pub(crate) async fn login_challenge(definition: &McpServerDefinition) -> Option<String> {
         let (client, config) = http_transport(definition).await.ok()?;
         let transport = StreamableHttpClientTransport::with_client(client, config);
-        let mode = lifecycle(definition.protocol, /* legacy */ false);
+        let mode = lifecycle_mode(definition.protocol, /* legacy */ false);
         let serving = serve_client_with_lifecycle(
             McpClientHandler::new(definition.elicitation),
             transport,
@@ -215,12 +224,13 @@ impl McpConnection {
         clippy::too_many_arguments,
         reason = "two callers, which have the parts of one connection"
     )]
-    async fn over<T, E, A>(
+    /// Connects over `transport` and performs the handshake.
+    async fn connect_over<T, E, A>(
         definition: &McpServerDefinition,
         handler: McpClientHandler,
         transport: T,
         program: Option<Box<dyn RunningProgram>>,
-        noticed: Arc<StreamObservations>,
+        observations: Arc<StreamObservations>,
         tokens: Option<TokenFile>,
         legacy: bool,
         deadline: Instant,
@@ -229,23 +239,24 @@ impl McpConnection {
         T: IntoTransport<RoleClient, E, A>,
         E: std::error::Error + Send + Sync + 'static,
     {
-        let mode = lifecycle(definition.protocol, legacy);
+        let mode = lifecycle_mode(definition.protocol, legacy);
+        let transport = ObservedTransport::new(transport.into_transport(), handler.clone());
         let serving = serve_client_with_lifecycle(handler.clone(), transport, mode);
         let service = match tokio::time::timeout_at(deadline.into(), serving).await {
             Ok(Ok(service)) => service,
             Ok(Err(failure)) => {
-                note_challenge(tokens.as_ref(), failure.auth_challenge());
-                let end = ended(program).await;
-                return Err(no_connection(definition, &failure, &noticed, end));
+                record_challenge(tokens.as_ref(), failure.auth_challenge());
+                let end = end_program(program).await;
+                return Err(no_connection(definition, &failure, &observations, end));
             }
             Err(_) => {
-                let end = ended(program).await;
-                return Err(too_slow(definition, &noticed, end));
+                let end = end_program(program).await;
+                return Err(too_slow(definition, &observations, end));
             }
         };
         if let Some(unknown) = unknown_revision(&service) {
             let _ = service.cancel().await;
-            ended(program).await;
+            end_program(program).await;
             let what = format_args!("uses the unsupported protocol revision `{unknown}`");
             return Err(error(Code::MCP_CONNECT, definition.name(), what).suggest(UPDATE_ADVICE));
         }
@@ -257,8 +268,8 @@ impl McpConnection {
             handler,
             since: Instant::now(),
             deadline,
-            program_contents: BTreeMap::new(),
-            noticed,
+            program_contents: StartedFiles::default(),
+            observations,
             tokens,
             end: Mutex::new(Some(end)),
             ended,
@@ -271,7 +282,7 @@ impl McpConnection {
     }
 
     /// Waits until the connection and its program have ended.
-    pub(crate) async fn ended(&self) {
+    pub(crate) async fn wait_for_end(&self) {
         let _ = self.ended.clone().wait_for(Option::is_some).await;
     }
 
@@ -284,7 +295,7 @@ impl McpConnection {
     /// Closes the connection and waits until it has ended.
     pub(crate) async fn end(&self) {
         self.stop();
-        self.ended().await;
+        self.wait_for_end().await;
     }
 
     /// Requests the end of the connection without waiting for it.
@@ -339,10 +350,10 @@ impl McpConnection {
             true => self.deadline,
             false => now + definition.connect_timeout,
         };
-        let listing = tokio::time::timeout_at(deadline.into(), listing::list(&self.peer));
+        let listing = tokio::time::timeout_at(deadline.into(), listing::list_tools(&self.peer));
         let listing = match listing.await {
             Ok(Ok(listing)) => listing,
-            Ok(Err(failure)) => return Err(self.failure(definition, &failure)),
+            Ok(Err(failure)) => return Err(self.to_tool_error(definition, &failure)),
             Err(_) => {
                 let what = format_args!(
                     "did not list its tools within {} s",
@@ -354,7 +365,7 @@ impl McpConnection {
             }
         };
         let prompts = self.prompts(deadline).await;
-        let prompts = prompts.map_err(|failure| self.failure(definition, &failure))?;
+        let prompts = prompts.map_err(|failure| self.to_tool_error(definition, &failure))?;
         let info = self.peer.peer_info();
         let protocol = info
             .as_ref()
@@ -402,14 +413,14 @@ impl McpConnection {
     }
 
     /// Converts a failure to an error for the caller.
-    pub(crate) fn failure(
+    pub(crate) fn to_tool_error(
         &self,
         definition: &McpServerDefinition,
         failure: &ServiceError,
     ) -> ToolError {
         let name = definition.name();
         if failure.is_authorization_required() || failure.auth_challenge().is_some() {
-            note_challenge(self.tokens.as_ref(), failure.auth_challenge());
+            record_challenge(self.tokens.as_ref(), failure.auth_challenge());
             return wants_login(name);
         }
         match failure {
@@ -444,7 +455,7 @@ impl McpConnection {
                 too_much(name, ConnectionFault::LongLine)
             }
             ServiceError::TransportSend(cause) => {
-                let text = codes::escaped_error_text(&chain(cause.error.as_ref()));
+                let text = codes::escaped_error_text(&error_chain(cause.error.as_ref()));
                 error(
                     Code::MCP_CONNECT,
                     name,
@@ -463,14 +474,14 @@ impl McpConnection {
     /// Returns the error for a connection that ended.
     fn exit_error(&self, definition: &McpServerDefinition) -> ToolError {
         let name = definition.name();
-        if let Some(fatal) = self.noticed.fatal() {
+        if let Some(fatal) = self.observations.fatal_fault() {
             return too_much(name, fatal);
         }
         let how = self.ended.borrow().clone().filter(|how| !how.is_empty());
         let how = how.map(|how| format!(" ({how})")).unwrap_or_default();
         let what = format_args!(
             "ended{how} while handling a request{}",
-            self.noticed.words()
+            self.observations.program_output()
         );
         let suggestion =
             "The effect of the call is unknown. The next call starts the server again.";
@@ -496,7 +507,7 @@ async fn watch_over(
     end_sender: watch::Sender<Option<String>>,
 ) {
     let reason = service.waiting().await;
-    let end_description = ended(program).await;
+    let end_description = end_program(program).await;
     if let Ok(QuitReason::JoinError(panic)) | Err(panic) = reason
         && panic.is_panic()
     {
@@ -507,7 +518,7 @@ async fn watch_over(
 }
 
 /// Ends the program and describes how it ended; an empty string without a program.
-async fn ended(program: Option<Box<dyn RunningProgram>>) -> String {
+async fn end_program(program: Option<Box<dyn RunningProgram>>) -> String {
     match program {
         Some(mut program) => program.end().await,
         None => String::new(),
@@ -516,7 +527,7 @@ async fn ended(program: Option<Box<dyn RunningProgram>>) -> String {
 
 /// Selects the handshake: the revision that the configuration pins, or else automatic detection.
 /// `legacy` skips the detection.
-fn lifecycle(pinned: Option<McpProtocol>, legacy: bool) -> ClientLifecycleMode {
+fn lifecycle_mode(pinned: Option<McpProtocol>, legacy: bool) -> ClientLifecycleMode {
     let modern = || vec![ProtocolVersion::V_2026_07_28];
     match pinned {
         Some(McpProtocol::V2025_11_25) => ClientLifecycleMode::Initialize,
@@ -531,8 +542,8 @@ fn lifecycle(pinned: Option<McpProtocol>, legacy: bool) -> ClientLifecycleMode {
     }
 }
 
-/// Returns the current content of the program's files by path.
-pub(crate) async fn contents_now(definition: &McpServerDefinition) -> BTreeMap<String, String> {
+/// Returns the current content of the program's files.
+pub(crate) async fn contents_now(definition: &McpServerDefinition) -> StartedFiles {
     let definition = definition.clone();
     let reading = tokio::task::spawn_blocking(move || definition.program_contents());
     reading.await.unwrap_or_default()
@@ -541,7 +552,7 @@ pub(crate) async fn contents_now(definition: &McpServerDefinition) -> BTreeMap<S
 /// Opens the stream of a program or a socket; `None` for a server that is reached by URL.
 async fn stream(
     definition: &McpServerDefinition,
-    dialer: &dyn ServerSpawner,
+    spawner: &dyn ServerSpawner,
     scope: &CallScope,
     approved_files: &Arc<[ApprovedFile]>,
 ) -> Result<Option<ProgramStreams>, ToolError> {
@@ -578,24 +589,26 @@ async fn stream(
                         .filter(|code| *code == Code::TOOL_SANDBOX || *code == Code::TOOL_DENIED)
                         .unwrap_or_else(|| Code::MCP_START.to_string()),
                 ),
-                suggestion: cause.suggestion.or_else(|| Some(missing(command))),
+                suggestion: cause
+                    .suggestion
+                    .or_else(|| Some(install_suggestion(command))),
                 ..cause
             };
-            dialer.start(&program).await.map(Some).map_err(failed)
+            spawner.start(&program).await.map(Some).map_err(failed)
         }
-        ServerTransport::Socket(path) => socket(definition, path).await.map(Some),
+        ServerTransport::Socket(path) => connect_socket(definition, path).await.map(Some),
         ServerTransport::Http { .. } => Ok(None),
     }
 }
 
 /// Suggestion for a command that does not exist.
-fn missing(command: &str) -> String {
+fn install_suggestion(command: &str) -> String {
     format!("The swarm operator can install `{command}` or correct `command` in `spec.mcp`.")
 }
 
 /// Connects to the Unix socket of a server.
 #[cfg(unix)]
-async fn socket(
+async fn connect_socket(
     definition: &McpServerDefinition,
     path: &std::path::Path,
 ) -> Result<ProgramStreams, ToolError> {
@@ -624,7 +637,7 @@ async fn socket(
 }
 
 #[cfg(not(unix))]
-async fn socket(
+async fn connect_socket(
     definition: &McpServerDefinition,
     _path: &std::path::Path,
 ) -> Result<ProgramStreams, ToolError> {
@@ -684,14 +697,14 @@ async fn http_transport(
 fn no_connection(
     definition: &McpServerDefinition,
     failure: &ClientInitializeError,
-    noticed: &StreamObservations,
+    observations: &StreamObservations,
     end: String,
 ) -> ToolError {
     let name = definition.name();
     if failure.is_authorization_required() || failure.auth_challenge().is_some() {
         return wants_login(name);
     }
-    if let Some(fatal) = noticed.fatal() {
+    if let Some(fatal) = observations.fatal_fault() {
         return too_much(name, fatal);
     }
     let how = if end.is_empty() {
@@ -709,7 +722,7 @@ fn no_connection(
         ClientInitializeError::TransportError { error, .. } => {
             format!(
                 "cannot be reached{how}: {}",
-                codes::escaped_error_text(&chain(error.error.as_ref()))
+                codes::escaped_error_text(&error_chain(error.error.as_ref()))
             )
         }
         other => format!(
@@ -720,7 +733,7 @@ fn no_connection(
     error(
         Code::MCP_CONNECT,
         name,
-        format_args!("{why}{}", noticed.words()),
+        format_args!("{why}{}", observations.program_output()),
     )
     .suggest(RETRY_ADVICE)
 }
@@ -735,7 +748,7 @@ fn is_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 /// Formats an error with all of its causes.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
@@ -751,11 +764,14 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 /// Returns the error for a server that exceeded the connection timeout.
 fn too_slow(
     definition: &McpServerDefinition,
-    noticed: &StreamObservations,
+    observations: &StreamObservations,
     _end: String,
 ) -> ToolError {
     let limit = Duration::as_millis(&definition.connect_timeout);
-    let what = format_args!("did not answer within {limit} ms{}", noticed.words());
+    let what = format_args!(
+        "did not answer within {limit} ms{}",
+        observations.program_output()
+    );
     error(Code::MCP_TIMEOUT, definition.name(), what).suggest(TIMEOUT_ADVICE)
 }
 
@@ -779,9 +795,9 @@ fn too_much(name: &str, fatal: ConnectionFault) -> ToolError {
 }
 
 /// Stores the challenge, if both values exist.
-fn note_challenge(tokens: Option<&TokenFile>, challenge: Option<&str>) {
+fn record_challenge(tokens: Option<&TokenFile>, challenge: Option<&str>) {
     if let Some((tokens, challenge)) = tokens.zip(challenge) {
-        tokens.note_challenge(challenge);
+        tokens.record_challenge(challenge);
     }
 }
 

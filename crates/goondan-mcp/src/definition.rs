@@ -11,7 +11,7 @@ use crate::codes;
 use goondan_core::JsonObject;
 use goondan_core::ids::hex;
 use goondan_core::ports::tool::ToolError;
-use goondan_core::started_files::StartedProgram;
+use goondan_core::started_files::{StartedFiles, StartedProgram};
 use goondan_spec::kinds::{
     ElicitationMode, McpOauth, McpProtocol, McpServer, McpTransport, McpValue, Tool, ToolEntry,
 };
@@ -103,7 +103,7 @@ impl McpServerDefinition {
             .transpose()?;
         Ok(McpServerDefinition {
             tool: tool.id.clone(),
-            fingerprint: fingerprint(tool, server, &way, &project),
+            fingerprint: compute_fingerprint(tool, server, &way, &project),
             way,
             config: tool.spec.config.clone(),
             protocol: server.protocol,
@@ -144,9 +144,9 @@ impl McpServerDefinition {
             .copied()
     }
 
-    /// Returns the content of the program's files by path; empty for a server that gdn does not
+    /// Returns the content of the program's files; empty for a server that gdn does not
     /// start. Accesses the file system.
-    pub(crate) fn program_contents(&self) -> BTreeMap<String, String> {
+    pub(crate) fn program_contents(&self) -> StartedFiles {
         let ServerTransport::Program {
             command,
             args,
@@ -154,7 +154,7 @@ impl McpServerDefinition {
             folder,
         } = &self.way
         else {
-            return BTreeMap::new();
+            return StartedFiles::default();
         };
         let program = StartedProgram {
             command,
@@ -205,7 +205,7 @@ fn in_project(command: &str, project: &Path) -> String {
 }
 
 /// Hashes the values, because the fingerprint becomes a file name.
-fn fingerprint(
+fn compute_fingerprint(
     tool: &Resource<Tool>,
     server: &McpServer,
     way: &ServerTransport,

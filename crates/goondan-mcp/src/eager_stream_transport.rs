@@ -34,33 +34,34 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 pub(crate) struct EagerStreamClient<C> {
     client: C,
     /// The session whose stream was answered last.
-    heard: Arc<watch::Sender<Option<Arc<str>>>>,
+    last_answered: Arc<watch::Sender<Option<Arc<str>>>>,
 }
 
 impl<C> EagerStreamClient<C> {
     pub(crate) fn new(client: C) -> EagerStreamClient<C> {
         EagerStreamClient {
             client,
-            heard: Arc::default(),
+            last_answered: Arc::default(),
         }
     }
 
     /// Waits for the stream of `session`, once. A server that never answers delays only one
     /// request.
     async fn listen(&self, session: &Arc<str>) {
-        let mut heard = self.heard.subscribe();
-        let answered = heard.wait_for(|heard| heard.as_ref() == Some(session));
+        let mut last_answered = self.last_answered.subscribe();
+        let answered =
+            last_answered.wait_for(|last_answered| last_answered.as_ref() == Some(session));
         if tokio::time::timeout(STREAM_TIMEOUT, answered)
             .await
             .is_err()
         {
-            self.note(session);
+            self.record_answer(session);
         }
     }
 
-    /// Records the session id of an answer.
-    fn note(&self, session: &Arc<str>) {
-        self.heard.send_replace(Some(Arc::clone(session)));
+    /// Records the session whose stream was answered.
+    fn record_answer(&self, session: &Arc<str>) {
+        self.last_answered.send_replace(Some(Arc::clone(session)));
     }
 }
 
@@ -118,7 +119,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for EagerStreamClient<
                 return Err(StreamableHttpError::SessionExpired);
             }
             (StreamableHttpPostResponse::Json(answer, session), Some(request_id)) => {
-                StreamableHttpPostResponse::Json(addressed(answer, &request_id), session)
+                StreamableHttpPostResponse::Json(correct_response_id(answer, &request_id), session)
             }
             (StreamableHttpPostResponse::Sse(events, session), _) => {
                 StreamableHttpPostResponse::Sse(without_oversized(events), session)
@@ -161,7 +162,7 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for EagerStreamClient<
         headers: Headers,
         max_size: usize,
     ) -> Result<Events, StreamableHttpError<C::Error>> {
-        let noted = session.clone();
+        let answered_session = session.clone();
         let answer = self
             .client
             .get_stream_with_max_sse_event_size(
@@ -173,8 +174,8 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for EagerStreamClient<
                 max_size,
             )
             .await;
-        if let Some(session) = &noted {
-            self.note(session);
+        if let Some(session) = &answered_session {
+            self.record_answer(session);
         }
         answer.map(without_oversized)
     }
@@ -197,7 +198,10 @@ fn without_oversized(events: Events) -> Events {
 
 /// Corrects the id of the answer to the request `request_id`. A proxy may refuse a request without
 /// the id. An answer with another id would leave the caller waiting, so it becomes an error.
-fn addressed(answer: ServerJsonRpcMessage, request_id: &RequestId) -> ServerJsonRpcMessage {
+fn correct_response_id(
+    answer: ServerJsonRpcMessage,
+    request_id: &RequestId,
+) -> ServerJsonRpcMessage {
     match answer {
         JsonRpcMessage::Error(refusal) => {
             ServerJsonRpcMessage::error(refusal.error, Some(request_id.clone()))

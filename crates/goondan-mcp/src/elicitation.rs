@@ -11,7 +11,7 @@ use goondan_core::caller::CallerTrace;
 use goondan_core::ports::tool::{ApprovedFile, ProgressSink, ToolContext};
 
 pub(crate) struct ElicitationContext {
-    pub(crate) place: CallScope,
+    pub(crate) scope: CallScope,
     /// The caller identity that is sent to the server.
     pub(crate) caller: Option<CallerTrace>,
     pub(crate) progress: Arc<dyn ProgressSink>,
@@ -19,6 +19,8 @@ pub(crate) struct ElicitationContext {
     pub(crate) cancellation: CancellationToken,
     /// Files that an approval of the call covers.
     pub(crate) approved_files: Arc<[ApprovedFile]>,
+    /// Definition of the tool that an approval of the call covers.
+    pub(crate) approved_code: Option<String>,
 }
 
 /// Receiver of progress that no caller reads.
@@ -29,30 +31,32 @@ impl ProgressSink for DiscardedProgress {
 }
 
 impl ElicitationContext {
-    /// Returns the context of a call outside of a turn, with the access `place`.
-    pub(crate) fn without_caller(place: CallScope) -> Self {
+    /// Returns the context of a call outside of a turn, with the access `scope`.
+    pub(crate) fn without_caller(scope: CallScope) -> Self {
         ElicitationContext {
-            place,
+            scope,
             caller: None,
             progress: Arc::new(DiscardedProgress),
             cancellation: CancellationToken::new(),
             approved_files: Arc::default(),
+            approved_code: None,
         }
     }
 
     /// Returns the context of a tool call.
-    pub(crate) fn of(ctx: &ToolContext) -> Self {
+    pub(crate) fn from_context(ctx: &ToolContext) -> Self {
         ElicitationContext {
-            place: CallScope::of(ctx),
+            scope: CallScope::from_context(ctx),
             caller: ctx.caller.clone(),
             progress: Arc::clone(&ctx.progress),
             cancellation: ctx.cancellation.clone(),
             approved_files: Arc::clone(&ctx.approved_files),
+            approved_code: ctx.approved_code.clone(),
         }
     }
 
     /// Returns the trace headers of the caller for `_meta`; `None` without a trace.
-    pub(crate) fn meta(&self) -> Option<RequestMetaObject> {
+    pub(crate) fn request_meta(&self) -> Option<RequestMetaObject> {
         let mut meta = RequestMetaObject::new();
         for (name, value) in self.caller.iter().flat_map(CallerTrace::headers) {
             meta.insert(name.to_owned(), value.into());

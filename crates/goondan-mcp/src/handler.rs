@@ -1,6 +1,7 @@
 //! Handles requests and notifications of a server.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,13 +34,17 @@ struct ClientHandlerState {
     elicitation: ElicitationMode,
     listeners: Mutex<HashMap<ProgressToken, ProgressListener>>,
     list_changed: Notify,
+    /// Number of reports of changed tools. The start of the connection counts as the first report.
+    reports: AtomicU64,
+    /// Value of `reports` at the last request of the list that was answered.
+    read_reports: AtomicU64,
 }
 
 /// Receiver of a request's progress.
 struct ProgressListener {
     sink: Arc<dyn ProgressSink>,
     /// Time of the last forwarded update.
-    heard: Option<Instant>,
+    last_forwarded: Option<Instant>,
 }
 
 /// Forwards the progress of a request until it is dropped.
@@ -61,6 +66,8 @@ impl McpClientHandler {
             elicitation,
             listeners: Mutex::default(),
             list_changed: Notify::new(),
+            reports: AtomicU64::new(1),
+            read_reports: AtomicU64::new(0),
         }))
     }
 
@@ -72,14 +79,20 @@ impl McpClientHandler {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forwards the progress of the request with that token to `sink`.
-    pub(crate) fn listen(
+    /// Forwards progress updates with `token` to `sink`, until the returned subscription is
+    /// dropped. The request of which the server reports the progress contains the same token.
+    pub(crate) fn subscribe_to_progress(
         &self,
         token: ProgressToken,
         sink: Arc<dyn ProgressSink>,
     ) -> ProgressSubscription {
-        self.listeners()
-            .insert(token.clone(), ProgressListener { sink, heard: None });
+        self.listeners().insert(
+            token.clone(),
+            ProgressListener {
+                sink,
+                last_forwarded: None,
+            },
+        );
         ProgressSubscription {
             handler: self.clone(),
             token,
@@ -89,6 +102,27 @@ impl McpClientHandler {
     /// Waits until the server reports that its tools have changed.
     pub(crate) async fn list_changed(&self) {
         self.0.list_changed.notified().await;
+    }
+
+    /// Records that the server reports changed tools. Must precede all later messages of the server:
+    /// a call after such a message waits for the new list.
+    pub(crate) fn record_tool_change(&self) {
+        self.0.reports.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns the number of reports that a list of tools covers if it is requested now.
+    pub(crate) fn reports(&self) -> u64 {
+        self.0.reports.load(Ordering::SeqCst)
+    }
+
+    /// Records that the server has sent a list of tools, which was requested at `reports`.
+    pub(crate) fn record_read_list(&self, reports: u64) {
+        self.0.read_reports.fetch_max(reports, Ordering::SeqCst);
+    }
+
+    /// Returns true if the tools may differ from the last list that the server has sent.
+    pub(crate) fn has_unread_tools(&self) -> bool {
+        self.0.read_reports.load(Ordering::SeqCst) < self.reports()
     }
 
     /// Answers a server's request for input; `None` if no answer is possible.
@@ -102,19 +136,19 @@ impl McpClientHandler {
     }
 
     /// Forwards a progress update, unless the previous one was too recent.
-    fn progress(&self, update: ProgressNotificationParam) {
+    fn forward_progress(&self, update: ProgressNotificationParam) {
         let sink = {
             let mut listeners = self.listeners();
             let Some(listener) = listeners.get_mut(&update.progress_token) else {
                 return;
             };
             if listener
-                .heard
-                .is_some_and(|heard| heard.elapsed() < MIN_PROGRESS_INTERVAL)
+                .last_forwarded
+                .is_some_and(|last_forwarded| last_forwarded.elapsed() < MIN_PROGRESS_INTERVAL)
             {
                 return;
             }
-            listener.heard = Some(Instant::now());
+            listener.last_forwarded = Some(Instant::now());
             Arc::clone(&listener.sink)
         };
         let message: String = update
@@ -148,11 +182,11 @@ fn filled_in(form: &ElicitRequestParams) -> ElicitResult {
         .filter_map(|(name, property)| Some((name.clone(), property.get("default")?.clone())))
         .collect();
     let required = schema.get("required").and_then(Value::as_array);
-    let is_there = |name: &Value| {
+    let is_present = |name: &Value| {
         name.as_str()
             .is_some_and(|name| defaults.contains_key(name))
     };
-    if !required.into_iter().flatten().all(is_there) {
+    if !required.into_iter().flatten().all(is_present) {
         return declined();
     }
     ElicitResult::new(ElicitationAction::Accept).with_content(Value::Object(defaults))
@@ -199,7 +233,7 @@ impl ClientHandler for McpClientHandler {
         update: ProgressNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
-        self.progress(update);
+        self.forward_progress(update);
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
@@ -232,12 +266,13 @@ mod tests {
             Arc::<Seen>::default(),
         );
         let token = ProgressToken(NumberOrString::Number(1));
-        let _listening = handler.listen(token.clone(), Arc::clone(&seen) as Arc<dyn ProgressSink>);
+        let _listening = handler
+            .subscribe_to_progress(token.clone(), Arc::clone(&seen) as Arc<dyn ProgressSink>);
         let begun = Instant::now();
         for step in 0..10_000 {
             let mut told = ProgressNotificationParam::new(token.clone(), f64::from(step));
             told.message = Some("still\u{202e} here".repeat(100));
-            handler.progress(told);
+            handler.forward_progress(told);
         }
         let most = begun.elapsed().as_millis() / MIN_PROGRESS_INTERVAL.as_millis() + 1;
         let seen = seen.0.lock().expect("nobody panics");

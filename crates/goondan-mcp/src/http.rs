@@ -21,11 +21,13 @@ static HTTP_CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
 ///
 /// Fails with the reason.
 pub(crate) async fn client() -> Result<Client, String> {
-    let created = tokio::task::spawn_blocking(|| HTTP_CLIENT.get_or_init(make).clone()).await;
+    let created =
+        tokio::task::spawn_blocking(|| HTTP_CLIENT.get_or_init(build_client).clone()).await;
     created.map_err(|panic| panic.to_string())?
 }
 
-fn make() -> Result<Client, String> {
+/// Builds the shared HTTP client.
+fn build_client() -> Result<Client, String> {
     Client::builder()
         .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)

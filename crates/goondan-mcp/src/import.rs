@@ -2,7 +2,7 @@
 //! `mcpServers`.
 //!
 //! The result never contains a value that is a secret or resembles one. Such a value becomes the
-//! name of a variable.
+//! name of a variable, or is left out of the arguments and the URL.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,8 @@ use crate::tool_names::MAX_TOOL_NAME_LENGTH;
 /// Keys of the server lists in such files.
 const SERVER_KEYS: [&str; 3] = ["mcpServers", "servers", "context_servers"];
 /// Parts of names that indicate a secret.
-const SECRET_WORDS: [&str; 7] = [
+const SECRET_WORDS: [&str; 8] = [
+    "cookie",
     "token",
     "key",
     "secret",
@@ -21,6 +22,26 @@ const SECRET_WORDS: [&str; 7] = [
     "passwd",
     "auth",
     "credential",
+];
+
+/// Beginnings of values that are secrets: keys of providers, and signed tokens.
+const SECRET_PREFIXES: [&str; 16] = [
+    "AIza",
+    "AKIA",
+    "Basic ",
+    "Bearer ",
+    "eyJ",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "hf_",
+    "npm_",
+    "pk_",
+    "sk-",
+    "sk_",
+    "xox",
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,11 +140,10 @@ fn import_server(
     let mut body = String::new();
     if let Some(command) = text("command") {
         write_setting(&mut body, "command", &Value::from(command));
-        if let Some(args) = server
-            .get("args")
-            .filter(|args| args.as_array().is_some_and(|args| !args.is_empty()))
-        {
-            write_setting(&mut body, "args", args);
+        let args = server.get("args").and_then(Value::as_array);
+        if let Some(args) = args.filter(|args| !args.is_empty()) {
+            let args = without_secret_arguments(args, &mut imported);
+            write_setting(&mut body, "args", &Value::from(args));
         }
         write_map(&mut body, "env", server.get("env"), &mut imported);
         if let Some(cwd) = text("cwd") {
@@ -140,6 +160,7 @@ fn import_server(
                     .to_owned(),
             );
         }
+        let url = remove_url_secrets(url, &mut imported);
         write_setting(&mut body, "url", &Value::from(url));
         write_map(&mut body, "headers", server.get("headers"), &mut imported);
     }
@@ -204,13 +225,13 @@ fn write_map(body: &mut String, key: &str, values: Option<&Value>, imported: &mu
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
         let quoted_name = Value::from(name.as_str());
-        match variable(&imported.name, name, &text) {
+        match variable_for_value(&imported.name, name, &text) {
             Some(variable) => {
                 let _ = writeln!(
                     body,
                     "      {quoted_name}: {{valueFrom: {{env: {variable}}}}}"
                 );
-                if variable_reference(&text).is_none() {
+                if referenced_variable(&text).is_none() {
                     imported.notes.push(format!(
                         "Set {variable} to the whole value of `{name}` from the file."
                     ));
@@ -226,46 +247,150 @@ fn write_map(body: &mut String, key: &str, values: Option<&Value>, imported: &mu
 
 /// Returns the environment variable for a value: the variable to which the value refers, or a new
 /// name for a secret. Returns `None` for a value that is neither.
-fn variable(server: &str, name: &str, text: &str) -> Option<String> {
-    if let Some(variable) = variable_reference(text) {
+fn variable_for_value(server: &str, name: &str, text: &str) -> Option<String> {
+    if let Some(variable) = referenced_variable(text) {
         return Some(variable);
     }
-    let lower = name.to_lowercase();
-    let is_secret = SECRET_WORDS.iter().any(|part| lower.contains(part)) || text.contains("${");
+    let is_secret = is_secret_setting(name) || is_secret_value(text) || text.contains("${");
     is_secret.then(|| {
         match name
             .chars()
             .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
         {
             true => name.to_owned(),
-            false => format!("{}_{}", constant(server), constant(name)),
+            false => format!("{}_{}", to_constant_case(server), to_constant_case(name)),
         }
     })
 }
 
-/// Returns the name in `${NAME}`, `${env:NAME}` or `${input:name}`, if that is the whole value.
-fn variable_reference(text: &str) -> Option<String> {
-    let inner = text.strip_prefix("${")?.strip_suffix('}')?;
-    let name = inner
-        .strip_prefix("env:")
-        .or_else(|| inner.strip_prefix("input:"))
-        .unwrap_or(inner);
-    let name = name.split(":-").next().unwrap_or(name);
-    let is_plain = !name.is_empty()
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-    is_plain.then(|| {
-        if inner.starts_with("input:") {
-            constant(name)
-        } else {
-            name.to_owned()
+/// Returns whether the name of a setting indicates a secret.
+fn is_secret_setting(name: &str) -> bool {
+    let lower = name.to_lowercase();
+    SECRET_WORDS.iter().any(|part| lower.contains(part))
+}
+
+/// Returns whether a value is a secret: a key of a known form, or a URL with a password or a secret
+/// parameter.
+fn is_secret_value(text: &str) -> bool {
+    let is_key = SECRET_PREFIXES.iter().any(|start| text.starts_with(start));
+    is_key || (text.contains("://") && public_url(text) != text)
+}
+
+/// Returns whether an option takes the path of a file, such as `--key-file`.
+fn names_file(option: &str) -> bool {
+    ["file", "path", "dir"]
+        .iter()
+        .any(|end| option.ends_with(end))
+}
+
+/// Returns the arguments of a program without secrets. An argument cannot refer to a variable.
+fn without_secret_arguments(args: &[Value], imported: &mut ImportedServer) -> Vec<Value> {
+    let mut kept = Vec::new();
+    let mut rest = args.iter().peekable();
+    while let Some(arg) = rest.next() {
+        let Some(text) = arg.as_str() else {
+            kept.push(arg.clone());
+            continue;
+        };
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) if !name.contains("://") => (name, Some(value)),
+            _ => (text, None),
+        };
+        let is_option = name.starts_with('-');
+        let has_secret = match value {
+            Some(value) => (is_secret_setting(name) && !names_file(name)) || is_secret_value(value),
+            None if is_option && is_secret_setting(name) && !names_file(name) => {
+                let is_value =
+                    |next: &&Value| next.as_str().is_some_and(|next| !next.starts_with('-'));
+                rest.next_if(is_value).is_some()
+            }
+            None => is_secret_value(text),
+        };
+        if !has_secret {
+            kept.push(arg.clone());
+            continue;
         }
+        let shown = if value.is_some() || is_option {
+            name
+        } else {
+            "…"
+        };
+        imported.notes.push(format!(
+            "The argument `{shown}` contains a secret, so its value is not imported. Pass the value \
+            in a variable of `env`."
+        ));
+        // `docker run -e NAME` passes the variable of this name.
+        if value.is_some() && !is_option {
+            kept.push(Value::from(name));
+        }
+    }
+    kept
+}
+
+/// Returns the URL of a server without secrets. Adds a note to `imported` if there was a secret.
+fn remove_url_secrets(url: &str, imported: &mut ImportedServer) -> String {
+    let public = public_url(url);
+    if public != url {
+        imported.notes.push(
+            "The URL contains a secret, which is not imported. Pass it in `headers` with \
+            `valueFrom`."
+                .to_owned(),
+        );
+    }
+    public
+}
+
+/// Returns a URL without its password and without parameters that are secrets.
+fn public_url(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let authority = match authority.rsplit_once('@') {
+        Some((user, host)) if user.contains(':') || is_secret_value(user) => host,
+        _ => authority,
+    };
+    let is_public = |parameter: &&str| {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        !is_secret_setting(name) && !is_secret_value(value)
+    };
+    let Some((path, query)) = path.split_once('?') else {
+        return format!("{scheme}://{authority}{path}");
+    };
+    let parameters: Vec<&str> = query.split('&').filter(is_public).collect();
+    let separator = if parameters.is_empty() { "" } else { "?" };
+    format!(
+        "{scheme}://{authority}{path}{separator}{}",
+        parameters.join("&")
+    )
+}
+
+/// Returns the environment variable to which a value refers: `NAME` for `${NAME}` and
+/// `${env:NAME}`, and `API_KEY` for `${input:api-key}`, for which the editor asks the user. Ignores
+/// a default value after `:-`. Returns `None` if the value contains anything else.
+fn referenced_variable(value: &str) -> Option<String> {
+    let reference = value.strip_prefix("${")?.strip_suffix('}')?;
+    let (is_input, name) = match reference.strip_prefix("input:") {
+        Some(name) => (true, name),
+        None => (false, reference.strip_prefix("env:").unwrap_or(reference)),
+    };
+    let name = match name.split_once(":-") {
+        Some((name, _default)) => name,
+        None => name,
+    };
+    let is_name_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if name.is_empty() || !name.chars().all(is_name_char) {
+        return None;
+    }
+    Some(if is_input {
+        to_constant_case(name)
+    } else {
+        name.to_owned()
     })
 }
 
 /// Converts a name to upper case with `_` between words, such as `X-Key` to `X_KEY`.
-fn constant(text: &str) -> String {
+fn to_constant_case(text: &str) -> String {
     text.chars()
         .map(|c| {
             if c.is_ascii_alphanumeric() {
@@ -371,6 +496,31 @@ mod tests {
             imported[1].yaml
         );
         assert!(imported.iter().all(|server| !server.yaml.contains("abc")));
+    }
+
+    #[test]
+    fn secrets_are_not_imported_from_arguments_and_urls() {
+        let text = r#"{"mcpServers": {
+            "a": {"command": "x", "args": ["--api-key", "hidden1", "--token=hidden2", "-e", "DB_PASSWORD=hidden3",
+                "--verbose", "postgres://u:hidden4@db/p", "ghp_hidden5", "--key-file", "a.pem", "--out=a"],
+                "env": {"DATABASE_URL": "postgres://u:hidden6@db/p", "HOME_PAGE": "https://x.example/a?b=c"}},
+            "b": {"url": "https://u:hidden7@x.example/mcp?team=1&api_key=hidden8", "headers": {"Cookie": "hidden9"}}
+        }}"#;
+        let imported = import(text).expect("servers").servers;
+        let all = format!("{imported:?}");
+        assert!(!all.contains("hidden"), "{all}");
+        assert!(
+            imported[0].yaml.contains(
+                "    args: [\"-e\",\"DB_PASSWORD\",\"--verbose\",\"--key-file\",\"a.pem\",\"--out=a\"]\n    env:\n      \
+                \"DATABASE_URL\": {valueFrom: {env: DATABASE_URL}}\n      \"HOME_PAGE\": \"https://x.example/a?b=c\"\n"
+            ),
+            "{}",
+            imported[0].yaml
+        );
+        assert_eq!(imported[0].notes.len(), 6, "{:?}", imported[0].notes);
+        let expected = "    url: \"https://x.example/mcp?team=1\"\n    headers:\n      \"Cookie\": \
+            {valueFrom: {env: B_COOKIE}}\n";
+        assert!(imported[1].yaml.contains(expected), "{}", imported[1].yaml);
     }
 
     #[test]

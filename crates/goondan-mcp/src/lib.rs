@@ -29,6 +29,7 @@ mod import;
 mod list_changes;
 mod listing;
 mod oauth;
+mod observed_transport;
 mod pending_request;
 mod prepared_servers;
 mod prompts;

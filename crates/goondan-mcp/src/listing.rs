@@ -33,13 +33,13 @@ struct ToolPage {
 /// # Errors
 ///
 /// Fails if the server refuses a page or returns no list.
-pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<ToolListing, ServiceError> {
+pub(crate) async fn list_tools(peer: &Peer<RoleClient>) -> Result<ToolListing, ServiceError> {
     let (mut listing, mut cursor, mut seen_cursors) =
         (ToolListing::default(), None, HashSet::new());
     // A cached response would hide changes.
     peer.clear_response_cache().await;
     for _ in 0..MAX_PAGES {
-        let page = page(peer, PaginatedRequestParams::default().with_cursor(cursor)).await?;
+        let page = read_page(peer, PaginatedRequestParams::default().with_cursor(cursor)).await?;
         listing.notes.extend(page.notes);
         let Some(next) = page.next else {
             listing.tools.extend(page.tools);
@@ -72,7 +72,7 @@ pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<ToolListing, Service
 }
 
 /// Reads one page. If the page contains invalid entries, returns the valid tools with notes.
-async fn page(
+async fn read_page(
     peer: &Peer<RoleClient>,
     params: PaginatedRequestParams,
 ) -> Result<ToolPage, ServiceError> {
@@ -106,11 +106,11 @@ async fn page(
 
 /// Parses the valid tools of a page; `None` if it is not a page.
 fn one_by_one(mut page: Value) -> Option<ToolPage> {
-    let Value::Array(told) = page.get_mut("tools")?.take() else {
+    let Value::Array(listed) = page.get_mut("tools")?.take() else {
         return None;
     };
     let (mut tools, mut notes) = (Vec::new(), Vec::new());
-    for tool in told {
+    for tool in listed {
         let name = tool.get("name").and_then(Value::as_str).map(shortened_name);
         match serde_json::from_value(tool) {
             Ok(tool) => tools.push(tool),

@@ -60,7 +60,7 @@ pub(crate) struct TokenFile {
 impl TokenFile {
     /// Returns the token file for the server of `definition` below `folder`. Only web servers have
     /// one.
-    pub(crate) fn of(folder: &Path, definition: &McpServerDefinition) -> Option<TokenFile> {
+    pub(crate) fn for_server(folder: &Path, definition: &McpServerDefinition) -> Option<TokenFile> {
         let mut hash = Sha256::new();
         for part in [
             definition.project.to_string_lossy().as_ref(),
@@ -86,12 +86,12 @@ impl TokenFile {
     }
 
     /// Returns true if the user is logged in.
-    pub(crate) fn is_there(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.file().exists()
     }
 
     /// Deletes the tokens; returns false if there are none.
-    pub(crate) fn forget(&self) -> io::Result<bool> {
+    pub(crate) fn delete(&self) -> io::Result<bool> {
         let _ = fs::remove_file(self.challenge_file());
         match fs::remove_file(self.file()) {
             Ok(()) => Ok(true),
@@ -101,7 +101,7 @@ impl TokenFile {
     }
 
     /// Stores the `WWW-Authenticate` challenge for the next login. A failure is only logged.
-    pub(crate) fn note_challenge(&self, challenge: &str) {
+    pub(crate) fn record_challenge(&self, challenge: &str) {
         if let Err(error) = self.write(&self.challenge_file(), challenge.as_bytes()) {
             tracing::debug!(
                 %error,
@@ -112,14 +112,15 @@ impl TokenFile {
     }
 
     /// Returns the stored `WWW-Authenticate` challenge, if any.
-    fn challenge(&self) -> Option<String> {
+    fn stored_challenge(&self) -> Option<String> {
         fs::read_to_string(self.challenge_file()).ok()
     }
 
-    /// Replaces a file atomically; creates the directory if needed.
+    /// Writes the credentials or the challenge to `file` atomically. Creates the token directory if
+    /// needed.
     fn write(&self, file: &Path, content: &[u8]) -> io::Result<()> {
-        if let Some(folder) = self.path.parent() {
-            private_files::create_directory(folder)?;
+        if let Some(token_directory) = file.parent() {
+            private_files::create_directory(token_directory)?;
         }
         private_files::replace(file, content)
     }
@@ -157,7 +158,7 @@ impl CredentialStore for TokenFile {
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
-        self.forget().map(|_| ()).map_err(store_error)
+        self.delete().map(|_| ()).map_err(store_error)
     }
 
     async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
@@ -171,16 +172,16 @@ impl CredentialStore for TokenFile {
 
 /// Returns the user's authorization for the server of `definition`; `None` if the user is not
 /// logged in.
-pub(crate) async fn authorized(
+pub(crate) async fn load_authorization(
     definition: &McpServerDefinition,
     tokens: &TokenFile,
 ) -> Result<Option<AuthorizationManager>, ToolError> {
-    let Some(url) = definition.url().filter(|_| tokens.is_there()) else {
+    let Some(url) = definition.url().filter(|_| tokens.exists()) else {
         return Ok(None);
     };
     // The library's HTTP client needs a default TLS provider.
     goondan_tls::be_default();
-    let failed = |cause: AuthError| failure(definition, &cause);
+    let failed = |cause: AuthError| login_error(definition, &cause);
     let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;
     manager.set_credential_store(tokens.clone());
     if !manager.initialize_from_store().await.map_err(failed)? {
@@ -204,12 +205,12 @@ pub(crate) async fn login(
 ) -> Result<(), ToolError> {
     // The library's HTTP client needs a default TLS provider.
     goondan_tls::be_default();
-    let failed = |cause: AuthError| failure(definition, &cause);
+    let failed = |cause: AuthError| login_error(definition, &cause);
     let url = definition.url().unwrap_or_default();
     let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;
     manager.set_credential_store(tokens.clone());
     let mut state = OAuthState::Unauthorized(manager);
-    let challenge = tokens.challenge().or(challenge);
+    let challenge = tokens.stored_challenge().or(challenge);
     let mut request = request(definition, challenge.clone(), visitor.redirect_uri());
     let scopes = challenge
         .map(|challenge| extended_scopes(url, &challenge, tokens))
@@ -236,7 +237,7 @@ pub(crate) async fn login(
             format_args!("could not be logged in to: {why}"),
         )
     })?;
-    if let Some(refusal) = refusal(&redirect_url) {
+    if let Some(refusal) = redirect_error(&redirect_url) {
         let what = format_args!("could not be logged in to: the login page returned `{refusal}`");
         let again = format!(
             "Run `gdn mcp login {}` again, and accept the request on the page.",
@@ -260,7 +261,7 @@ fn is_of_the_web(page: &str) -> bool {
 }
 
 /// Returns the server's error message from the redirect URL; `None` if the login succeeded.
-fn refusal(redirect_url: &str) -> Option<String> {
+fn redirect_error(redirect_url: &str) -> Option<String> {
     let redirect_url = url::Url::parse(redirect_url).ok()?;
     let value = |parameter: &str| {
         redirect_url
@@ -331,7 +332,7 @@ fn request(
 }
 
 /// Converts a failed login to an error for the user.
-fn failure(definition: &McpServerDefinition, cause: &AuthError) -> ToolError {
+fn login_error(definition: &McpServerDefinition, cause: &AuthError) -> ToolError {
     let name = definition.name();
     let mut text = cause.to_string();
     let mut source = std::error::Error::source(cause);
@@ -373,7 +374,7 @@ mod tests {
     async fn tokens_are_kept_for_their_owner_alone_and_forgotten() {
         let folder = tempfile::tempdir().unwrap();
         let tokens = tokens(folder.path());
-        assert!(!tokens.is_there() && tokens.load().await.is_ok_and(|known| known.is_none()));
+        assert!(!tokens.exists() && tokens.load().await.is_ok_and(|known| known.is_none()));
         tokens
             .save(StoredCredentials::new(
                 "me".to_owned(),
@@ -397,14 +398,14 @@ mod tests {
                 (0o600, 0o700)
             );
         }
-        assert!(tokens.forget().unwrap() && !tokens.forget().unwrap() && !tokens.is_there());
+        assert!(tokens.delete().unwrap() && !tokens.delete().unwrap() && !tokens.exists());
     }
 
     #[tokio::test]
     async fn one_at_a_time_renews() {
         let folder = tempfile::tempdir().unwrap();
         let tokens = tokens(folder.path());
-        tokens.note_challenge("Bearer");
+        tokens.record_challenge("Bearer");
         let first = tokens.acquire_refresh_guard().await.unwrap();
         let file = fs::File::open(tokens.path.with_extension("lock")).unwrap();
         assert!(file.try_lock().is_err());
@@ -416,10 +417,13 @@ mod tests {
     fn a_page_that_refuses_is_told_in_its_words() {
         let back = "http://127.0.0.1:1/callback?error=access_denied&error_description=She+said+%1b%5B31mno&state=x";
         assert_eq!(
-            refusal(back).as_deref(),
+            redirect_error(back).as_deref(),
             Some("access_denied: She said \\u{1b}[31mno")
         );
-        assert_eq!(refusal("http://127.0.0.1:1/callback?code=x&state=y"), None);
+        assert_eq!(
+            redirect_error("http://127.0.0.1:1/callback?code=x&state=y"),
+            None
+        );
     }
 
     #[test]

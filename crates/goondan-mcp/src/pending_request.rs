@@ -39,18 +39,18 @@ impl From<ServiceError> for UnansweredCall {
 /// # Errors
 ///
 /// Fails if the call is cancelled, or if the server or the connection fails.
-pub(crate) async fn exchange(
+pub(crate) async fn send_request(
     link: &McpConnection,
-    asker: &ElicitationContext,
+    context: &ElicitationContext,
     request: ClientRequest,
 ) -> Result<ServerResult, UnansweredCall> {
     let mut pending = PendingServerRequest(Some(link.send(request).await?));
-    let _listening = pending.listen(link, asker);
+    let _listening = pending.listen(link, context);
     tokio::select! {
         answer = pending.answer() => Ok(answer?),
-        () = asker.cancellation.cancelled() => {
+        () = context.cancellation.cancelled() => {
             pending.give_up().await;
-            Err(UnansweredCall::Given(codes::cancelled()))
+            Err(UnansweredCall::Given(codes::cancelled_error()))
         }
     }
 }
@@ -59,14 +59,17 @@ pub(crate) async fn exchange(
 struct PendingServerRequest(Option<RequestHandle<RoleClient>>);
 
 impl PendingServerRequest {
-    /// Forwards the progress of the call to `asker`; `None` if there is no request any more.
+    /// Forwards the progress of the call to `context`; `None` if there is no request any more.
     fn listen(
         &self,
         link: &McpConnection,
-        asker: &ElicitationContext,
+        context: &ElicitationContext,
     ) -> Option<ProgressSubscription> {
         let token = self.0.as_ref()?.progress_token.clone();
-        Some(link.handler.listen(token, Arc::clone(&asker.progress)))
+        Some(
+            link.handler
+                .subscribe_to_progress(token, Arc::clone(&context.progress)),
+        )
     }
 
     /// Waits for the answer to the request.

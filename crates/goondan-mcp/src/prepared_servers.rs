@@ -36,9 +36,9 @@ impl PreparedServers {
 
     /// Holds a server of the newest generation with its access. A server of the serving generation
     /// gets the access only when the new generation is accepted.
-    pub(crate) fn hold(&mut self, server: Arc<McpServerHandle>, home: CallScope) {
+    pub(crate) fn add_server(&mut self, server: Arc<McpServerHandle>, home: CallScope) {
         if !contains(&self.serving, &server) {
-            server.live_at(home.clone());
+            server.set_home(home.clone());
         }
         let newest = self.planned.as_mut().unwrap_or(&mut self.serving);
         if !contains(newest, &server) {
@@ -52,20 +52,20 @@ impl PreparedServers {
         if !contains(newest, server) {
             newest.push(PreparedServer {
                 server: Arc::clone(server),
-                home: server.home(),
+                home: server.catalog_scope(),
             });
         }
     }
 
     /// Makes the planned generation the serving one, and releases the servers of the one before.
-    pub(crate) fn accept(&mut self) -> ReleasedServers {
+    pub(crate) fn accept_generation(&mut self) -> ReleasedServers {
         let Some(planned) = self.planned.take() else {
             return ReleasedServers {
                 _servers: Vec::new(),
             };
         };
         for prepared in &planned {
-            prepared.server.live_at(prepared.home.clone());
+            prepared.server.set_home(prepared.home.clone());
         }
         ReleasedServers {
             _servers: std::mem::replace(&mut self.serving, planned),
@@ -73,7 +73,7 @@ impl PreparedServers {
     }
 
     /// Releases the servers of a generation that could not be planned.
-    pub(crate) fn reject(&mut self) -> ReleasedServers {
+    pub(crate) fn reject_generation(&mut self) -> ReleasedServers {
         ReleasedServers {
             _servers: self.planned.take().unwrap_or_default(),
         }
@@ -87,7 +87,7 @@ impl PreparedServers {
     }
 
     /// Returns the servers of the serving generation.
-    pub(crate) fn serving(&self) -> Vec<Arc<McpServerHandle>> {
+    pub(crate) fn serving_servers(&self) -> Vec<Arc<McpServerHandle>> {
         let servers = self.serving.iter();
         servers
             .map(|prepared| Arc::clone(&prepared.server))

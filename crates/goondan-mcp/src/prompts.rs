@@ -12,11 +12,11 @@ use rmcp::service::{Peer, ServiceError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::catalog::cleaned;
+use crate::catalog::clean_untrusted_text;
 use crate::codes::error;
 use crate::connection::McpConnection;
 use crate::elicitation::ElicitationContext;
-use crate::pending_request::{UnansweredCall, exchange};
+use crate::pending_request::{UnansweredCall, send_request};
 use crate::result;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{Attachment, ToolError};
@@ -101,7 +101,7 @@ pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<Vec<CatalogPrompt>, 
         let ServerResult::ListPromptsResult(page) = peer.send_request(request).await? else {
             return Err(ServiceError::UnexpectedResponse);
         };
-        prompts.extend(page.prompts.iter().filter_map(cataloged));
+        prompts.extend(page.prompts.iter().filter_map(catalog_prompt));
         // Servers that ignore the cursor repeat their first page.
         match page.next_cursor.filter(|next| seen.insert(next.clone())) {
             Some(next) if prompts.len() < MAX_PROMPTS && seen.len() < MAX_PROMPTS => {
@@ -117,7 +117,7 @@ pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<Vec<CatalogPrompt>, 
 }
 
 /// Returns the entry of a prompt; `None` if its name cannot be typed as a command.
-fn cataloged(prompt: &Prompt) -> Option<CatalogPrompt> {
+fn catalog_prompt(prompt: &Prompt) -> Option<CatalogPrompt> {
     let description = prompt.description.as_deref().or(prompt.title.as_deref());
     let arguments = prompt.arguments.iter().flatten().map(|argument| {
         Some(PromptArgument {
@@ -127,7 +127,7 @@ fn cataloged(prompt: &Prompt) -> Option<CatalogPrompt> {
     });
     Some(CatalogPrompt {
         name: typed_name(&prompt.name)?,
-        description: cleaned(description.unwrap_or_default(), MAX_DESCRIPTION_CHARS)
+        description: clean_untrusted_text(description.unwrap_or_default(), MAX_DESCRIPTION_CHARS)
             .replace(['\n', '\r', '\t'], " "),
         arguments: arguments.collect::<Option<_>>()?,
     })
@@ -138,7 +138,7 @@ fn typed_name(name: &str) -> Option<String> {
     let is_typed = !name.is_empty()
         && name.chars().count() <= MAX_NAME_CHARS
         && !name.contains(char::is_whitespace)
-        && cleaned(name, MAX_NAME_CHARS) == name;
+        && clean_untrusted_text(name, MAX_NAME_CHARS) == name;
     is_typed.then(|| name.to_owned())
 }
 
@@ -150,15 +150,15 @@ fn typed_name(name: &str) -> Option<String> {
 pub(crate) async fn get(
     server: &str,
     link: &McpConnection,
-    asker: &ElicitationContext,
+    context: &ElicitationContext,
     name: &str,
     arguments: JsonObject,
 ) -> Result<PromptInput, UnansweredCall> {
     let mut params = GetPromptRequestParams::new(name);
     params.arguments = (!arguments.is_empty()).then_some(arguments);
-    params.meta = asker.meta();
+    params.meta = context.request_meta();
     let request = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
-    match exchange(link, asker, request).await? {
+    match send_request(link, context, request).await? {
         ServerResult::GetPromptResult(prompt) => Ok(input(prompt)),
         ServerResult::InputRequiredResult(_) => {
             let what = "requests user input for a prompt, which is not supported";
@@ -185,7 +185,7 @@ fn input(prompt: GetPromptResult) -> PromptInput {
         result::take(message.content, &mut parts, &mut files);
         texts.extend(parts.into_iter().map(|part| format!("{speaker}{part}")));
     }
-    result::note_omitted(&mut texts, &mut files);
+    result::limit_attachments(&mut texts, &mut files);
     PromptInput {
         text: texts.join("\n\n"),
         files,
@@ -199,7 +199,7 @@ fn input(prompt: GetPromptResult) -> PromptInput {
 /// # Errors
 ///
 /// Fails if a required argument has no value, or if the prompt has no argument for a word.
-pub(crate) fn arguments(
+pub(crate) fn parse_arguments(
     server: &str,
     prompt: &CatalogPrompt,
     line: &str,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     fn assigned(line: &str, of: &[(&str, bool)]) -> Result<Value, String> {
-        let assigned = arguments("git", &prompt(of), line);
+        let assigned = parse_arguments("git", &prompt(of), line);
         assigned
             .map(Value::Object)
             .map_err(|error| format!("{} {}", error.message, error.suggestion.unwrap_or_default()))

@@ -9,11 +9,11 @@ use rmcp::model::{
 use rmcp::service::ServiceError;
 use serde_json::{Value, json};
 
-use crate::catalog::{cleaned, shortened_name};
+use crate::catalog::{clean_untrusted_text, shortened_name};
 use crate::codes::error;
 use crate::connection::McpConnection;
 use crate::elicitation::ElicitationContext;
-use crate::pending_request::{UnansweredCall, exchange};
+use crate::pending_request::{UnansweredCall, send_request};
 use crate::result;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::ToolOutput;
@@ -35,7 +35,7 @@ pub(crate) const MAX_LISTED_RESOURCES: usize = 500;
 const MAX_DESCRIPTION_CHARS: usize = 300;
 
 /// Returns the schema of the export's arguments.
-pub(crate) fn parameters() -> Value {
+pub(crate) fn parameters_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
@@ -57,14 +57,14 @@ pub(crate) fn parameters() -> Value {
 pub(crate) async fn call(
     server: &str,
     link: &McpConnection,
-    asker: &ElicitationContext,
+    context: &ElicitationContext,
     input: &JsonObject,
 ) -> Result<ToolOutput, UnansweredCall> {
     match input.get("uri").and_then(Value::as_str) {
-        Some(uri) => read(server, link, asker, uri).await,
+        Some(uri) => read(server, link, context, uri).await,
         None => {
             let cursor = input.get("cursor").and_then(Value::as_str);
-            list(server, link, asker, cursor).await
+            list_page(server, link, context, cursor).await
         }
     }
 }
@@ -73,20 +73,20 @@ pub(crate) async fn call(
 async fn read(
     server: &str,
     link: &McpConnection,
-    asker: &ElicitationContext,
+    context: &ElicitationContext,
     uri: &str,
 ) -> Result<ToolOutput, UnansweredCall> {
     let mut params = ReadResourceRequestParams::new(uri);
-    params.meta = asker.meta();
+    params.meta = context.request_meta();
     let request = ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params));
-    let contents = match exchange(link, asker, request).await? {
+    let contents = match send_request(link, context, request).await? {
         ServerResult::ReadResourceResult(read) => read.contents,
         // A single invalid content makes the typed answer unreadable.
         ServerResult::CustomResult(answer) => readable_contents(answer.0)?,
         ServerResult::InputRequiredResult(_) => return Err(needs_input(server)),
         _ => return Err(ServiceError::UnexpectedResponse.into()),
     };
-    Ok(result::resource(server, uri, contents))
+    Ok(result::resource_output(server, uri, contents))
 }
 
 /// Returns the readable contents of an answer.
@@ -108,56 +108,64 @@ fn needs_input(server: &str) -> UnansweredCall {
 
 /// Lists one page of resources. The first page also contains the templates, which many servers
 /// have instead of a list.
-async fn list(
+async fn list_page(
     server: &str,
     link: &McpConnection,
-    asker: &ElicitationContext,
+    context: &ElicitationContext,
     cursor: Option<&str>,
 ) -> Result<ToolOutput, UnansweredCall> {
-    let params = || PaginatedRequestParams::default().with_cursor(cursor.map(str::to_owned));
-    let request = ListResourcesRequest::with_param(params());
-    let page = exchange(link, asker, ClientRequest::ListResourcesRequest(request)).await?;
+    let params = PaginatedRequestParams::default().with_cursor(cursor.map(str::to_owned));
+    let request = ListResourcesRequest::with_param(params);
+    let page = send_request(link, context, ClientRequest::ListResourcesRequest(request)).await?;
     let ServerResult::ListResourcesResult(page) = page else {
         return Err(ServiceError::UnexpectedResponse.into());
     };
-    let omitted = page.resources.len().saturating_sub(MAX_LISTED_RESOURCES);
     let shown: Vec<Value> = page
         .resources
         .iter()
         .take(MAX_LISTED_RESOURCES)
         .map(shown_resource)
         .collect();
-    let mut listed = json!({"resources": shown});
-    if omitted > 0 {
-        listed["omittedResources"] = json!(omitted);
+    let omitted_count = page.resources.len() - shown.len();
+    let mut output = json!({"resources": shown});
+    if omitted_count > 0 {
+        output["omittedResources"] = json!(omitted_count);
     }
     if let Some(next) = page.next_cursor {
-        listed["nextCursor"] = json!(next);
+        output["nextCursor"] = json!(next);
     }
-    if cursor.is_none() {
-        let request = ListResourceTemplatesRequest::with_param(params());
-        let request = ClientRequest::ListResourceTemplatesRequest(request);
-        // Servers without templates refuse the request.
-        if let Ok(ServerResult::ListResourceTemplatesResult(page)) =
-            exchange(link, asker, request).await
-            && !page.resource_templates.is_empty()
-        {
-            let templates = page.resource_templates.iter().take(MAX_LISTED_RESOURCES);
-            listed["resourceTemplates"] = templates.map(shown_template).collect();
+    let is_first_page = cursor.is_none();
+    if is_first_page {
+        let templates = list_templates(link, context).await;
+        if !templates.is_empty() {
+            output["resourceTemplates"] = Value::Array(templates);
         }
     }
     Ok(ToolOutput {
-        output: listed,
+        output,
         title: Some(format!("{server}: resources")),
         ..ToolOutput::default()
     })
 }
 
+/// Lists the first resource templates. Returns an empty list if the request fails, because servers
+/// without templates refuse it.
+async fn list_templates(link: &McpConnection, context: &ElicitationContext) -> Vec<Value> {
+    let request = ListResourceTemplatesRequest::with_param(PaginatedRequestParams::default());
+    let request = ClientRequest::ListResourceTemplatesRequest(request);
+    let Ok(ServerResult::ListResourceTemplatesResult(page)) =
+        send_request(link, context, request).await
+    else {
+        return Vec::new();
+    };
+    let templates = page.resource_templates.iter().take(MAX_LISTED_RESOURCES);
+    templates.map(shown_template).collect()
+}
+
 /// Returns the entry of a resource in the list for a model.
 fn shown_resource(resource: &Resource) -> Value {
-    let mut shown =
-        json!({"uri": result::visible(&resource.uri), "name": shortened_name(&resource.name)});
-    describe(
+    let mut shown = json!({"uri": result::escape_invisible(&resource.uri), "name": shortened_name(&resource.name)});
+    add_description(
         &mut shown,
         resource.description.as_ref(),
         resource.mime_type.as_ref(),
@@ -171,10 +179,10 @@ fn shown_resource(resource: &Resource) -> Value {
 /// Returns the entry of a template in the list for a model.
 fn shown_template(template: &ResourceTemplate) -> Value {
     let mut shown = json!({
-        "uriTemplate": result::visible(&template.uri_template),
+        "uriTemplate": result::escape_invisible(&template.uri_template),
         "name": shortened_name(&template.name),
     });
-    describe(
+    add_description(
         &mut shown,
         template.description.as_ref(),
         template.mime_type.as_ref(),
@@ -183,9 +191,9 @@ fn shown_template(template: &ResourceTemplate) -> Value {
 }
 
 /// Adds the description and the media type to an entry.
-fn describe(shown: &mut Value, description: Option<&String>, media_type: Option<&String>) {
+fn add_description(shown: &mut Value, description: Option<&String>, media_type: Option<&String>) {
     if let Some(description) = description {
-        shown["description"] = json!(cleaned(description, MAX_DESCRIPTION_CHARS));
+        shown["description"] = json!(clean_untrusted_text(description, MAX_DESCRIPTION_CHARS));
     }
     if let Some(media_type) = media_type {
         shown["mimeType"] = json!(shortened_name(media_type));

@@ -27,7 +27,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Reads an invalid answer block by block, and keeps the readable blocks.
-pub(crate) fn repaired(mut answer: Value) -> Option<CallToolResult> {
+pub(crate) fn repair_result(mut answer: Value) -> Option<CallToolResult> {
     let fields = answer.as_object_mut()?;
     let blocks = match fields.remove("content")? {
         Value::Array(blocks) => blocks,
@@ -66,13 +66,13 @@ pub(crate) fn output(
     for block in result.content {
         take(block, &mut texts, &mut attachments);
     }
-    note_omitted(&mut texts, &mut attachments);
+    limit_attachments(&mut texts, &mut attachments);
     let text = texts.join("\n");
     if result.is_error == Some(true) {
         let structured = || {
             result
                 .structured_content
-                .map(|content| tidy(content).to_string())
+                .map(|content| escape_value(content).to_string())
         };
         let text = Some(text)
             .filter(|text| !text.trim().is_empty())
@@ -86,8 +86,8 @@ pub(crate) fn output(
     let output = match result.structured_content {
         None => Value::String(text),
         // Most servers repeat the data as text.
-        Some(data) if texts.iter().all(|text| is_part_of(text, &data)) => tidy(data),
-        Some(data) => Value::String(format!("{text}\n\n{}", tidy(data))),
+        Some(data) if texts.iter().all(|text| is_part_of(text, &data)) => escape_value(data),
+        Some(data) => Value::String(format!("{text}\n\n{}", escape_value(data))),
     };
     Ok(ToolOutput {
         output,
@@ -107,32 +107,36 @@ fn value_count(value: &Value) -> usize {
 }
 
 /// Converts the contents of the resource `uri`.
-pub(crate) fn resource(server: &str, uri: &str, contents: Vec<ResourceContents>) -> ToolOutput {
+pub(crate) fn resource_output(
+    server: &str,
+    uri: &str,
+    contents: Vec<ResourceContents>,
+) -> ToolOutput {
     let (mut texts, mut attachments) = (Vec::new(), Vec::new());
     let is_one = contents.len() == 1;
     for content in contents {
         match content {
             // The caller knows the URI of a single text.
             ResourceContents::TextResourceContents { text, .. } if is_one => {
-                texts.push(visible(&text));
+                texts.push(escape_invisible(&text));
             }
             content => take_resource(content, &mut texts, &mut attachments),
         }
     }
-    note_omitted(&mut texts, &mut attachments);
+    limit_attachments(&mut texts, &mut attachments);
     if texts.is_empty() && attachments.is_empty() {
         texts.push("[the resource is empty]".to_owned());
     }
     ToolOutput {
         output: Value::String(texts.join("\n")),
-        title: Some(format!("{server}: {}", visible(uri))),
+        title: Some(format!("{server}: {}", escape_invisible(uri))),
         attachments,
         ..ToolOutput::default()
     }
 }
 
-/// Cuts the attachments to the maximum, and notes how many are omitted.
-pub(crate) fn note_omitted(texts: &mut Vec<String>, attachments: &mut Vec<Attachment>) {
+/// Limits the number of attachments, and states in the text how many are omitted.
+pub(crate) fn limit_attachments(texts: &mut Vec<String>, attachments: &mut Vec<Attachment>) {
     let left_out = attachments.len().saturating_sub(MAX_ATTACHMENTS);
     if left_out > 0 {
         attachments.truncate(MAX_ATTACHMENTS);
@@ -166,19 +170,25 @@ pub(crate) fn take(
     attachments: &mut Vec<Attachment>,
 ) {
     match block {
-        ContentBlock::Text(text) => texts.push(visible(&text.text)),
-        ContentBlock::Image(image) => {
-            texts.extend(attach(&image.mime_type, &image.data, None, attachments))
-        }
-        ContentBlock::Audio(audio) => {
-            texts.extend(attach(&audio.mime_type, &audio.data, None, attachments))
-        }
+        ContentBlock::Text(text) => texts.push(escape_invisible(&text.text)),
+        ContentBlock::Image(image) => texts.extend(add_attachment(
+            &image.mime_type,
+            &image.data,
+            None,
+            attachments,
+        )),
+        ContentBlock::Audio(audio) => texts.extend(add_attachment(
+            &audio.mime_type,
+            &audio.data,
+            None,
+            attachments,
+        )),
         ContentBlock::Resource(embedded) => take_resource(embedded.resource, texts, attachments),
         ContentBlock::ResourceLink(link) => {
             texts.push(format!(
                 "[resource {}: {}]",
-                visible(&link.name),
-                visible(&link.uri)
+                escape_invisible(&link.name),
+                escape_invisible(&link.uri)
             ));
         }
         _ => texts.push("[content of an unknown kind]".to_owned()),
@@ -193,7 +203,11 @@ fn take_resource(
 ) {
     match resource {
         ResourceContents::TextResourceContents { uri, text, .. } => {
-            texts.push(format!("[{}]\n{}", visible(&uri), visible(&text)));
+            texts.push(format!(
+                "[{}]\n{}",
+                escape_invisible(&uri),
+                escape_invisible(&text)
+            ));
         }
         ResourceContents::BlobResourceContents {
             uri,
@@ -202,21 +216,21 @@ fn take_resource(
             ..
         } => {
             let media_type = mime_type.as_deref().unwrap_or("application/octet-stream");
-            texts.extend(attach(media_type, &blob, Some(&uri), attachments));
+            texts.extend(add_attachment(media_type, &blob, Some(&uri), attachments));
         }
         _ => texts.push("[a resource of an unknown kind]".to_owned()),
     }
 }
 
 /// Adds an attachment. If it is too large or invalid, returns the text that replaces it.
-pub(crate) fn attach(
+pub(crate) fn add_attachment(
     media_type: &str,
     data: &str,
     name: Option<&str>,
     attachments: &mut Vec<Attachment>,
 ) -> Option<String> {
     let label = |text: &str| {
-        visible(text)
+        escape_invisible(text)
             .chars()
             .take(MAX_LABEL_CHARS)
             .collect::<String>()
@@ -248,20 +262,20 @@ pub(crate) fn attach(
 }
 
 /// Escapes invisible characters.
-pub(crate) fn visible(text: &str) -> String {
+pub(crate) fn escape_invisible(text: &str) -> String {
     TextEscaper::new(KeptCharacters::Writing)
         .escape(text)
         .into_owned()
 }
 
 /// Escapes invisible characters in all strings and field names of a value.
-fn tidy(value: Value) -> Value {
+fn escape_value(value: Value) -> Value {
     match value {
-        Value::String(text) => Value::String(visible(&text)),
-        Value::Array(items) => items.into_iter().map(tidy).collect(),
+        Value::String(text) => Value::String(escape_invisible(&text)),
+        Value::Array(items) => items.into_iter().map(escape_value).collect(),
         Value::Object(fields) => fields
             .into_iter()
-            .map(|(key, value)| (visible(&key), tidy(value)))
+            .map(|(key, value)| (escape_invisible(&key), escape_value(value)))
             .collect(),
         other => other,
     }
@@ -335,7 +349,7 @@ mod tests {
     #[test]
     fn what_can_be_understood_of_an_answer_is_taken() {
         let known = |value| {
-            repaired(value)
+            repair_result(value)
                 .and_then(|result| output("t", "x", result).ok())
                 .map(|told| told.output)
         };

@@ -1,7 +1,6 @@
-//! One server: connected on demand, reconnected after failures, and queried for its tools.
+//! One MCP server. gdn connects on demand, reconnects after failures and fetches the tool catalog.
 
 use goondan_spec::Code;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,12 +20,14 @@ use crate::connection::{McpConnection, contents_now};
 use crate::definition::McpServerDefinition;
 use crate::elicitation::ElicitationContext;
 use crate::list_changes::ListChanges;
-use crate::pending_request::{CANCEL_TIMEOUT, UnansweredCall, exchange};
+use crate::pending_request::{CANCEL_TIMEOUT, UnansweredCall, send_request};
 use crate::prompts::{self, PromptInput};
 use crate::spawn_port::ServerConnectOptions;
 use crate::{resources, result};
 use goondan_core::JsonObject;
+use goondan_core::plugin_session::pause_after;
 use goondan_core::ports::tool::{ApprovedFile, ToolError, ToolOutput};
+use goondan_core::started_files::StartedFiles;
 
 /// Lifetime after which a connection does not count as failed.
 const HEALTHY_LIFETIME: Duration = Duration::from_secs(60);
@@ -36,6 +37,8 @@ const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(60);
 const CATALOG_MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Minimum interval between two fetches of the catalog, however often the server reports changes.
 const MIN_FETCH_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum time for which an approval waits for the list of changed tools.
+const MAX_LIST_WAIT: Duration = Duration::from_secs(10);
 /// Maximum number of times that a server may request input before it answers.
 const MAX_INPUT_ROUNDS: usize = 8;
 /// JSON-RPC errors for missing methods and tools.
@@ -44,24 +47,24 @@ const UNKNOWN_TOOL_CODES: [i32; 2] = [-32601, -32602];
 /// The catalog that a generation was created with; `None` if it was unknown.
 type Announced = Option<Arc<McpCatalog>>;
 
-/// Result of the first contact; `None` until it is complete.
+/// Outcome of the first attempt to connect and fetch the catalog; `None` until it is complete.
 type FirstContact = Option<Result<Arc<McpCatalog>, ToolError>>;
 
 /// A server. It ends when the last reference is dropped.
 pub(crate) struct McpServerHandle {
     pub(crate) definition: McpServerDefinition,
-    ways: ServerConnectOptions,
+    options: ServerConnectOptions,
     cache: CatalogCache,
     catalog: Mutex<Option<Arc<McpCatalog>>>,
-    /// Held while a catalog is written to the cache. Two fetches run at the first contact, and both
-    /// must end only after the catalog is cached.
+    /// Held while a catalog is written to the cache. The first connection causes two fetches, and
+    /// both must end only after the catalog is cached.
     caching: tokio::sync::Mutex<()>,
     /// The catalog of the last generation, once there was one.
     announced: Mutex<Option<Announced>>,
-    seats: Mutex<Vec<Arc<SharedConnection>>>,
-    /// The access used for fetching the catalog.
+    shared_connections: Mutex<Vec<Arc<SharedConnection>>>,
+    /// Access of the connection that fetches the catalog.
     home: Mutex<CallScope>,
-    /// State of the first contact, once it has begun.
+    /// Outcome of the first attempt to fetch the catalog, once the attempt has begun.
     contact: Mutex<Option<watch::Receiver<FirstContact>>>,
     changes: ListChanges,
     /// Fires when the server must end.
@@ -70,7 +73,8 @@ pub(crate) struct McpServerHandle {
 
 /// A connection that callers with equal access share.
 struct SharedConnection {
-    place: CallScope,
+    /// Access of the callers.
+    scope: CallScope,
     state: tokio::sync::Mutex<McpConnectionState>,
 }
 
@@ -81,24 +85,25 @@ struct McpConnectionState {
     failures: u32,
     /// Earliest time of the next attempt.
     not_before: Option<Instant>,
+    /// Error of the last failed attempt.
     last: Option<ToolError>,
 }
 
 impl McpServerHandle {
     pub(crate) fn new(
         definition: McpServerDefinition,
-        ways: ServerConnectOptions,
+        options: ServerConnectOptions,
         cache: CatalogCache,
         changes: ListChanges,
     ) -> Arc<Self> {
         let server = McpServerHandle {
             definition,
-            ways,
+            options,
             cache,
             catalog: Mutex::default(),
             caching: tokio::sync::Mutex::default(),
             announced: Mutex::default(),
-            seats: Mutex::default(),
+            shared_connections: Mutex::default(),
             home: Mutex::default(),
             contact: Mutex::default(),
             changes,
@@ -107,9 +112,9 @@ impl McpServerHandle {
         Arc::new(server)
     }
 
-    /// Returns the catalog if it is known without contacting the server. An old one is fetched
-    /// again in the background.
-    pub(crate) fn known(self: &Arc<Self>) -> Option<Arc<McpCatalog>> {
+    /// Returns the catalog if it is in memory or in the cache. An old catalog is fetched again in
+    /// the background.
+    pub(crate) fn known_catalog(self: &Arc<Self>) -> Option<Arc<McpCatalog>> {
         if let Some(catalog) = lock(&self.catalog).clone() {
             return Some(catalog);
         }
@@ -121,22 +126,22 @@ impl McpServerHandle {
         let catalog = Arc::new(catalog);
         *lock(&self.catalog) = Some(Arc::clone(&catalog));
         if age > CATALOG_MAX_AGE {
-            self.begin();
+            self.start_contact();
         }
         Some(catalog)
     }
 
-    /// Returns true if an earlier contact failed.
-    pub(crate) fn was_silent(&self) -> bool {
+    /// Returns true if the server did not answer the last attempt to connect.
+    pub(crate) fn was_unreachable(&self) -> bool {
         matches!(
             self.cache.read(self.definition.fingerprint()),
-            CatalogCacheEntry::Silent
+            CatalogCacheEntry::Unreachable
         )
     }
 
     /// Records that the server has not answered so far. A later answer still counts.
-    pub(crate) fn note_silence(&self) {
-        self.cache.note_silence(self.definition.fingerprint());
+    pub(crate) fn record_unreachable(&self) {
+        self.cache.record_unreachable(self.definition.fingerprint());
     }
 
     /// Logs that a start or a reload waits for the first answer of the server, at most for `limit`.
@@ -149,18 +154,19 @@ impl McpServerHandle {
         tracing::warn!("waiting up to {limit} s for the MCP server of {tool}{reason}");
     }
 
-    /// Sets the access used for fetching the catalog.
-    pub(crate) fn live_at(&self, home: CallScope) {
+    /// Sets the access of the connection that fetches the catalog.
+    pub(crate) fn set_home(&self, home: CallScope) {
         *lock(&self.home) = home;
     }
 
-    /// Returns the access used for fetching the catalog.
-    pub(crate) fn home(&self) -> CallScope {
+    /// Returns the access of the connection that fetches the catalog.
+    pub(crate) fn catalog_scope(&self) -> CallScope {
         lock(&self.home).clone()
     }
 
-    /// Begins to contact the server if that has not happened, and returns the state of the contact.
-    pub(crate) fn begin(self: &Arc<Self>) -> watch::Receiver<FirstContact> {
+    /// Starts to connect and to fetch the catalog, unless an earlier call did. The receiver gets
+    /// the outcome.
+    pub(crate) fn start_contact(self: &Arc<Self>) -> watch::Receiver<FirstContact> {
         let mut contact = lock(&self.contact);
         if let Some(contact) = &*contact {
             return contact.clone();
@@ -169,47 +175,49 @@ impl McpServerHandle {
         *contact = Some(receiver.clone());
         let server = Arc::clone(self);
         tokio::spawn(async move {
-            let reached = tokio::select! {
-                reached = server.reach() => reached,
-                () = server.ending.cancelled() => Err(codes::cancelled()),
+            let outcome = tokio::select! {
+                outcome = server.fetch_catalog() => outcome,
+                () = server.ending.cancelled() => Err(codes::cancelled_error()),
             };
-            if reached.is_err() && !server.ending.is_cancelled() && lock(&server.catalog).is_none()
+            if outcome.is_err() && !server.ending.is_cancelled() && lock(&server.catalog).is_none()
             {
-                server.note_silence();
+                server.record_unreachable();
             }
             // The receiver may already be dropped.
-            let _ = sender.send(Some(reached));
+            let _ = sender.send(Some(outcome));
         });
         receiver
     }
 
-    /// Returns the error of the first contact, if it failed.
+    /// Returns the error of the first attempt to fetch the catalog; `None` if a catalog is known.
     pub(crate) fn first_contact_error(&self) -> Option<ToolError> {
         let contact = lock(&self.contact).clone()?;
-        let trouble = contact.borrow().as_ref()?.as_ref().err().cloned();
-        trouble.filter(|_| lock(&self.catalog).is_none())
+        let failure = contact.borrow().as_ref()?.as_ref().err().cloned();
+        failure.filter(|_| lock(&self.catalog).is_none())
     }
 
     /// Connects, and fetches the catalog.
-    pub(crate) async fn reach(self: &Arc<Self>) -> Result<Arc<McpCatalog>, ToolError> {
-        let home = self.home();
-        let link = self.link(&home, &Arc::default()).await?;
-        self.refresh(&link).await
+    pub(crate) async fn fetch_catalog(self: &Arc<Self>) -> Result<Arc<McpCatalog>, ToolError> {
+        let home = self.catalog_scope();
+        let link = self.get_or_connect(&home, &Arc::default()).await?;
+        self.refresh_catalog(&link).await
     }
 
     /// Fetches the catalog, and keeps a changed one in the cache. Signals a change if the prompts
     /// differ, or if the swarm uses other tools than the server has.
-    async fn refresh(&self, link: &McpConnection) -> Result<Arc<McpCatalog>, ToolError> {
+    async fn refresh_catalog(&self, link: &McpConnection) -> Result<Arc<McpCatalog>, ToolError> {
         let is_first = lock(&self.catalog).is_none();
+        let reports = link.handler.reports();
         let catalog = link.catalog(&self.definition, is_first).await?;
-        let catalog = Arc::new(self.cache.masked(catalog));
+        let catalog = Arc::new(self.cache.mask_secrets(catalog));
         let _caching = self.caching.lock().await;
         let before = lock(&self.catalog).replace(Arc::clone(&catalog));
+        link.handler.record_read_list(reports);
         if before.as_deref() != Some(&*catalog) {
             let (cache, written_catalog) = (self.cache.clone(), Arc::clone(&catalog));
             let fingerprint = self.definition.fingerprint().to_owned();
             let keeping =
-                tokio::task::spawn_blocking(move || cache.keep(&fingerprint, &written_catalog));
+                tokio::task::spawn_blocking(move || cache.store(&fingerprint, &written_catalog));
             keeping
                 .await
                 .map_err(|panic| ToolError::new(panic.to_string()))?;
@@ -226,7 +234,7 @@ impl McpServerHandle {
 
     /// Records the catalog of a new generation. Signals a change if the known catalog already
     /// differs.
-    pub(crate) fn announce(&self, catalog: Announced) {
+    pub(crate) fn announce_catalog(&self, catalog: Announced) {
         *lock(&self.announced) = Some(catalog);
         self.notify_if_outdated();
     }
@@ -252,22 +260,34 @@ impl McpServerHandle {
     /// cancelled, notifies the server.
     pub(crate) async fn call(
         self: &Arc<Self>,
-        asker: &ElicitationContext,
+        context: &ElicitationContext,
         kind: CatalogToolKind,
         tool_name: &str,
         input: JsonObject,
     ) -> Result<ToolOutput, ToolError> {
         let link = tokio::select! {
-            link = self.link(&asker.place, &asker.approved_files) => link?,
-            () = asker.cancellation.cancelled() => return Err(codes::cancelled()),
+            link = self.get_or_connect(&context.scope, &context.approved_files) => link?,
+            () = context.cancellation.cancelled() => return Err(codes::cancelled_error()),
         };
         let name = self.definition.name();
+        if let Some(approved) = &context.approved_code {
+            let tool = (kind, tool_name);
+            let current = tokio::select! {
+                catalog = self.read_tools(&link) => definition_of(&self.definition, catalog?.as_deref(), tool),
+                () = context.cancellation.cancelled() => return Err(codes::cancelled_error()),
+            };
+            if current != *approved {
+                return Err(changed_definition(tool_name));
+            }
+        }
         let answer = match kind {
             CatalogToolKind::Tool => self
-                .ask(&link, asker, tool_name, input)
+                .call_tool(&link, context, tool_name, input)
                 .await
                 .map(|result| result::output(name, tool_name, result)),
-            CatalogToolKind::Resources => resources::call(name, &link, asker, &input).await.map(Ok),
+            CatalogToolKind::Resources => {
+                resources::call(name, &link, context, &input).await.map(Ok)
+            }
         };
         let answer = match answer {
             Err(UnansweredCall::Failed(failure)) => {
@@ -276,55 +296,56 @@ impl McpServerHandle {
             }
             answer => answer,
         };
-        self.conclude(&link, asker, answer).await?
+        self.resolve_answer(&link, context, answer).await?
     }
 
-    /// Gets the prompt `name`. `words` are the words after the chat command, its arguments.
-    pub(crate) async fn prompt(
+    /// Gets the prompt `name`. `words` is the text after the chat command, with the arguments.
+    pub(crate) async fn get_prompt(
         self: &Arc<Self>,
         name: &str,
         words: &str,
     ) -> Result<PromptInput, ToolError> {
         let server = self.definition.name();
-        let catalog = match self.known() {
+        let catalog = match self.known_catalog() {
             Some(catalog) => catalog,
-            None => self.reach().await?,
+            None => self.fetch_catalog().await?,
         };
         let Some(prompt) = catalog.prompts.iter().find(|prompt| prompt.name == name) else {
             let problem = format_args!("has no prompt `{}`", codes::escaped_error_text(name));
             return Err(error(Code::MCP_NO_TOOL, server, problem)
                 .suggest("Type `/help` to see the prompts."));
         };
-        let arguments = prompts::arguments(server, prompt, words)?;
-        let home = self.home();
-        let link = self.link(&home, &Arc::default()).await?;
-        let asker = ElicitationContext::without_caller(home);
-        let answer = prompts::get(server, &link, &asker, name, arguments).await;
-        self.conclude(&link, &asker, answer).await
+        let arguments = prompts::parse_arguments(server, prompt, words)?;
+        let home = self.catalog_scope();
+        let link = self.get_or_connect(&home, &Arc::default()).await?;
+        let context = ElicitationContext::without_caller(home);
+        let answer = prompts::get(server, &link, &context, name, arguments).await;
+        self.resolve_answer(&link, &context, answer).await
     }
 
-    /// Sends the request, and repeats it with the input that the server requests.
-    async fn ask(
+    /// Calls a tool. If the server requests input instead of answering, repeats the request with
+    /// the input.
+    async fn call_tool(
         &self,
         link: &McpConnection,
-        asker: &ElicitationContext,
+        context: &ElicitationContext,
         tool_name: &str,
         input: JsonObject,
     ) -> Result<CallToolResult, UnansweredCall> {
         let mut params = CallToolRequestParams::new(tool_name.to_owned());
         params.arguments = Some(input);
-        params.meta = asker.meta();
+        params.meta = context.request_meta();
         for _ in 0..MAX_INPUT_ROUNDS {
             let request = CallToolRequest::new(params.clone());
-            match exchange(link, asker, ClientRequest::CallToolRequest(request)).await? {
+            match send_request(link, context, ClientRequest::CallToolRequest(request)).await? {
                 ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::EmptyResult(_) => return Ok(CallToolResult::default()),
                 ServerResult::CustomResult(answer) => {
-                    return result::repaired(answer.0)
+                    return result::repair_result(answer.0)
                         .ok_or_else(|| ServiceError::UnexpectedResponse.into());
                 }
-                ServerResult::InputRequiredResult(wanted) => {
-                    self.fill_in(link, wanted, &mut params)?
+                ServerResult::InputRequiredResult(required) => {
+                    self.fill_in(link, required, &mut params)?
                 }
                 _ => return Err(ServiceError::UnexpectedResponse.into()),
             }
@@ -372,7 +393,7 @@ impl McpServerHandle {
     ) -> Option<ToolError> {
         if let ServiceError::McpError(refusal) = failure
             && UNKNOWN_TOOL_CODES.contains(&refusal.code.0)
-            && let Ok(catalog) = self.refresh(link).await
+            && let Ok(catalog) = self.refresh_catalog(link).await
             && !catalog.tools.iter().any(|tool| tool.own == tool_name)
         {
             let problem = format_args!(
@@ -386,16 +407,16 @@ impl McpServerHandle {
     }
 
     /// Converts the answer to a request for the caller. An answer ends the series of failures.
-    async fn conclude<T>(
+    async fn resolve_answer<T>(
         &self,
         link: &McpConnection,
-        asker: &ElicitationContext,
+        context: &ElicitationContext,
         answer: Result<T, UnansweredCall>,
     ) -> Result<T, ToolError> {
         let failure = match answer {
             Ok(answer) => {
-                let seat = self.shared_connection(&asker.place);
-                seat.state.lock().await.failures = 0;
+                let shared = self.shared_connection(&context.scope);
+                shared.state.lock().await.failures = 0;
                 return Ok(answer);
             }
             Err(UnansweredCall::Given(error)) => return Err(error),
@@ -406,35 +427,37 @@ impl McpServerHandle {
             ServiceError::TransportClosed | ServiceError::TransportSend(_)
         ) {
             // The description of the end arrives shortly after the connection closes.
-            let _ = tokio::time::timeout(CANCEL_TIMEOUT, link.ended()).await;
+            let _ = tokio::time::timeout(CANCEL_TIMEOUT, link.wait_for_end()).await;
         }
-        Err(link.failure(&self.definition, &failure))
+        Err(link.to_tool_error(&self.definition, &failure))
     }
 
-    /// Returns the connection for callers with this access; creates an entry without a connection
-    /// if needed.
+    /// Returns the entry for callers with the access `scope`. A new entry has no connection yet.
     fn shared_connection(&self, scope: &CallScope) -> Arc<SharedConnection> {
-        let mut seats = lock(&self.seats);
-        if let Some(seat) = seats.iter().find(|seat| seat.place == *scope) {
-            return Arc::clone(seat);
+        let mut shared_connections = lock(&self.shared_connections);
+        if let Some(shared) = shared_connections
+            .iter()
+            .find(|shared| shared.scope == *scope)
+        {
+            return Arc::clone(shared);
         }
-        let seat = Arc::new(SharedConnection {
-            place: scope.clone(),
+        let shared = Arc::new(SharedConnection {
+            scope: scope.clone(),
             state: tokio::sync::Mutex::default(),
         });
-        seats.push(Arc::clone(&seat));
-        seat
+        shared_connections.push(Arc::clone(&shared));
+        shared
     }
 
     /// Returns the open connection for callers with the access `scope`, or opens a connection.
     /// Fails during the pause after a failure.
-    async fn link(
+    async fn get_or_connect(
         self: &Arc<Self>,
         scope: &CallScope,
         approved_files: &Arc<[ApprovedFile]>,
     ) -> Result<Arc<McpConnection>, ToolError> {
-        let seat = self.shared_connection(scope);
-        let mut state = seat.state.lock().await;
+        let shared = self.shared_connection(scope);
+        let mut state = shared.state.lock().await;
         if let Some(link) = &state.link
             && !link.is_dead()
         {
@@ -447,40 +470,81 @@ impl McpServerHandle {
                 state.failures + 1
             };
             // The first failure may be an accident, so it causes no pause.
-            state.not_before = Some(Instant::now() + pause_after(state.failures.saturating_sub(1)));
+            let pause = pause_after(state.failures, 1, MAX_RECONNECT_DELAY);
+            state.not_before = Some(Instant::now() + pause);
         }
         if let Some(left) = state
             .not_before
             .and_then(|at| at.checked_duration_since(Instant::now()))
         {
-            return Err(self.down(&state, left));
+            return Err(self.backoff_error(&state, left));
         }
         let legacy = state.failures == 0 && self.is_known_as_legacy();
-        let (definition, ways) = (&self.definition, &self.ways);
-        match McpConnection::connect(definition, ways, scope, approved_files, legacy).await {
+        let (definition, options) = (&self.definition, &self.options);
+        match McpConnection::connect(definition, options, scope, approved_files, legacy).await {
             Ok(link) => {
                 let link = Arc::new(link);
                 state.link = Some(Arc::clone(&link));
                 state.not_before = None;
-                tokio::spawn(follow(Arc::downgrade(self), Arc::downgrade(&link)));
+                tokio::spawn(watch_catalog(Arc::downgrade(self), Arc::downgrade(&link)));
                 Ok(link)
             }
             // The server did not fail: the next approval may start it at once.
             Err(error) if error.code.as_deref() == Some(Code::TOOL_DENIED.as_str()) => Err(error),
             Err(error) => {
                 state.failures += 1;
-                state.not_before = Some(Instant::now() + pause_after(state.failures));
+                let pause = pause_after(state.failures, 0, MAX_RECONNECT_DELAY);
+                state.not_before = Some(Instant::now() + pause);
                 state.last = Some(error.clone());
                 Err(error)
             }
         }
     }
 
+    /// Returns the identity of the server's current definition of a tool, for the process that serves
+    /// callers with the access `scope`. `known`: the identity to use if there is no list.
+    pub(crate) async fn current_definition(
+        &self,
+        scope: &CallScope,
+        tool: (CatalogToolKind, &str),
+        known: &str,
+    ) -> String {
+        let shared = self.shared_connection(scope);
+        let state = shared.state.lock().await;
+        let link = state.link.clone().filter(|link| !link.is_dead());
+        drop(state);
+        let catalog = match link {
+            // If that fails, the call fails with the same error.
+            Some(link) => self.read_tools(&link).await.ok().flatten(),
+            None => lock(&self.catalog).clone(),
+        };
+        match catalog {
+            Some(catalog) => definition_of(&self.definition, Some(&catalog), tool),
+            None => known.to_owned(),
+        }
+    }
+
+    /// Returns the tools of a connected server. If it has reported a change since the last list, waits
+    /// for the new list.
+    async fn read_tools(&self, link: &McpConnection) -> Result<Option<Arc<McpCatalog>>, ToolError> {
+        if link.handler.has_unread_tools() {
+            let reading = tokio::time::timeout(MAX_LIST_WAIT, self.refresh_catalog(link));
+            reading.await.unwrap_or_else(|_| {
+                let problem = format_args!(
+                    "reported changed tools, but did not list them within {} s",
+                    MAX_LIST_WAIT.as_secs()
+                );
+                Err(error(Code::MCP_TIMEOUT, self.definition.name(), problem))
+            })?;
+        }
+        Ok(lock(&self.catalog).clone())
+    }
+
     /// Returns the content of the program's files at the start of the process that serves callers
-    /// with the access `scope`, by path. Without such a process, returns their current content.
-    pub(crate) async fn program_contents(&self, scope: &CallScope) -> BTreeMap<String, String> {
-        let seat = self.shared_connection(scope);
-        let state = seat.state.lock().await;
+    /// with the access `scope`. Without such a process, returns their current content.
+    pub(crate) async fn program_contents(&self, scope: &CallScope) -> StartedFiles {
+        let shared = self.shared_connection(scope);
+        let state = shared.state.lock().await;
         if let Some(link) = state.link.as_ref().filter(|link| !link.is_dead()) {
             return link.program_contents.clone();
         }
@@ -495,12 +559,12 @@ impl McpServerHandle {
         }
         match self.cache.read(self.definition.fingerprint()) {
             CatalogCacheEntry::Catalog(catalog, _) => is_legacy(&catalog.protocol),
-            CatalogCacheEntry::Silent | CatalogCacheEntry::Nothing => false,
+            CatalogCacheEntry::Unreachable | CatalogCacheEntry::Nothing => false,
         }
     }
 
-    /// Returns the error for a server that may be contacted again in `remaining`.
-    fn down(&self, state: &McpConnectionState, remaining: Duration) -> ToolError {
+    /// Returns the error for a server to which gdn connects again only after `remaining`.
+    fn backoff_error(&self, state: &McpConnectionState, remaining: Duration) -> ToolError {
         let why = state
             .last
             .as_ref()
@@ -519,10 +583,11 @@ impl McpServerHandle {
         if let Some(mut contact) = contact {
             let _ = tokio::time::timeout(CANCEL_TIMEOUT, contact.wait_for(Option::is_some)).await;
         }
-        let seats: Vec<Arc<SharedConnection>> = lock(&self.seats).drain(..).collect();
-        let end = |seat: Arc<SharedConnection>| async move {
+        let shared_connections: Vec<Arc<SharedConnection>> =
+            lock(&self.shared_connections).drain(..).collect();
+        let end = |shared: Arc<SharedConnection>| async move {
             // A connection attempt is not awaited: it is dropped together with its call.
-            let link = seat
+            let link = shared
                 .state
                 .try_lock()
                 .ok()
@@ -531,12 +596,12 @@ impl McpServerHandle {
                 link.end().await;
             }
         };
-        futures::future::join_all(seats.into_iter().map(end)).await;
+        futures::future::join_all(shared_connections.into_iter().map(end)).await;
     }
 }
 
 /// Fetches the catalog after connecting, and each time the server reports a change.
-async fn follow(server: Weak<McpServerHandle>, link: Weak<McpConnection>) {
+async fn watch_catalog(server: Weak<McpServerHandle>, link: Weak<McpConnection>) {
     let Some((handler, ended, mut subscription)) = begin_to_follow(&link).await else {
         return;
     };
@@ -546,7 +611,7 @@ async fn follow(server: Weak<McpServerHandle>, link: Weak<McpConnection>) {
             let (Some(server), Some(link)) = (server.upgrade(), link.upgrade()) else {
                 return;
             };
-            if let Err(error) = server.refresh(&link).await {
+            if let Err(error) = server.refresh_catalog(&link).await {
                 tracing::debug!(
                     %error,
                     "could not list the tools of an MCP server; the known tools stay in use"
@@ -583,20 +648,31 @@ type Followed = (
     Option<rmcp::service::Subscription>,
 );
 
-/// Returns what [`follow`] waits for; `None` if the connection is gone.
+/// Returns the parts that [`follow`] waits for; `None` if the connection is gone.
 async fn begin_to_follow(link: &Weak<McpConnection>) -> Option<Followed> {
     let link = link.upgrade()?;
     let subscription = link.listen().await;
     Some((link.handler.clone(), link.end_of(), subscription))
 }
 
-/// Returns the pause after consecutive failures: none, then 1 s, 2 s, 4 s … up to a minute.
-fn pause_after(failures: u32) -> Duration {
-    match failures.checked_sub(1) {
-        None => Duration::ZERO,
-        Some(doublings) => Duration::from_secs(1_u64.checked_shl(doublings).unwrap_or(u64::MAX))
-            .min(MAX_RECONNECT_DELAY),
-    }
+/// Returns the identity of a tool's definition; an empty one if the server does not have the tool.
+fn definition_of(
+    server: &McpServerDefinition,
+    catalog: Option<&McpCatalog>,
+    (kind, name): (CatalogToolKind, &str),
+) -> String {
+    let mut tools = catalog.into_iter().flat_map(|catalog| &catalog.tools);
+    let listed = tools.find(|tool| tool.kind == kind && tool.own == name);
+    listed.map_or_else(String::new, |listed| listed.identity(server))
+}
+
+/// Returns the error for a call whose approval was for another definition of the tool.
+fn changed_definition(tool_name: &str) -> ToolError {
+    let tool_name = codes::escaped_error_text(tool_name);
+    let message = format!("the server changed the tool `{tool_name}` after the call was approved");
+    ToolError::new(message)
+        .code(Code::TOOL_DENIED)
+        .suggest("Repeat the call. It then needs an approval of the changed tool.")
 }
 
 /// Returns true if the revision begins with a handshake.
@@ -607,18 +683,4 @@ fn is_legacy(protocol: &str) -> bool {
 /// Locks a mutex, even if a thread panicked while it held the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_a_minute() {
-        let seconds: Vec<u64> = (0..9)
-            .map(|failures| pause_after(failures).as_secs())
-            .collect();
-        assert_eq!(seconds, [0, 1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(pause_after(u32::MAX).as_secs(), 60);
-    }
 }

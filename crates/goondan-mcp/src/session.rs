@@ -28,7 +28,7 @@ impl McpSession {
     ///
     /// Fails if the server is unreachable or does not answer.
     pub async fn catalog(&self) -> Result<Arc<McpCatalog>, ToolError> {
-        self.server.reach().await
+        self.server.fetch_catalog().await
     }
 
     /// Calls the tool whose name on the server is `tool_name`.
@@ -75,7 +75,7 @@ impl McpSession {
     ///
     /// Fails if a required argument is missing, or if the server does not answer.
     pub async fn prompt(&self, name: &str, words: &str) -> Result<PromptInput, ToolError> {
-        self.server.prompt(name, words).await
+        self.server.get_prompt(name, words).await
     }
 
     /// Ends the connections of the server and waits until they have ended.

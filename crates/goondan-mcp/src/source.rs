@@ -1,13 +1,12 @@
 //! The tool source for MCP servers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 
 use crate::cache::CatalogCache;
@@ -26,12 +25,12 @@ use crate::session::McpSession;
 use crate::spawn_port::{ServerConnectOptions, ServerSpawner, StandIns};
 use crate::tool_names::MAX_TOOL_NAME_LENGTH;
 use goondan_core::JsonObject;
-use goondan_core::ids::hex;
 use goondan_core::ports::tool::{
     EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
 use goondan_core::private_files;
 use goondan_core::redact::SecretRedactor;
+use goondan_core::started_files::StartedFiles;
 use goondan_spec::kinds::{Agent, ExportSpec, Swarm, Tool, ToolEntry};
 use goondan_spec::value::Environment;
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
@@ -51,7 +50,7 @@ const EMPTY_FOLDER: &str = "empty";
 /// Opens tools with `spec.mcp`. It exists as long as its swarm; a server exists as long as a
 /// generation uses it.
 pub struct McpTools {
-    ways: ServerConnectOptions,
+    options: ServerConnectOptions,
     cache: CatalogCache,
     environment: Mutex<Environment>,
     servers: Mutex<HashMap<String, Weak<McpServerHandle>>>,
@@ -74,13 +73,13 @@ impl McpTools {
     /// Creates a source without connections. Catalogs are cached below `state_root`.
     pub fn new(
         state_root: &Path,
-        dialer: Arc<dyn ServerSpawner>,
+        spawner: Arc<dyn ServerSpawner>,
         environment: Environment,
     ) -> Self {
         McpTools {
-            ways: ServerConnectOptions {
+            options: ServerConnectOptions {
                 folder: state_root.join(CACHE_FOLDER),
-                dialer,
+                spawner,
                 stand_ins: None,
             },
             cache: CatalogCache::new(state_root.join(CACHE_FOLDER)),
@@ -96,7 +95,7 @@ impl McpTools {
     /// Replaces servers with mocks.
     #[must_use]
     pub fn stand_ins(mut self, stand_ins: Option<Arc<dyn StandIns>>) -> Self {
-        self.ways.stand_ins = stand_ins;
+        self.options.stand_ins = stand_ins;
         self
     }
 
@@ -144,14 +143,14 @@ impl McpTools {
             .filter_map(|used| bundle.tools().get(&used.tool));
         for tool in used.filter(|tool| matches!(tool.spec.entry, ToolEntry::Mcp(_))) {
             // Opening the tool reports the error.
-            let Ok(definition) = self.define(tool, bundle.root()) else {
+            let Ok(definition) = self.resolve_definition(tool, bundle.root()) else {
                 continue;
             };
             let server = self.server(definition);
-            let home = self.home(tool, bundle, swarm);
-            lock(&self.prepared).hold(Arc::clone(&server), home);
-            if server.known().is_none() {
-                server.begin();
+            let home = self.catalog_scope(tool, bundle, swarm);
+            lock(&self.prepared).add_server(Arc::clone(&server), home);
+            if server.known_catalog().is_none() {
+                server.start_contact();
             }
         }
     }
@@ -160,7 +159,7 @@ impl McpTools {
     /// turns that use them.
     pub fn accept_prepared(&self) {
         let prompts_before = self.prompts();
-        let released = lock(&self.prepared).accept();
+        let released = lock(&self.prepared).accept_generation();
         drop(released);
         if self.prompts() != prompts_before {
             self.changes.prompts.send_replace(());
@@ -169,31 +168,38 @@ impl McpTools {
 
     /// Keeps the servers of the serving generation, because the prepared one has errors.
     pub fn reject_prepared(&self) {
-        let released = lock(&self.prepared).reject();
+        let released = lock(&self.prepared).reject_generation();
         drop(released);
     }
 
-    /// Returns the access for fetching the catalog: a sandbox, if all users of the server have one.
-    fn home(&self, tool: &Resource<Tool>, bundle: &Bundle, swarm: &Resource<Swarm>) -> CallScope {
-        let agents = swarm
-            .spec
-            .agents
-            .iter()
-            .filter_map(|id| bundle.agents().get(id));
-        let users = agents.filter(|agent| agent.spec.tools.iter().any(|used| used.tool == tool.id));
-        let sandboxes: Option<Vec<_>> = users
-            .map(|agent| {
-                agent
-                    .spec
-                    .permissions
-                    .as_ref()
-                    .and_then(|permissions| permissions.sandbox.clone())
-            })
-            .collect();
-        let Some(first) = sandboxes.and_then(|all| all.into_iter().next()) else {
+    /// Returns the sandbox and the working directory in which the server lists its tools. Has a
+    /// sandbox if every agent that uses the server has one: that of the first agent.
+    fn catalog_scope(
+        &self,
+        tool: &Resource<Tool>,
+        bundle: &Bundle,
+        swarm: &Resource<Swarm>,
+    ) -> CallScope {
+        let mut sandboxes = Vec::new();
+        for id in &swarm.spec.agents {
+            let Some(agent) = bundle.agents().get(id) else {
+                continue;
+            };
+            let uses_server = agent.spec.tools.iter().any(|used| used.tool == tool.id);
+            if !uses_server {
+                continue;
+            }
+            let permissions = agent.spec.permissions.as_ref();
+            match permissions.and_then(|permissions| permissions.sandbox.clone()) {
+                Some(sandbox) => sandboxes.push(sandbox),
+                // This agent may use the server without a sandbox.
+                None => return CallScope::default(),
+            }
+        }
+        let Some(first_sandbox) = sandboxes.into_iter().next() else {
             return CallScope::default();
         };
-        let workdir = self.ways.folder.join(EMPTY_FOLDER);
+        let workdir = self.options.folder.join(EMPTY_FOLDER);
         if let Err(error) = private_files::create_directory(&workdir) {
             tracing::debug!(
                 %error,
@@ -201,7 +207,7 @@ impl McpTools {
             );
         }
         CallScope {
-            sandboxes: vec![first],
+            sandboxes: vec![first_sandbox],
             workdir,
         }
     }
@@ -241,36 +247,40 @@ impl McpTools {
             .tools()
             .values()
             .filter(|tool| matches!(tool.spec.entry, ToolEntry::Mcp(_)));
-        mcp.flat_map(|tool| self.notices_of(tool, bundle)).collect()
+        mcp.flat_map(|tool| self.catalog_notices(tool, bundle))
+            .collect()
     }
 
-    /// Returns the notes about the catalog of `tool`, or a notice that the catalog is unknown or that
-    /// the server lacks a variable. Returns nothing for a server that no generation uses.
-    fn notices_of(&self, tool: &Resource<Tool>, bundle: &Bundle) -> Vec<Diagnostic> {
-        let notice = |message, suggestion| notice(tool, bundle, message, suggestion);
-        let Ok(definition) = self.define(tool, bundle.root()) else {
-            return self.undefined(tool, bundle).into_iter().collect();
+    /// Returns the warnings in the catalog of `tool`. If the catalog is unknown or the server lacks a
+    /// variable, returns a warning about that. Returns nothing for a server that no generation uses.
+    fn catalog_notices(&self, tool: &Resource<Tool>, bundle: &Bundle) -> Vec<Diagnostic> {
+        let notice = |message, suggestion| catalog_warning(tool, bundle, message, suggestion);
+        let Ok(definition) = self.resolve_definition(tool, bundle.root()) else {
+            return self
+                .missing_variable_error(tool, bundle)
+                .into_iter()
+                .collect();
         };
-        let Some(server) = self.found(&definition) else {
+        let Some(server) = self.running_server(&definition) else {
             return Vec::new();
         };
-        match server.known() {
+        match server.known_catalog() {
             Some(catalog) => {
                 let to_notice =
                     |note: &String| notice(format!("MCP server of {}: {note}", tool.id), None);
                 catalog.notes.iter().map(to_notice).collect()
             }
             None => {
-                let trouble = server.first_contact_error();
-                let why = trouble.as_ref().map_or_else(
+                let failure = server.first_contact_error();
+                let why = failure.as_ref().map_or_else(
                     || "the server has not answered yet".to_owned(),
-                    |trouble| trouble.message.clone(),
+                    |failure| failure.message.clone(),
                 );
                 let message = format!(
                     "The tools of the MCP server of {} are unknown: {why}.",
                     tool.id
                 );
-                let suggestion = trouble.and_then(|trouble| trouble.suggestion);
+                let suggestion = failure.and_then(|failure| failure.suggestion);
                 let wait = || {
                     "run `gdn mcp list --connect` to wait for the server; until then, agents do \
                     not have its tools"
@@ -289,13 +299,13 @@ impl McpTools {
         let tools = bundle.tools().values();
         tools
             .filter(|tool| matches!(tool.spec.entry, ToolEntry::Mcp(_)))
-            .filter_map(|tool| self.undefined(tool, bundle))
+            .filter_map(|tool| self.missing_variable_error(tool, bundle))
             .collect()
     }
 
     /// Returns the problem of a server that lacks a variable, if an agent uses it.
-    fn undefined(&self, tool: &Resource<Tool>, bundle: &Bundle) -> Option<Diagnostic> {
-        let error = self.define(tool, bundle.root()).err()?;
+    fn missing_variable_error(&self, tool: &Resource<Tool>, bundle: &Bundle) -> Option<Diagnostic> {
+        let error = self.resolve_definition(tool, bundle.root()).err()?;
         let uses =
             |agent: &Resource<Agent>| agent.spec.tools.iter().any(|used| used.tool == tool.id);
         if !bundle.agents().values().any(|agent| uses(agent)) {
@@ -303,15 +313,15 @@ impl McpTools {
         }
         let cause = error.message.trim_end_matches('.');
         let message = format!("The agents do not have the tools of {}: {cause}.", tool.id);
-        Some(notice(tool, bundle, message, error.suggestion))
+        Some(catalog_warning(tool, bundle, message, error.suggestion))
     }
 
     /// Returns the prompts of the swarm's servers whose catalogs are known, sorted by command.
     pub fn prompts(&self) -> Vec<ServerPrompt> {
-        let servers = lock(&self.prepared).serving();
+        let servers = lock(&self.prepared).serving_servers();
         let of_server = |server: &Arc<McpServerHandle>| {
             let name = server.definition.name().to_owned();
-            let catalog = server.known();
+            let catalog = server.known_catalog();
             let prompts = catalog.map(|catalog| catalog.prompts.clone());
             prompts
                 .unwrap_or_default()
@@ -335,11 +345,11 @@ impl McpTools {
     /// within its `connectTimeoutMs`.
     pub async fn expand_prompt(&self, line: &str) -> Option<Result<PromptInput, ToolError>> {
         let (server_name, name, words) = prompts::command_parts(line)?;
-        let servers = lock(&self.prepared).serving();
+        let servers = lock(&self.prepared).serving_servers();
         let mut servers = servers.into_iter();
         let server = servers.find(|server| server.definition.name() == server_name)?;
         let limit = server.definition.connect_timeout;
-        let answer = tokio::time::timeout(limit, server.prompt(name, words)).await;
+        let answer = tokio::time::timeout(limit, server.get_prompt(name, words)).await;
         Some(answer.unwrap_or_else(|_| {
             let what = format_args!("did not answer within {} s", limit.as_secs());
             Err(error(Code::MCP_TIMEOUT, server_name, what))
@@ -373,10 +383,10 @@ impl McpTools {
     ///
     /// Fails if a variable that the definition names is not set.
     pub fn session(&self, tool: &Resource<Tool>, root: &Path) -> Result<McpSession, ToolError> {
-        let definition = self.define(tool, root)?;
+        let definition = self.resolve_definition(tool, root)?;
         Ok(McpSession::new(McpServerHandle::new(
             definition,
-            self.ways.clone(),
+            self.options.clone(),
             self.cache.clone(),
             ListChanges::default(),
         )))
@@ -394,12 +404,12 @@ impl McpTools {
         root: &Path,
         visitor: &dyn ConsentBrowser,
     ) -> Result<(), ToolError> {
-        let definition = self.define(tool, root)?;
-        let challenge = McpConnection::challenge(&definition).await;
+        let definition = self.resolve_definition(tool, root)?;
+        let challenge = McpConnection::login_challenge(&definition).await;
         let tokens = self.tokens(&definition)?;
         oauth::login(&definition, &tokens, challenge, visitor).await?;
         // An authenticated client may get an answer where an anonymous one did not.
-        self.cache.forget_silence(definition.fingerprint());
+        self.cache.clear_unreachable(definition.fingerprint());
         Ok(())
     }
 
@@ -409,8 +419,8 @@ impl McpTools {
     ///
     /// Fails if the server has no URL, or if the file cannot be deleted.
     pub fn logout(&self, tool: &Resource<Tool>, root: &Path) -> Result<bool, ToolError> {
-        let definition = self.define(tool, root)?;
-        let forgotten = self.tokens(&definition)?.forget();
+        let definition = self.resolve_definition(tool, root)?;
+        let forgotten = self.tokens(&definition)?.delete();
         forgotten.map_err(|cause| {
             error(
                 Code::MCP_AUTH,
@@ -422,13 +432,13 @@ impl McpTools {
 
     /// Returns true if the user is logged in at the server of `tool`; `None` if it has no URL.
     pub fn is_logged_in(&self, tool: &Resource<Tool>, root: &Path) -> Option<bool> {
-        let definition = self.define(tool, root).ok()?;
-        TokenFile::of(&self.ways.folder, &definition).map(|tokens| tokens.is_there())
+        let definition = self.resolve_definition(tool, root).ok()?;
+        TokenFile::for_server(&self.options.folder, &definition).map(|tokens| tokens.exists())
     }
 
     /// Returns the token file of a web server; fails for a server without `url`.
     fn tokens(&self, definition: &McpServerDefinition) -> Result<TokenFile, ToolError> {
-        TokenFile::of(&self.ways.folder, definition).ok_or_else(|| {
+        TokenFile::for_server(&self.options.folder, definition).ok_or_else(|| {
             let error = error(
                 Code::MCP_AUTH,
                 definition.name(),
@@ -440,7 +450,7 @@ impl McpTools {
 
     /// Returns the cached catalog of `tool` without contacting its server.
     pub fn cached_catalog(&self, tool: &Resource<Tool>, root: &Path) -> Option<McpCatalog> {
-        let definition = self.define(tool, root).ok()?;
+        let definition = self.resolve_definition(tool, root).ok()?;
         match self.cache.read(definition.fingerprint()) {
             crate::cache::CatalogCacheEntry::Catalog(catalog, _) => Some(catalog),
             _ => None,
@@ -459,12 +469,16 @@ impl McpTools {
     }
 
     /// Resolves the configuration of `tool`.
-    fn define(&self, tool: &Resource<Tool>, root: &Path) -> Result<McpServerDefinition, ToolError> {
+    fn resolve_definition(
+        &self,
+        tool: &Resource<Tool>,
+        root: &Path,
+    ) -> Result<McpServerDefinition, ToolError> {
         McpServerDefinition::new(tool, root, &lock(&self.environment))
     }
 
     /// Returns the running server with this configuration, if any.
-    fn found(&self, definition: &McpServerDefinition) -> Option<Arc<McpServerHandle>> {
+    fn running_server(&self, definition: &McpServerDefinition) -> Option<Arc<McpServerHandle>> {
         lock(&self.servers)
             .get(definition.fingerprint())
             .and_then(Weak::upgrade)
@@ -480,7 +494,7 @@ impl McpTools {
         }
         let server = McpServerHandle::new(
             definition,
-            self.ways.clone(),
+            self.options.clone(),
             self.cache.clone(),
             self.changes.clone(),
         );
@@ -492,8 +506,8 @@ impl McpTools {
     /// server, at a reload for a shorter time.
     async fn first_contact(&self, server: &Arc<McpServerHandle>) -> Option<Arc<McpCatalog>> {
         lock(&self.prepared).hold_unprepared(server);
-        let was_silent = server.was_silent();
-        let contact = server.begin();
+        let was_unreachable = server.was_unreachable();
+        let contact = server.start_contact();
         let mut waiting = contact.clone();
         let connect_timeout = server.definition.connect_timeout;
         let limit = lock(&self.patience).map_or(connect_timeout, |until| {
@@ -509,9 +523,9 @@ impl McpTools {
                 let _ = answer.await;
             }
         };
-        if !was_silent && tokio::time::timeout(limit, answered).await.is_err() {
+        if !was_unreachable && tokio::time::timeout(limit, answered).await.is_err() {
             // The next start does not wait for this server.
-            server.note_silence();
+            server.record_unreachable();
         }
         contact.borrow().as_ref()?.as_ref().ok().cloned()
     }
@@ -538,7 +552,7 @@ impl ToolSource for McpTools {
             let suggestion = format!("use a name of at most {MAX_TOOL_NAME_LENGTH} characters");
             return Err(EntryOpenError::new(&tool.id, message).suggest(suggestion));
         }
-        let definition = match self.define(tool, bundle_root) {
+        let definition = match self.resolve_definition(tool, bundle_root) {
             Ok(definition) => definition,
             // A missing variable costs only the tools of this server; `notices` reports it.
             Err(undefined) => {
@@ -549,21 +563,26 @@ impl ToolSource for McpTools {
             }
         };
         let server = self.server(definition);
-        let catalog = match server.known() {
+        let catalog = match server.known_catalog() {
             Some(catalog) => Some(catalog),
             None if self.is_quiet.load(Ordering::Relaxed) => None,
             None => self.first_contact(&server).await,
         };
-        server.announce(catalog.clone());
+        server.announce_catalog(catalog.clone());
         let tools = catalog
             .as_ref()
             .map(|catalog| catalog.tools.as_slice())
             .unwrap_or_default();
         Ok(ToolSet {
-            exports: tools.iter().map(|listed| export(&server, listed)).collect(),
+            exports: tools
+                .iter()
+                .map(|listed| build_export(&server, listed))
+                .collect(),
             unavailable: match catalog {
                 Some(_) => None,
-                None => Some(unavailability(server.first_contact_error().as_ref()).to_owned()),
+                None => {
+                    Some(unavailability_reason(server.first_contact_error().as_ref()).to_owned())
+                }
             },
         })
     }
@@ -571,7 +590,7 @@ impl ToolSource for McpTools {
 
 /// Returns a fixed reason why a server's catalog is missing. It becomes a part of the system prompt,
 /// so it contains no text from the server and changes rarely. Other errors count as no answer yet.
-fn unavailability(error: Option<&ToolError>) -> &'static str {
+fn unavailability_reason(error: Option<&ToolError>) -> &'static str {
     let code = error.and_then(|error| error.code.as_deref());
     let known = [
         (Code::MCP_START, "the MCP server cannot be started"),
@@ -593,7 +612,7 @@ fn unavailability(error: Option<&ToolError>) -> &'static str {
 }
 
 /// Creates a warning about the catalog of `tool`.
-fn notice(
+fn catalog_warning(
     tool: &Resource<Tool>,
     bundle: &Bundle,
     message: String,
@@ -615,14 +634,11 @@ fn notice(
 }
 
 /// Creates the export and the handler of a listed tool.
-fn export(
+fn build_export(
     server: &Arc<McpServerHandle>,
     listed: &CatalogTool,
 ) -> (ExportSpec, Arc<dyn ToolHandler>) {
-    let mut hash = Sha256::new();
-    hash.update(server.definition.fingerprint());
-    hash.update(serde_json::to_vec(listed).unwrap_or_default());
-    let code = hex(&hash.finalize());
+    let code = listed.identity(&server.definition);
     let handler = RemoteTool {
         server: Arc::clone(server),
         own: listed.own.clone(),
@@ -646,7 +662,12 @@ struct RemoteTool {
 impl ToolHandler for RemoteTool {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         self.server
-            .call(&ElicitationContext::of(ctx), self.kind, &self.own, input)
+            .call(
+                &ElicitationContext::from_context(ctx),
+                self.kind,
+                &self.own,
+                input,
+            )
             .await
     }
 
@@ -655,8 +676,16 @@ impl ToolHandler for RemoteTool {
         Some(&self.code)
     }
 
-    async fn started_files(&self, ctx: &ToolContext) -> BTreeMap<String, String> {
-        self.server.program_contents(&CallScope::of(ctx)).await
+    async fn current_code(&self, ctx: &ToolContext) -> Option<String> {
+        let (scope, tool) = (CallScope::from_context(ctx), (self.kind, &*self.own));
+        let current = self.server.current_definition(&scope, tool, &self.code);
+        Some(current.await)
+    }
+
+    async fn started_files(&self, ctx: &ToolContext) -> StartedFiles {
+        self.server
+            .program_contents(&CallScope::from_context(ctx))
+            .await
     }
 }
 

@@ -17,7 +17,7 @@ pub trait ServerSpawner: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Fails if the program cannot be started, or not be sandboxed as required.
+    /// Fails if the program cannot be started, or cannot be sandboxed as required.
     async fn start(&self, program: &McpServerProgram) -> Result<ProgramStreams, ToolError>;
 }
 
@@ -28,12 +28,13 @@ pub trait StandIns: Send + Sync {
     async fn stand_in(&self, tool: &str) -> Option<Result<ProgramStreams, ToolError>>;
 }
 
-/// The means to contact servers.
+/// Options for connecting to servers.
 #[derive(Clone)]
 pub(crate) struct ServerConnectOptions {
     /// Directory of the token directory and the catalogs.
     pub(crate) folder: PathBuf,
-    pub(crate) dialer: Arc<dyn ServerSpawner>,
+    pub(crate) spawner: Arc<dyn ServerSpawner>,
+    /// Mocks of servers in tests.
     pub(crate) stand_ins: Option<Arc<dyn StandIns>>,
 }
 

@@ -69,18 +69,18 @@ pub(crate) enum ConnectionFault {
 
 impl StreamObservations {
     /// Locks the observations.
-    fn notes(&self) -> std::sync::MutexGuard<'_, StreamNotes> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, StreamNotes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the reason if the client ended the connection.
-    pub(crate) fn fatal(&self) -> Option<ConnectionFault> {
-        self.notes().fatal
+    pub(crate) fn fatal_fault(&self) -> Option<ConnectionFault> {
+        self.lock().fatal
     }
 
     /// Returns the server's own output about an error, as a part of a sentence.
-    pub(crate) fn words(&self) -> String {
-        let notes = self.notes();
+    pub(crate) fn program_output(&self) -> String {
+        let notes = self.lock();
         let complaints = String::from_utf8_lossy(without_cut_start(&notes.complaints));
         let complaints = codes::escaped_error_text(&complaints);
         match (&notes.noise, complaints.is_empty()) {
@@ -97,7 +97,7 @@ impl StreamObservations {
     ) {
         let mut piece = [0; 1024];
         while let Ok(count @ 1..) = errors.read(&mut piece).await {
-            let kept = &mut self.notes().complaints;
+            let kept = &mut self.lock().complaints;
             kept.extend_from_slice(&piece[..count]);
             let over = kept.len().saturating_sub(MAX_STDERR_BYTES);
             kept.drain(..over);
@@ -111,7 +111,7 @@ pub(crate) struct StdioLineTransport {
     /// The received part of the next line. A cancelled read does not discard the part.
     line: Vec<u8>,
     noise: usize,
-    noticed: Arc<StreamObservations>,
+    observations: Arc<StreamObservations>,
     /// Fires when the server no longer reads its input, which usually precedes its end.
     deaf: CancellationToken,
     /// Ends the writes that wait for a server that does not read.
@@ -133,7 +133,8 @@ struct DiscoveryProbe {
 }
 
 impl DiscoveryProbe {
-    fn note_request(&mut self, item: &TxJsonRpcMessage<RoleClient>) {
+    /// Starts the wait for an answer if `item` is an optional `server/discover` request.
+    fn record_request(&mut self, item: &TxJsonRpcMessage<RoleClient>) {
         if let JsonRpcMessage::Request(request) = item
             && matches!(request.request, ClientRequest::DiscoverRequest(_))
             && self.is_optional
@@ -169,7 +170,7 @@ impl StdioLineTransport {
     pub(crate) fn new(
         input: Box<dyn AsyncRead + Send + Sync + Unpin>,
         output: Box<dyn AsyncWrite + Send + Sync + Unpin>,
-        noticed: Arc<StreamObservations>,
+        observations: Arc<StreamObservations>,
     ) -> Self {
         let output = Arc::new(tokio::sync::Mutex::new(Some(output)));
         StdioLineTransport {
@@ -177,7 +178,7 @@ impl StdioLineTransport {
             output,
             line: Vec::new(),
             noise: 0,
-            noticed,
+            observations,
             deaf: CancellationToken::new(),
             closing: CancellationToken::new(),
             discovery: DiscoveryProbe::default(),
@@ -207,7 +208,7 @@ impl StdioLineTransport {
         loop {
             // Each waiting message has a clone.
             if Arc::strong_count(&self.unread) > MAX_UNREAD_MESSAGES {
-                self.noticed.notes().fatal = Some(ConnectionFault::Unread);
+                self.observations.lock().fatal = Some(ConnectionFault::Unread);
                 return false;
             }
             let nothing_more = async {
@@ -230,7 +231,7 @@ impl StdioLineTransport {
             self.line.extend_from_slice(&available[..count]);
             self.input.consume(count);
             if self.line.len() > MAX_LINE_BYTES {
-                self.noticed.notes().fatal = Some(ConnectionFault::LongLine);
+                self.observations.lock().fatal = Some(ConnectionFault::LongLine);
                 return false;
             }
             if end.is_some() {
@@ -242,7 +243,7 @@ impl StdioLineTransport {
     /// Records a skipped line; returns false if there were too many.
     fn pass_over(&mut self, line: &[u8]) -> bool {
         self.noise += line.len();
-        let mut notes = self.noticed.notes();
+        let mut notes = self.observations.lock();
         notes.noise.get_or_insert_with(|| {
             let start = without_cut_end(&line[..line.len().min(400)]);
             String::from_utf8_lossy(start).into_owned()
@@ -261,7 +262,7 @@ impl Transport<RoleClient> for StdioLineTransport {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        self.discovery.note_request(&item);
+        self.discovery.record_request(&item);
         let (output, deaf) = (Arc::clone(&self.output), self.deaf.clone());
         let (unread, closing) = (Arc::clone(&self.unread), self.closing.clone());
         async move {
@@ -415,14 +416,14 @@ mod tests {
     fn lines(
         input: impl AsyncRead + Send + Sync + Unpin + 'static,
     ) -> (StdioLineTransport, Arc<StreamObservations>) {
-        let noticed = Arc::<StreamObservations>::default();
+        let observations = Arc::<StreamObservations>::default();
         (
             StdioLineTransport::new(
                 Box::new(input),
                 Box::new(tokio::io::sink()),
-                Arc::clone(&noticed),
+                Arc::clone(&observations),
             ),
-            noticed,
+            observations,
         )
     }
 
@@ -430,8 +431,9 @@ mod tests {
     #[tokio::test]
     async fn a_pending_write_does_not_delay_the_end() {
         let (input, output) = (tokio::io::empty(), tokio::io::duplex(1));
-        let noticed = Arc::<StreamObservations>::default();
-        let mut transport = StdioLineTransport::new(Box::new(input), Box::new(output.0), noticed);
+        let observations = Arc::<StreamObservations>::default();
+        let mut transport =
+            StdioLineTransport::new(Box::new(input), Box::new(output.0), observations);
         let request = serde_json::from_str(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).unwrap();
         let mut sending = Box::pin(transport.send(request));
         assert!(futures::poll!(&mut sending).is_pending());
@@ -490,7 +492,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_message_is_passed_over() {
         let text = "starting…\n\n{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\r\n[1]\n{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":7}\n";
-        let (mut lines, noticed) = lines(text.as_bytes());
+        let (mut lines, observations) = lines(text.as_bytes());
         assert!(matches!(
             lines.receive().await,
             Some(RxJsonRpcMessage::<RoleClient>::Response(_))
@@ -498,7 +500,10 @@ mod tests {
         assert!(lines.receive().await.is_some());
         assert!(lines.receive().await.is_none());
         assert_eq!(
-            (noticed.fatal(), noticed.words().as_str()),
+            (
+                observations.fatal_fault(),
+                observations.program_output().as_str()
+            ),
             (None, "; its output: starting…")
         );
     }
@@ -507,17 +512,20 @@ mod tests {
     async fn who_reads_no_more_is_heard_to_its_end() {
         let (near, far) = tokio::io::duplex(1_024);
         drop(far);
-        let noticed = Arc::<StreamObservations>::default();
+        let observations = Arc::<StreamObservations>::default();
         let mut lines = StdioLineTransport::new(
             Box::new("no such option\n".as_bytes()),
             Box::new(near),
-            Arc::clone(&noticed),
+            Arc::clone(&observations),
         );
         let ping =
             serde_json::from_str(r#"{"jsonrpc": "2.0", "id": 1, "method": "ping"}"#).unwrap();
         lines.send(ping).await.unwrap();
         assert!(lines.receive().await.is_none());
-        assert_eq!(noticed.words(), "; its output: no such option");
+        assert_eq!(
+            observations.program_output(),
+            "; its output: no such option"
+        );
         let (silent, _kept) = tokio::io::duplex(1);
         let mut lines = StdioLineTransport {
             input: BufReader::new(Box::new(silent)),
@@ -533,7 +541,7 @@ mod tests {
     async fn who_prints_nothing_else_is_no_server() {
         let (mut loud, heard) = lines(std::io::Cursor::new("word\n".repeat(MAX_SKIPPED_BYTES / 4)));
         assert!(loud.receive().await.is_none());
-        assert_eq!(heard.fatal(), Some(ConnectionFault::Noise));
+        assert_eq!(heard.fatal_fault(), Some(ConnectionFault::Noise));
     }
 
     #[tokio::test]
@@ -570,19 +578,19 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_does_not_read_is_ended() {
         let ping = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
-        let (mut lines, noticed) = lines(std::io::Cursor::new(ping.repeat(3)));
+        let (mut lines, observations) = lines(std::io::Cursor::new(ping.repeat(3)));
         assert!(lines.receive().await.is_some());
         // Each message that waits to be written holds a clone.
         let unread = vec![Arc::clone(&lines.unread); MAX_UNREAD_MESSAGES];
         assert!(lines.receive().await.is_none());
-        assert_eq!(noticed.fatal(), Some(ConnectionFault::Unread));
+        assert_eq!(observations.fatal_fault(), Some(ConnectionFault::Unread));
         drop(unread);
     }
 
     #[tokio::test]
     async fn a_line_without_end_ends_the_conversation() {
-        let (mut lines, noticed) = lines(tokio::io::repeat(b'x'));
+        let (mut lines, observations) = lines(tokio::io::repeat(b'x'));
         assert!(lines.receive().await.is_none());
-        assert_eq!(noticed.fatal(), Some(ConnectionFault::LongLine));
+        assert_eq!(observations.fatal_fault(), Some(ConnectionFault::LongLine));
     }
 }

@@ -26,7 +26,10 @@ pub(crate) fn assign<'n>(tool: &str, server_names: &[&'n str]) -> Vec<Option<Str
     let room = MAX_NAME_LENGTH
         .saturating_sub(tool.len() + 2)
         .max(MIN_OWN_LENGTH);
-    let plain: Vec<String> = server_names.iter().map(|name| plain(name)).collect();
+    let plain: Vec<String> = server_names
+        .iter()
+        .map(|name| normalize_name(name))
+        .collect();
     let mut names_by_plain: HashMap<&str, Vec<&str>> = HashMap::new();
     for (plain_name, server_name) in plain.iter().zip(server_names) {
         let same_plain = names_by_plain.entry(plain_name).or_default();
@@ -43,7 +46,7 @@ pub(crate) fn assign<'n>(tool: &str, server_names: &[&'n str]) -> Vec<Option<Str
         let is_unchanged = plain.as_str() == server_name;
         let collides = names_by_plain[plain.as_str()].len() > 1 && !is_unchanged;
         Some(if collides || plain.len() > room {
-            hashed(plain, server_name, room)
+            hashed_name(plain, server_name, room)
         } else {
             plain.clone()
         })
@@ -56,7 +59,7 @@ pub(crate) fn assign<'n>(tool: &str, server_names: &[&'n str]) -> Vec<Option<Str
 }
 
 /// Returns the first of `candidates` that is short enough for the Tool `tool` and not in `used`.
-pub(crate) fn free<'c>(tool: &str, used: &[&str], candidates: &[&'c str]) -> Option<&'c str> {
+pub(crate) fn free_name<'c>(tool: &str, used: &[&str], candidates: &[&'c str]) -> Option<&'c str> {
     let room = MAX_NAME_LENGTH.saturating_sub(tool.len() + 2);
     candidates
         .iter()
@@ -65,7 +68,7 @@ pub(crate) fn free<'c>(tool: &str, used: &[&str], candidates: &[&'c str]) -> Opt
 }
 
 /// Replaces characters that models do not accept, and removes `__`.
-pub(crate) fn plain(name: &str) -> String {
+pub(crate) fn normalize_name(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
     for c in name.chars() {
         let c = if c.is_ascii_alphanumeric() || c == '-' {
@@ -87,7 +90,7 @@ pub(crate) fn plain(name: &str) -> String {
 
 /// Shortens `plain` and appends a hash of the server's name, so that the result has at most `room`
 /// characters.
-fn hashed(plain: &str, server_name: &str, room: usize) -> String {
+fn hashed_name(plain: &str, server_name: &str, room: usize) -> String {
     let hash = hex(&Sha256::digest(server_name.as_bytes()));
     let prefix = plain[..plain.len().min(room - HASH_DIGITS - 1)].trim_end_matches(['_', '-']);
     format!("{prefix}-{}", &hash[..HASH_DIGITS])
@@ -140,11 +143,14 @@ mod tests {
     #[test]
     fn a_free_name_is_short_enough_and_unused() {
         let names = ["read-resource", "resources"];
-        assert_eq!(free("t", &["read"], &names), Some("read-resource"));
-        assert_eq!(free("t", &["read-resource"], &names), Some("resources"));
+        assert_eq!(free_name("t", &["read"], &names), Some("read-resource"));
+        assert_eq!(
+            free_name("t", &["read-resource"], &names),
+            Some("resources")
+        );
         let longest = "t".repeat(MAX_TOOL_NAME_LENGTH);
-        assert_eq!(free(&longest, &[], &names), Some("resources"));
-        assert_eq!(free("t", &names, &names), None);
+        assert_eq!(free_name(&longest, &[], &names), Some("resources"));
+        assert_eq!(free_name("t", &names, &names), None);
     }
 
     proptest! {

@@ -10,7 +10,8 @@ use crate::errors::ProviderError;
 use crate::formats::call_ids::CallIds;
 use crate::formats::tool_calls::{CallAssembler, CallPiece, parse_arguments};
 
-/// Key of a content block within an answer. Formats without blocks use one key for each kind of content.
+/// Key of a content block within an answer. Formats without blocks use one key for each kind of
+/// content.
 pub(crate) type BlockKey = u64;
 
 /// An answer while its events arrive.
@@ -50,9 +51,9 @@ pub(crate) enum AnswerEnding {
     /// The answer counts, although it may be cut off.
     Finished(ModelFinishReason),
     /// The model or a filter refused, for the provider's reason and in its words.
-    Declined { reason: String, words: String },
+    Declined { reason: String, explanation: String },
     /// The provider gave up, like a connection that breaks.
-    Failed { reason: String, words: String },
+    Failed { reason: String, explanation: String },
 }
 
 impl AnswerBuilder {
@@ -71,12 +72,12 @@ impl AnswerBuilder {
     }
 
     /// Appends to the text block `key`.
-    pub(crate) fn text(&mut self, key: BlockKey, delta: &str) {
+    pub(crate) fn add_text(&mut self, key: BlockKey, delta: &str) {
         if delta.is_empty() {
             return;
         }
         self.bytes += delta.len();
-        match self.block(key, |block| matches!(block, AnswerBlock::Text { .. })) {
+        match self.find_block(key, |block| matches!(block, AnswerBlock::Text { .. })) {
             Some(AnswerBlock::Text { text, .. }) => text.push_str(delta),
             _ => self.blocks.push((
                 key,
@@ -90,9 +91,9 @@ impl AnswerBuilder {
     }
 
     /// Appends to the reasoning block `key`, which an empty `delta` only opens.
-    pub(crate) fn reasoning(&mut self, key: BlockKey, delta: &str) {
+    pub(crate) fn add_reasoning(&mut self, key: BlockKey, delta: &str) {
         self.bytes += delta.len();
-        match self.block(key, |block| matches!(block, AnswerBlock::Reasoning { .. })) {
+        match self.find_block(key, |block| matches!(block, AnswerBlock::Reasoning { .. })) {
             Some(AnswerBlock::Reasoning { text, .. }) => text.push_str(delta),
             _ => self.blocks.push((
                 key,
@@ -109,7 +110,7 @@ impl AnswerBuilder {
     }
 
     /// Adds a block that only the provider understands.
-    pub(crate) fn opaque(&mut self, key: BlockKey, block: Value) {
+    pub(crate) fn add_opaque(&mut self, key: BlockKey, block: Value) {
         self.bytes += block.to_string().len();
         self.blocks.push((key, AnswerBlock::Opaque(block)));
     }
@@ -131,7 +132,7 @@ impl AnswerBuilder {
     /// Lets `change` edit the opaque data of the text or reasoning block `key`.
     pub(crate) fn change_metadata(&mut self, key: BlockKey, change: impl FnOnce(&mut Value)) {
         if let Some(AnswerBlock::Text { metadata, .. } | AnswerBlock::Reasoning { metadata, .. }) =
-            self.block(key, |block| {
+            self.find_block(key, |block| {
                 matches!(
                     block,
                     AnswerBlock::Text { .. } | AnswerBlock::Reasoning { .. }
@@ -173,7 +174,7 @@ impl AnswerBuilder {
     }
 
     /// Appends to the words with which the model refuses.
-    pub(crate) fn refusal(&mut self, delta: &str) {
+    pub(crate) fn add_refusal(&mut self, delta: &str) {
         self.bytes += delta.len();
         self.refusal.push_str(delta);
     }
@@ -183,7 +184,7 @@ impl AnswerBuilder {
         self.usage = Some(usage);
     }
 
-    /// Notes that the provider announced the end. The first announcement counts.
+    /// Records that the provider announced the end. The first announcement counts.
     pub(crate) fn end(&mut self, ending: AnswerEnding) {
         self.ending.get_or_insert(ending);
     }
@@ -227,21 +228,33 @@ impl AnswerBuilder {
     /// The model declined, or the provider gave up.
     pub(crate) fn complete(self, ids: &mut CallIds<'_>) -> Result<CompletedAnswer, ProviderError> {
         let finish_reason = match self.ending {
-            Some(AnswerEnding::Declined { reason, words }) => {
-                let words = if words.is_empty() {
+            Some(AnswerEnding::Declined {
+                reason,
+                explanation,
+            }) => {
+                let explanation = if explanation.is_empty() {
                     self.refusal
                 } else {
-                    words
+                    explanation
                 };
-                return Err(ProviderError::Declined { reason, words });
+                return Err(ProviderError::Declined {
+                    reason,
+                    explanation,
+                });
             }
-            Some(AnswerEnding::Failed { reason, words }) => {
-                return Err(ProviderError::Failed { reason, words });
+            Some(AnswerEnding::Failed {
+                reason,
+                explanation,
+            }) => {
+                return Err(ProviderError::Failed {
+                    reason,
+                    explanation,
+                });
             }
             _ if !self.refusal.is_empty() => {
                 return Err(ProviderError::Declined {
                     reason: "refusal".to_owned(),
-                    words: self.refusal,
+                    explanation: self.refusal,
                 });
             }
             Some(AnswerEnding::Finished(reason)) => reason,
@@ -279,7 +292,7 @@ impl AnswerBuilder {
             AnswerBlock::Call { at, metadata: data } => {
                 let call = calls.get(at)?;
                 Some(MessagePart::ToolCall(ToolCall {
-                    tool_call_id: ids.unique(&call.id),
+                    tool_call_id: ids.unique_id(&call.id),
                     tool_name: call.name.clone(),
                     input: parse_arguments(&call.arguments),
                     provider_metadata: metadata(data),
@@ -301,7 +314,8 @@ impl AnswerBuilder {
         })
     }
 
-    fn block(
+    /// Returns the newest block with this key that `is_wanted` accepts.
+    fn find_block(
         &mut self,
         key: BlockKey,
         is_wanted: impl Fn(&AnswerBlock) -> bool,

@@ -5,29 +5,28 @@ use std::path::{Component, Path, PathBuf};
 
 use goondan_core::ports::model::ModelError;
 use goondan_spec::kinds::Model;
-use goondan_spec::reason;
+use goondan_spec::{reason, regular_file};
 
-use crate::errors::configuration;
+use crate::errors::configuration_error;
 
 /// The text of the file at `path`, relative to `root`, which it must not leave.
 pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String, ModelError> {
-    let file = inside(root, path)?;
-    let unreadable = |error: std::io::Error| unreadable(path, &error);
-    // A pipe would be waited for.
+    let file = resolve_inside(root, path)?;
+    let unreadable = |error: std::io::Error| unreadable_file_error(path, &error);
     if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(configuration(
+        return Err(configuration_error(
             format!("{path} is not a file"),
             "name a file in the project",
         ));
     }
     let mut text = String::new();
-    let read = std::fs::File::open(file)
+    let read = regular_file::open(&file)
         .map_err(unreadable)?
         .take(limit + 1)
         .read_to_string(&mut text);
     read.map_err(unreadable)?;
     if text.len() as u64 > limit {
-        return Err(configuration(
+        return Err(configuration_error(
             format!("{path} is larger than {limit} bytes"),
             "split or shorten the file",
         ));
@@ -35,10 +34,10 @@ pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String,
     Ok(text)
 }
 
-/// `path` below `root`, links followed. The file must exist.
-fn inside(root: &Path, path: &str) -> Result<PathBuf, ModelError> {
+/// Resolves `path` below `root` with its links. The file must exist.
+fn resolve_inside(root: &Path, path: &str) -> Result<PathBuf, ModelError> {
     let leaves = || {
-        configuration(
+        configuration_error(
             format!("the path {path} leaves the project directory"),
             "name a file in the project; the path is relative to the directory of goondan.yaml",
         )
@@ -51,11 +50,11 @@ fn inside(root: &Path, path: &str) -> Result<PathBuf, ModelError> {
     }
     let root = root
         .canonicalize()
-        .map_err(|error| unreadable(path, &error))?;
+        .map_err(|error| unreadable_file_error(path, &error))?;
     let file = root
         .join(path)
         .canonicalize()
-        .map_err(|error| unreadable(path, &error))?;
+        .map_err(|error| unreadable_file_error(path, &error))?;
     if file.starts_with(&root) {
         Ok(file)
     } else {
@@ -63,17 +62,18 @@ fn inside(root: &Path, path: &str) -> Result<PathBuf, ModelError> {
     }
 }
 
-fn unreadable(path: &str, error: &std::io::Error) -> ModelError {
+/// Returns the error for a file that cannot be read.
+fn unreadable_file_error(path: &str, error: &std::io::Error) -> ModelError {
     match error.kind() {
-        ErrorKind::NotFound => configuration(
+        ErrorKind::NotFound => configuration_error(
             format!("there is no file {path}"),
             "create the file, or correct the path; it is relative to the directory of goondan.yaml",
         ),
-        ErrorKind::InvalidData => configuration(
+        ErrorKind::InvalidData => configuration_error(
             format!("{path} is not UTF-8 text"),
             "name another file, or save the file as UTF-8",
         ),
-        _ => configuration(
+        _ => configuration_error(
             format!("{path} cannot be read: {}", reason(error)),
             "check the file permissions",
         ),

@@ -30,11 +30,11 @@ use crate::formats::{AnswerProgress, EventFraming, WireEvent, WireFormat};
 use crate::transport::{EventReader, FramingError};
 
 pub(crate) fn model(provider: &str, options: Value) -> Resource<Model> {
-    loaded(json!({"provider": provider, "model": "m", "options": options}))
+    load_model(json!({"provider": provider, "model": "m", "options": options}))
 }
 
-/// The Model with this `spec`, as a project defines it.
-fn loaded(spec: Value) -> Resource<Model> {
+/// Loads a Model with this `spec` from a project.
+fn load_model(spec: Value) -> Resource<Model> {
     let document = json!({
         "apiVersion": "goondan.ai/v1", "kind": "Model", "metadata": {"name": "m"}, "spec": spec,
     });
@@ -81,8 +81,8 @@ pub(crate) async fn answer(
     client.stream(request).await?.try_collect().await
 }
 
-/// The text of the answer.
-pub(crate) async fn said(client: &Arc<dyn ModelClient>, request: ModelRequest) -> String {
+/// Sends `request` and returns the text of the answer.
+pub(crate) async fn answer_text(client: &Arc<dyn ModelClient>, request: ModelRequest) -> String {
     let chunks = answer(client, request).await.expect("an answer");
     let text = |chunk| {
         if let ModelChunk::Text(text) = chunk {
@@ -129,8 +129,8 @@ pub(crate) fn decode_stream(
     decode_pieces(format, family, [body])
 }
 
-/// Returns the same response body in other spellings: with CRLF, keep-alives between events, and cuts at any byte.
-/// `body` is text with an empty line after each event, or one event a line.
+/// Returns the same response body in other spellings: with CRLF, keep-alives between events, and
+/// cuts at any byte. `body` is text with an empty line after each event, or one event a line.
 pub(crate) fn messy_bodies(
     framing: EventFraming,
     body: String,
@@ -144,12 +144,12 @@ pub(crate) fn messy_bodies(
         } else {
             text
         };
-        cut(text.as_bytes(), &cuts)
+        cut_at(text.as_bytes(), &cuts)
     })
 }
 
 /// Cuts `bytes` at the positions `cuts`.
-pub(crate) fn cut(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<Vec<u8>> {
+pub(crate) fn cut_at(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<Vec<u8>> {
     let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
     ends.extend([0, bytes.len()]);
     ends.sort_unstable();

@@ -137,7 +137,9 @@ impl PackageCache {
             return Ok(None);
         };
         let check = || {
-            stated.map_or(Ok(()), |stated| integrity::check(&archive, stated, whose))?;
+            stated.map_or(Ok(()), |stated| {
+                integrity::check_archive(&archive, stated, whose)
+            })?;
             let opened = open(&archive, &self.work())?;
             match opened.contents == contents {
                 true => Ok(opened),

@@ -40,12 +40,14 @@ impl UpdateSelection {
 
 /// A dependency with its dependent.
 #[derive(Debug, Clone)]
-struct DependencyDemand {
+struct DependencyRequirement {
+    /// Name of the dependent.
     by: String,
+    /// True if the project itself is the dependent.
     is_root: bool,
     dependency: ManifestDependency,
     source: PackageSource,
-    reach: FetchSettings,
+    settings: FetchSettings,
 }
 
 /// A fetched package.
@@ -64,7 +66,7 @@ struct SelectedPackage {
 /// Fails if a package cannot be fetched, or if no version satisfies all dependents.
 pub async fn resolve(
     root: &PackageManifest,
-    reach: &FetchSettings,
+    settings: &FetchSettings,
     lock: &PackageLock,
     update: &UpdateSelection,
     cache: &PackageCache,
@@ -75,10 +77,10 @@ pub async fn resolve(
         cache,
         extra: BTreeMap::new(),
         fetched: BTreeMap::new(),
-        offers: Vec::new(),
+        known_candidates: Vec::new(),
     };
     for _ in 0..MAX_RESOLUTION_ROUNDS {
-        if let Some(chosen) = work.round(root, reach).await? {
+        if let Some(chosen) = work.try_selection(root, settings).await? {
             return Ok(lock_of(chosen));
         }
     }
@@ -117,112 +119,127 @@ struct PackageResolver<'w> {
     lock: &'w PackageLock,
     update: &'w UpdateSelection,
     cache: &'w PackageCache,
-    /// Demands found in earlier rounds after a package was selected.
-    extra: BTreeMap<String, Vec<DependencyDemand>>,
+    /// Requirements that earlier rounds found only after selecting the package.
+    extra: BTreeMap<String, Vec<DependencyRequirement>>,
     fetched: BTreeMap<String, (LockedPackage, PackageManifest, bool)>,
-    offers: Vec<(String, PackageSource, Vec<CandidateVersion>)>,
+    /// Requested versions, by package name and source.
+    known_candidates: Vec<(String, PackageSource, Vec<CandidateVersion>)>,
 }
 
 impl PackageResolver<'_> {
-    /// Selects packages from the root down; `None` if a new demand requires another round.
-    async fn round(
+    /// Selects packages from the root down. Returns `None` if a later requirement rejects a
+    /// selected version, so that the selection must start again.
+    async fn try_selection(
         &mut self,
         root: &PackageManifest,
-        reach: &FetchSettings,
+        settings: &FetchSettings,
     ) -> Result<Option<BTreeMap<String, SelectedPackage>>> {
-        let mut queue: VecDeque<DependencyDemand> =
-            demands("the project", true, root, reach)?.into();
-        let mut now: BTreeMap<String, Vec<DependencyDemand>> = BTreeMap::new();
+        let mut queue: VecDeque<DependencyRequirement> =
+            manifest_requirements("the project", true, root, settings)?.into();
+        let mut requirements_so_far: BTreeMap<String, Vec<DependencyRequirement>> = BTreeMap::new();
         let mut chosen: BTreeMap<String, SelectedPackage> = BTreeMap::new();
-        while let Some(demand) = queue.pop_front() {
-            let name = demand.dependency.name.clone();
+        while let Some(requirement) = queue.pop_front() {
+            let name = requirement.dependency.name.clone();
             if name == root.name {
-                let message = format!("`{}` depends on `{name}`, which depends on it.", demand.by);
+                let message = format!(
+                    "`{}` depends on `{name}`, which depends on it.",
+                    requirement.by
+                );
                 return Err(PackageError::new(Code::CYCLE, message)
                     .suggest("remove one of the dependencies"));
             }
-            now.entry(name.clone()).or_default().push(demand.clone());
-            if let Some(have) = chosen.get(&name) {
-                let suits = demand.dependency.wanted.matches(&have.version)
-                    && self.accepts_source(&demand, have, &now[&name]);
-                if suits {
+            requirements_so_far
+                .entry(name.clone())
+                .or_default()
+                .push(requirement.clone());
+            if let Some(selected) = chosen.get(&name) {
+                let is_satisfied = requirement.dependency.wanted.matches(&selected.version)
+                    && self.accepts_source(&requirement, selected, &requirements_so_far[&name]);
+                if is_satisfied {
                     continue;
                 }
                 let known = self.extra.entry(name.clone()).or_default();
                 if known.iter().any(|one| {
-                    one.by == demand.by && one.dependency.range == demand.dependency.range
+                    one.by == requirement.by && one.dependency.range == requirement.dependency.range
                 }) {
-                    return Err(conflict(&name, &now[&name]));
+                    return Err(version_conflict_error(&name, &requirements_so_far[&name]));
                 }
-                known.push(demand);
+                known.push(requirement);
                 return Ok(None);
             }
             if chosen.len() >= MAX_PACKAGES {
                 let message = format!("The project needs more than {MAX_PACKAGES} packages.");
                 return Err(PackageError::new(Code::PACKAGE_VERSION_CONFLICT, message));
             }
-            let mut all = now[&name].clone();
+            let mut all = requirements_so_far[&name].clone();
             all.extend(self.extra.get(&name).into_iter().flatten().cloned());
-            let have = self.choose(&name, &all).await?;
-            queue.extend(demands(
-                &format!("{name}@{}", have.version),
+            let selected = self.choose_version(&name, &all).await?;
+            queue.extend(manifest_requirements(
+                &format!("{name}@{}", selected.version),
                 false,
-                &have.manifest,
-                &have.inner,
+                &selected.manifest,
+                &selected.inner,
             )?);
-            chosen.insert(name, have);
+            chosen.insert(name, selected);
         }
         Ok(Some(chosen))
     }
 
-    /// Returns true if a demand accepts the selected source. A source that the project states has
-    /// precedence.
+    /// Returns true if a requirement accepts the selected source. A source that the project states
+    /// has precedence.
     fn accepts_source(
         &self,
-        demand: &DependencyDemand,
-        have: &SelectedPackage,
-        all: &[DependencyDemand],
+        requirement: &DependencyRequirement,
+        selected: &SelectedPackage,
+        all: &[DependencyRequirement],
     ) -> bool {
-        demand.source == have.source
+        requirement.source == selected.source
             || all
                 .iter()
-                .any(|one| one.is_root && one.source == have.source)
+                .any(|one| one.is_root && one.source == selected.source)
     }
 
-    /// Chooses the version of a package that meets all demands: the locked version if possible,
-    /// else the newest. Fails if no version fits.
-    async fn choose(&mut self, name: &str, all: &[DependencyDemand]) -> Result<SelectedPackage> {
-        let first = all.iter().find(|demand| demand.is_root).unwrap_or(&all[0]);
-        if !first.is_root && all.iter().any(|demand| demand.source != first.source) {
-            return Err(conflict(name, all));
-        }
-        let suits = |version: &Version| {
-            all.iter()
-                .all(|demand| demand.dependency.wanted.matches(version))
+    /// Chooses and fetches the version of the package `name` that meets all `requirements` (at
+    /// least one): the locked version if possible, else the newest.
+    ///
+    /// # Errors
+    /// Fails if no version meets all requirements, or if the requirements name different sources
+    /// and none of them is the project's.
+    async fn choose_version(
+        &mut self,
+        name: &str,
+        requirements: &[DependencyRequirement],
+    ) -> Result<SelectedPackage> {
+        let Some(source_requirement) = source_requirement(requirements) else {
+            return Err(version_conflict_error(name, requirements));
         };
-        if let Some(locked) = self.reusable_lock_entry(name, first, &suits) {
-            return self.fetch_locked(first, locked).await;
-        }
-        let candidates = self.offers(name, first).await?;
-        let mut fitting: Vec<&CandidateVersion> = candidates
-            .iter()
-            .filter(|candidate| candidate.version.as_ref().is_none_or(&suits))
-            .collect();
-        fitting.sort_by(|a, b| b.version.cmp(&a.version));
-        let versions = || {
-            candidates
+        let meets_all = |version: &Version| {
+            requirements
                 .iter()
-                .filter_map(|candidate| candidate.version.clone())
-                .collect()
+                .all(|requirement| requirement.dependency.wanted.matches(version))
         };
-        let Some(candidate) = fitting.first() else {
-            return Err(no_version_error(name, all, versions()));
-        };
-        let package = self.fetch(name, first, candidate).await?;
-        match suits(&package.version) {
-            true => Ok(package),
-            false => Err(no_version_error(name, all, vec![package.version])),
+        if let Some(locked) = self.reusable_lock_entry(name, source_requirement, &meets_all) {
+            return self.fetch_locked(source_requirement, locked).await;
         }
+        let candidates = self.candidates(name, source_requirement).await?;
+        // The version of some candidates is known only after the download.
+        let mut acceptable: Vec<&CandidateVersion> = candidates
+            .iter()
+            .filter(|candidate| candidate.version.as_ref().is_none_or(&meets_all))
+            .collect();
+        acceptable.sort_by(|a, b| b.version.cmp(&a.version));
+        let Some(newest) = acceptable.first() else {
+            let existing = candidates
+                .iter()
+                .filter_map(|candidate| candidate.version.clone());
+            return Err(no_version_error(name, requirements, existing.collect()));
+        };
+        let package = self.fetch(name, source_requirement, newest).await?;
+        if !meets_all(&package.version) {
+            let existing = vec![package.version];
+            return Err(no_version_error(name, requirements, existing));
+        }
+        Ok(package)
     }
 
     /// Returns the locked package if it still satisfies all dependents. Local directories never
@@ -230,53 +247,62 @@ impl PackageResolver<'_> {
     fn reusable_lock_entry(
         &self,
         name: &str,
-        first: &DependencyDemand,
-        suits: &dyn Fn(&Version) -> bool,
+        requirement: &DependencyRequirement,
+        meets_all: &dyn Fn(&Version) -> bool,
     ) -> Option<LockedPackage> {
-        let locked = self.lock.find(name).filter(|_| !self.update.covers(name))?;
-        let version = Version::parse(&locked.version)
-            .ok()
-            .filter(|version| suits(version));
-        let is_same = locked.source == first.dependency.source
-            && !matches!(first.source, PackageSource::File(_));
-        (version.is_some() && is_same && locked.contents.is_some()).then(|| locked.clone())
+        if self.update.covers(name) || matches!(requirement.source, PackageSource::File(_)) {
+            return None;
+        }
+        let locked = self.lock.find(name)?;
+        let version = Version::parse(&locked.version).ok()?;
+        let is_reusable = meets_all(&version)
+            && locked.source == requirement.dependency.source
+            && locked.contents.is_some();
+        is_reusable.then(|| locked.clone())
     }
 
-    /// Returns the versions that the source of `demand` offers; requests each source once.
-    async fn offers(
+    /// Returns the versions of the package `name` in the source of `requirement`. Requests them
+    /// only once.
+    async fn candidates(
         &mut self,
         name: &str,
-        demand: &DependencyDemand,
+        requirement: &DependencyRequirement,
     ) -> Result<Vec<CandidateVersion>> {
-        let cached = self
-            .offers
+        let known = self
+            .known_candidates
             .iter()
-            .find(|(of, source, _)| of == name && *source == demand.source);
-        if let Some((.., offers)) = cached {
-            return Ok(offers.clone());
+            .find(|(package, source, _)| package == name && *source == requirement.source);
+        if let Some((_, _, candidates)) = known {
+            return Ok(candidates.clone());
         }
-        let offers = demand.source.candidates(name, &demand.reach).await?;
-        self.offers
-            .push((name.to_owned(), demand.source.clone(), offers.clone()));
-        Ok(offers)
+        let candidates = requirement
+            .source
+            .candidates(name, &requirement.settings)
+            .await?;
+        self.known_candidates.push((
+            name.to_owned(),
+            requirement.source.clone(),
+            candidates.clone(),
+        ));
+        Ok(candidates)
     }
 
     /// Fetches the package version of the lock file, from the cache if possible.
     async fn fetch_locked(
         &mut self,
-        demand: &DependencyDemand,
+        requirement: &DependencyRequirement,
         locked: LockedPackage,
     ) -> Result<SelectedPackage> {
         let archive = fetch_locked(
-            &demand.dependency.name,
+            &requirement.dependency.name,
             &locked,
-            &demand.reach,
+            &requirement.settings,
             self.cache,
             false,
         )
         .await?;
         let opened = open(&archive, &self.cache.work())?;
-        selected(demand, &opened, locked, false)
+        to_selected_package(requirement, &opened, locked, false)
     }
 
     /// Fetches a version; reuses an earlier download. Fails if the archive contains another
@@ -284,29 +310,29 @@ impl PackageResolver<'_> {
     async fn fetch(
         &mut self,
         name: &str,
-        demand: &DependencyDemand,
+        requirement: &DependencyRequirement,
         candidate: &CandidateVersion,
     ) -> Result<SelectedPackage> {
         let key = format!("{candidate:?}");
         if let Some((locked, manifest, is_folder)) = self.fetched.get(&key) {
             let version = Version::parse(&locked.version)
                 .map_err(|error| PackageError::source(error.to_string()))?;
-            let inner = inner(demand, *is_folder);
+            let inner = inner_settings(requirement, *is_folder);
             let (locked, manifest) = (locked.clone(), manifest.clone());
             return Ok(SelectedPackage {
                 version,
-                source: demand.source.clone(),
+                source: requirement.source.clone(),
                 locked,
                 manifest,
                 inner,
             });
         }
-        let fetched = candidate.fetch(&demand.reach).await?;
+        let fetched = candidate.fetch(&requirement.settings).await?;
         let opened = open(&fetched.archive, &self.cache.work())?;
         if opened.manifest.name != name {
             let message = format!(
                 "{} contains the package `{}`, not `{name}`.",
-                demand.source, opened.manifest.name
+                requirement.source, opened.manifest.name
             );
             return Err(PackageError::source(message)
                 .suggest("correct the name or the source of the dependency"));
@@ -314,7 +340,7 @@ impl PackageResolver<'_> {
         let Some(version) = &opened.manifest.version else {
             let message = format!(
                 "The package `{name}` from {} has no `spec.version`.",
-                demand.source
+                requirement.source
             );
             return Err(
                 PackageError::source(message).suggest("add `spec.version` to its Package document")
@@ -328,7 +354,7 @@ impl PackageResolver<'_> {
             let message = format!(
                 "{} lists a version of `{name}` that differs from {version}, the version in its \
                 archive.",
-                demand.source
+                requirement.source
             );
             return Err(PackageError::source(message));
         }
@@ -336,16 +362,29 @@ impl PackageResolver<'_> {
         let locked = LockedPackage {
             version: version.to_string(),
             resolved: fetched.resolved,
-            source: demand.dependency.source.clone(),
-            integrity: fetched.is_archive.then(|| integrity::of(&fetched.archive)),
+            source: requirement.dependency.source.clone(),
+            integrity: fetched
+                .is_archive
+                .then(|| integrity::hash_archive(&fetched.archive)),
             contents: Some(opened.contents.clone()),
             dependencies: BTreeMap::new(),
         };
-        let is_folder = !fetched.is_archive && matches!(demand.source, PackageSource::File(_));
+        let is_folder = !fetched.is_archive && matches!(requirement.source, PackageSource::File(_));
         self.fetched
             .insert(key, (locked.clone(), opened.manifest.clone(), is_folder));
-        selected(demand, &opened, locked, is_folder)
+        to_selected_package(requirement, &opened, locked, is_folder)
     }
+}
+
+/// Returns the requirement whose source and settings count: the project's, else any of them if all
+/// name the same source. Returns `None` if they name different sources.
+fn source_requirement(requirements: &[DependencyRequirement]) -> Option<&DependencyRequirement> {
+    if let Some(of_project) = requirements.iter().find(|one| one.is_root) {
+        return Some(of_project);
+    }
+    let first = requirements.first()?;
+    let is_unanimous = requirements.iter().all(|one| one.source == first.source);
+    is_unanimous.then_some(first)
 }
 
 /// Returns the locked archive, from the cache or from its source.
@@ -356,7 +395,7 @@ impl PackageResolver<'_> {
 pub async fn fetch_locked(
     name: &str,
     locked: &LockedPackage,
-    reach: &FetchSettings,
+    settings: &FetchSettings,
     cache: &PackageCache,
     offline: bool,
 ) -> Result<Vec<u8>> {
@@ -374,11 +413,11 @@ pub async fn fetch_locked(
         // A modified archive is fetched again.
         Ok(None) | Err(_) => {}
     }
-    let fetched = ExactLocation::parse(&locked.resolved, reach)?
-        .fetch(reach)
+    let fetched = ExactLocation::parse(&locked.resolved, settings)?
+        .fetch(settings)
         .await?;
     if let Some(stated) = &locked.integrity {
-        integrity::check(&fetched.archive, stated, &whose)?;
+        integrity::check_archive(&fetched.archive, stated, &whose)?;
     }
     let opened = open(&fetched.archive, &cache.work())?;
     if opened.contents != contents {
@@ -393,9 +432,9 @@ pub async fn fetch_locked(
     Ok(fetched.archive)
 }
 
-/// Describes the unpacked package as the selected version for `demand`.
-fn selected(
-    demand: &DependencyDemand,
+/// Describes the unpacked package as the selected version for `requirement`.
+fn to_selected_package(
+    requirement: &DependencyRequirement,
     opened: &UnpackedPackage,
     locked: LockedPackage,
     is_folder: bool,
@@ -405,65 +444,65 @@ fn selected(
     let manifest = opened.manifest.clone();
     Ok(SelectedPackage {
         version,
-        source: demand.source.clone(),
+        source: requirement.source.clone(),
         locked,
         manifest,
-        inner: inner(demand, is_folder),
+        inner: inner_settings(requirement, is_folder),
     })
 }
 
 /// Returns the access for a package's own dependencies. Only a local directory may refer to other
 /// local paths.
-fn inner(demand: &DependencyDemand, is_folder: bool) -> FetchSettings {
-    let folder = match &demand.source {
+fn inner_settings(requirement: &DependencyRequirement, is_folder: bool) -> FetchSettings {
+    let folder = match &requirement.source {
         PackageSource::File(path) if is_folder => Some(path.clone()),
         _ => None,
     };
     FetchSettings {
         folder,
-        ..demand.reach.clone()
+        ..requirement.settings.clone()
     }
 }
 
 /// Returns the dependencies of a manifest with their sources. `by` is the name of the package or
 /// project.
-fn demands(
+fn manifest_requirements(
     by: &str,
     is_root: bool,
     manifest: &PackageManifest,
-    reach: &FetchSettings,
-) -> Result<Vec<DependencyDemand>> {
-    let demand = |dependency: &ManifestDependency| {
+    settings: &FetchSettings,
+) -> Result<Vec<DependencyRequirement>> {
+    let requirement = |dependency: &ManifestDependency| {
         let source = match &dependency.source {
-            Some(source) => PackageSource::parse(source, reach)?,
-            None => PackageSource::of_registry(reach)?,
+            Some(source) => PackageSource::parse(source, settings)?,
+            None => PackageSource::of_registry(settings)?,
         };
-        let (dependency, reach) = (dependency.clone(), reach.clone());
-        Ok(DependencyDemand {
+        let (dependency, settings) = (dependency.clone(), settings.clone());
+        Ok(DependencyRequirement {
             by: by.to_owned(),
             is_root,
             dependency,
             source,
-            reach,
+            settings,
         })
     };
-    manifest.dependencies.iter().map(demand).collect()
+    manifest.dependencies.iter().map(requirement).collect()
 }
 
-/// Creates the error for demands that no common version meets.
-fn conflict(name: &str, all: &[DependencyDemand]) -> PackageError {
-    let demands: Vec<String> = all
+/// Creates the error for requirements that no common version meets.
+fn version_conflict_error(name: &str, all: &[DependencyRequirement]) -> PackageError {
+    let requirements: Vec<String> = all
         .iter()
-        .map(|demand| {
+        .map(|requirement| {
             format!(
                 "{} needs {} from {}",
-                demand.by, demand.dependency.range, demand.source
+                requirement.by, requirement.dependency.range, requirement.source
             )
         })
         .collect();
     let message = format!(
         "The required versions of `{name}` conflict: {}.",
-        demands.join("; ")
+        requirements.join("; ")
     );
     PackageError::new(Code::PACKAGE_VERSION_CONFLICT, message).suggest(
         "use versions of these packages that agree, or set the source in the project's Package \
@@ -475,11 +514,11 @@ fn conflict(name: &str, all: &[DependencyDemand]) -> PackageError {
 /// exist.
 fn no_version_error(
     name: &str,
-    all: &[DependencyDemand],
+    all: &[DependencyRequirement],
     mut versions: Vec<Version>,
 ) -> PackageError {
     if all.len() > 1 && !versions.is_empty() {
-        return conflict(name, all);
+        return version_conflict_error(name, all);
     }
     versions.sort_by(|a, b| b.cmp(a));
     let versions: Vec<String> = versions.iter().take(8).map(ToString::to_string).collect();
@@ -488,10 +527,10 @@ fn no_version_error(
     } else {
         format!("it has {}", versions.join(", "))
     };
-    let demand = &all[0];
+    let requirement = &all[0];
     let message = format!(
         "{} has no version of `{name}` that `{}` allows; {available}.",
-        demand.source, demand.dependency.range
+        requirement.source, requirement.dependency.range
     );
     PackageError::source(message).suggest("correct the version of the dependency")
 }

@@ -22,7 +22,7 @@ impl PackageError {
     pub(crate) fn new(code: Code, message: impl AsRef<str>) -> Self {
         PackageError {
             code,
-            message: plain(message.as_ref()),
+            message: escape_line(message.as_ref()),
             suggestion: None,
         }
     }
@@ -49,7 +49,7 @@ impl PackageError {
     /// Adds a suggestion; control characters are removed.
     #[must_use]
     pub(crate) fn suggest(mut self, suggestion: impl AsRef<str>) -> Self {
-        self.suggestion = Some(plain(suggestion.as_ref()));
+        self.suggestion = Some(escape_line(suggestion.as_ref()));
         self
     }
 }
@@ -63,6 +63,6 @@ impl fmt::Display for PackageError {
 impl std::error::Error for PackageError {}
 
 /// Escapes untrusted text and makes it one line.
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn escape_line(text: &str) -> String {
     untrusted_text::line(text.replace(['\n', '\r', '\t'], " ")).to_string()
 }

@@ -101,7 +101,7 @@ pub(crate) async fn send(mut request: RequestBuilder, host: &str) -> Result<Resp
         let answer = request
             .send()
             .await
-            .map_err(|error| unreachable(host, &error))?;
+            .map_err(|error| unreachable_error(host, &error))?;
         match (repetition, requested_wait(&answer, attempt)) {
             (Some(repetition), Some(wait)) => {
                 tokio::time::sleep(wait).await;
@@ -142,7 +142,7 @@ pub(crate) async fn body(mut response: Response, largest: usize, host: &str) -> 
     while let Some(piece) = response
         .chunk()
         .await
-        .map_err(|error| unreachable(host, &error))?
+        .map_err(|error| unreachable_error(host, &error))?
     {
         if bytes.len() + piece.len() > largest {
             return Err(too_large());
@@ -153,7 +153,7 @@ pub(crate) async fn body(mut response: Response, largest: usize, host: &str) -> 
 }
 
 /// Creates the error for a host without a response, with the innermost cause.
-fn unreachable(host: &str, error: &reqwest::Error) -> PackageError {
+fn unreachable_error(host: &str, error: &reqwest::Error) -> PackageError {
     let mut reason: &dyn std::error::Error = error;
     while let Some(source) = reason.source() {
         reason = source;

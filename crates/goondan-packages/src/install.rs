@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use goondan_spec::content_hash::contents;
 use goondan_spec::installed_packages::{INSTALLED_DIR, installed_folder};
 use goondan_spec::lock::{LOCK_FILE, LockedPackage, PackageLock};
-use goondan_spec::{Code, OsFiles};
+use goondan_spec::{Code, OsFiles, regular_file};
 use semver::Version;
 
 use crate::cache::{PackageCache, open};
@@ -48,13 +48,13 @@ pub struct InstallResult {
 /// Fails if a package cannot be fetched, or differs from the lock file. Installed packages remain.
 pub async fn install(
     root: &Path,
-    reach: &FetchSettings,
+    settings: &FetchSettings,
     cache: &PackageCache,
     options: &InstallOptions,
 ) -> Result<InstallResult> {
-    let place = root.join(INSTALLED_DIR);
-    prepare(root, &place)?;
-    let _alone = lock_project(&place).await?;
+    let packages_dir = root.join(INSTALLED_DIR);
+    prepare_directory(root, &packages_dir)?;
+    let _alone = lock_project(&packages_dir).await?;
     let manifest = PackageManifest::read(root)?;
     let before = read_lock(root)?;
     let lock = match covering_lock(&before, &manifest, options) {
@@ -71,7 +71,7 @@ pub async fn install(
                 lock file in git",
             ));
         }
-        None => resolve(&manifest, reach, &before, &options.update, cache).await?,
+        None => resolve(&manifest, settings, &before, &options.update, cache).await?,
     };
     let mut outcome = InstallResult {
         lock_changed: lock != before,
@@ -88,16 +88,19 @@ pub async fn install(
         outcome
             .packages
             .insert(name.to_owned(), locked.version.clone());
-        if place_package(root, name, locked, reach, cache, options.offline).await? {
+        if update_package(root, name, locked, settings, cache, options.offline).await? {
             outcome.changed.push(name.to_owned());
         }
     }
-    outcome.removed = remove_others(&place, &outcome.packages)?;
+    outcome.removed = remove_others(&packages_dir, &outcome.packages)?;
     if outcome.lock_changed && !options.frozen {
         write_lock(root, &lock)?;
     }
     Ok(outcome)
 }
+
+/// Limit of a lock file in bytes.
+const MAX_LOCK_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Reads the lock file of the project in `root`; an empty one if it does not exist.
 ///
@@ -106,7 +109,7 @@ pub async fn install(
 /// Fails if the file cannot be read.
 pub fn read_lock(root: &Path) -> Result<PackageLock> {
     let path = root.join(LOCK_FILE);
-    let text = match fs::read_to_string(&path) {
+    let text = match regular_file::read_text(&path, MAX_LOCK_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(PackageLock::new(BTreeMap::new()));
@@ -168,7 +171,7 @@ fn covering_lock(
 
 /// Creates the directory for packages. Fails on a symbolic link, which would redirect the
 /// installation.
-fn prepare(root: &Path, directory: &Path) -> Result<()> {
+fn prepare_directory(root: &Path, directory: &Path) -> Result<()> {
     let mut path = root.to_owned();
     for part in Path::new(INSTALLED_DIR) {
         path.push(part);
@@ -216,11 +219,11 @@ async fn lock_project(directory: &Path) -> Result<File> {
 }
 
 /// Updates the directory of a package to the lock file; returns false if it is current.
-async fn place_package(
+async fn update_package(
     root: &Path,
     name: &str,
     locked: &LockedPackage,
-    reach: &FetchSettings,
+    settings: &FetchSettings,
     cache: &PackageCache,
     offline: bool,
 ) -> Result<bool> {
@@ -230,20 +233,20 @@ async fn place_package(
     if is_folder && contents(&OsFiles, &folder).ok().as_deref() == expected_hash {
         return Ok(false);
     }
-    let archive = fetch_locked(name, locked, reach, cache, offline).await?;
-    put(&archive, &folder, expected_hash, &root.join(INSTALLED_DIR))?;
+    let archive = fetch_locked(name, locked, settings, cache, offline).await?;
+    install_archive(&archive, &folder, expected_hash, &root.join(INSTALLED_DIR))?;
     Ok(true)
 }
 
-/// Unpacks `archive` next to `folder` and then renames it, so that no process sees a partial
-/// package.
-pub(crate) fn put(
+/// Unpacks `archive` in `packages_dir` and then renames the result to `folder`, so that no process
+/// sees a partial package.
+pub(crate) fn install_archive(
     archive: &[u8],
     folder: &Path,
     expected_hash: Option<&str>,
-    directory: &Path,
+    packages_dir: &Path,
 ) -> Result<()> {
-    let opened = open(archive, directory)?;
+    let opened = open(archive, packages_dir)?;
     if expected_hash != Some(opened.contents.as_str()) {
         let message = format!(
             "The unpacked files of {} do not match the lock file.",
@@ -252,7 +255,7 @@ pub(crate) fn put(
         return Err(PackageError::new(Code::PACKAGE_INTEGRITY, message)
             .suggest("run `gdn package install` again"));
     }
-    if let Some(parent) = folder.parent().filter(|parent| *parent != directory) {
+    if let Some(parent) = folder.parent().filter(|parent| *parent != packages_dir) {
         make_folder(parent)?;
     }
     let old = opened.path().with_file_name("old");
@@ -265,11 +268,11 @@ pub(crate) fn put(
         .map_err(|error| PackageError::io("written", folder, &error))
 }
 
-/// Removes the directories of packages that are not in `kept`.
-fn remove_others(directory: &Path, kept: &BTreeMap<String, String>) -> Result<Vec<String>> {
+/// Removes the directories of packages that are not in `needed`.
+fn remove_others(directory: &Path, needed: &BTreeMap<String, String>) -> Result<Vec<String>> {
     let mut removed = Vec::new();
-    for (name, path) in installed(directory)? {
-        if !kept.contains_key(&name) {
+    for (name, path) in list_installed(directory)? {
+        if !needed.contains_key(&name) {
             let is_folder = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir());
             let done = if is_folder {
                 fs::remove_dir_all(&path)
@@ -280,7 +283,7 @@ fn remove_others(directory: &Path, kept: &BTreeMap<String, String>) -> Result<Ve
             removed.push(name);
         }
     }
-    let scopes: BTreeSet<&str> = kept
+    let scopes: BTreeSet<&str> = needed
         .keys()
         .filter_map(|name| Some(name.split_once('/')?.0))
         .collect();
@@ -295,7 +298,7 @@ fn remove_others(directory: &Path, kept: &BTreeMap<String, String>) -> Result<Ve
 }
 
 /// Lists the entries below `directory` by package name.
-fn installed(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
+fn list_installed(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut packages = Vec::new();
     for name in names(directory)? {
         let path = directory.join(&name);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use goondan_spec::meta::BASE_PACKAGE;
-use goondan_spec::{Code, Kind, check_name, yaml};
+use goondan_spec::{Code, Kind, check_name, regular_file, yaml};
 use semver::{Version, VersionReq};
 use serde::Deserialize;
 
@@ -102,7 +102,7 @@ impl PackageManifest {
                 path.display()
             )));
         }
-        let text = std::fs::read_to_string(&path)
+        let text = regular_file::read_text(&path, MAX_MANIFEST_BYTES)
             .map_err(|error| PackageError::io("read", &path, &error))?;
         PackageManifest::parse(&text).map_err(|error| PackageError {
             message: format!("{}: {}", path.display(), error.message),
@@ -117,19 +117,22 @@ impl PackageManifest {
     /// Fails if the first document is not a valid Package.
     pub fn parse(text: &str) -> Result<PackageManifest> {
         let documents: Vec<serde_json::Value> = yaml::documents_from_str(text)
-            .map_err(|error| wrong(format!("This is not YAML: {error}.")))?;
+            .map_err(|error| invalid_manifest_error(format!("This is not YAML: {error}.")))?;
         let first = documents.into_iter().next().unwrap_or_default();
-        let no_package = || wrong("The first document is not a Package.".to_owned());
+        let no_package =
+            || invalid_manifest_error("The first document is not a Package.".to_owned());
         if first.get("kind").and_then(serde_json::Value::as_str) != Some("Package") {
             return Err(no_package());
         }
-        let document: ManifestDocument = serde_json::from_value(first)
-            .map_err(|error| wrong(format!("The Package document is not valid: {error}.")))?;
+        let document: ManifestDocument = serde_json::from_value(first).map_err(|error| {
+            invalid_manifest_error(format!("The Package document is not valid: {error}."))
+        })?;
         if document.kind != "Package" {
             return Err(no_package());
         }
-        check_name(&document.metadata.name, Kind::Package)
-            .map_err(|why| wrong(format!("The package name is not valid: {why}.")))?;
+        check_name(&document.metadata.name, Kind::Package).map_err(|why| {
+            invalid_manifest_error(format!("The package name is not valid: {why}."))
+        })?;
         let spec = document.spec.unwrap_or_default();
         let version = spec
             .version
@@ -142,12 +145,13 @@ impl PackageManifest {
             .filter(|written| written.name != BASE_PACKAGE);
         Ok(PackageManifest {
             name: document.metadata.name,
-            version: version
-                .map_err(|error| wrong(format!("The version is not valid: {error}.")))?,
+            version: version.map_err(|error| {
+                invalid_manifest_error(format!("The version is not valid: {error}."))
+            })?,
             description: spec.description,
             restricted: spec.access.as_deref() == Some("restricted"),
             dependencies: dependencies
-                .map(ManifestDependency::of)
+                .map(ManifestDependency::from_written)
                 .collect::<Result<_>>()?,
             registry: spec.registry.map(|registry| registry.url),
         })
@@ -156,19 +160,19 @@ impl PackageManifest {
 
 impl ManifestDependency {
     /// Checks the name and the version range of a dependency.
-    fn of(written: WrittenDependency) -> Result<ManifestDependency> {
+    fn from_written(written: WrittenDependency) -> Result<ManifestDependency> {
         let WrittenDependency {
             name,
             version,
             source,
         } = written;
         check_name(&name, Kind::Package).map_err(|why| {
-            wrong(format!(
+            invalid_manifest_error(format!(
                 "The name of the dependency `{name}` is not valid: {why}."
             ))
         })?;
         let wanted = VersionReq::parse(&version).map_err(|error| {
-            wrong(format!(
+            invalid_manifest_error(format!(
                 "The version of the dependency `{name}`, `{version}`, is not valid: {error}."
             ))
         })?;
@@ -182,6 +186,6 @@ impl ManifestDependency {
 }
 
 /// Creates the error for an invalid package manifest.
-fn wrong(message: String) -> PackageError {
+fn invalid_manifest_error(message: String) -> PackageError {
     PackageError::new(Code::SCHEMA_INVALID, message).suggest("run `gdn validate` in the package")
 }

@@ -34,9 +34,9 @@ pub struct PackageCheckout {
 pub async fn newest(
     source: &PackageSource,
     name: &str,
-    reach: &FetchSettings,
+    settings: &FetchSettings,
 ) -> Result<CandidateVersion> {
-    let mut candidates = source.candidates(name, reach).await?;
+    let mut candidates = source.candidates(name, settings).await?;
     candidates.sort_by(|a, b| b.version.cmp(&a.version));
     // Prefer the newest stable version: prereleases must be requested explicitly.
     let stable = candidates.iter().position(|candidate| {
@@ -70,10 +70,13 @@ pub struct InspectedPackage {
 pub async fn inspect_newest(
     source: &PackageSource,
     name: &str,
-    reach: &FetchSettings,
+    settings: &FetchSettings,
     cache: &PackageCache,
 ) -> Result<InspectedPackage> {
-    let fetched = newest(source, name, reach).await?.fetch(reach).await?;
+    let fetched = newest(source, name, settings)
+        .await?
+        .fetch(settings)
+        .await?;
     let opened = open(&fetched.archive, &cache.work())?;
     cache.put(&opened.contents, &fetched.archive)?;
     let PackageManifest { name, version, .. } = opened.manifest.clone();
@@ -93,11 +96,11 @@ pub async fn inspect_newest(
 /// Fails if a package cannot be fetched, or was modified after unpacking.
 pub async fn checkout(
     source: &str,
-    reach: &FetchSettings,
+    settings: &FetchSettings,
     cache: &PackageCache,
 ) -> Result<PackageCheckout> {
-    let source = PackageSource::parse(source, reach)?;
-    let fetched = newest(&source, "", reach).await?.fetch(reach).await?;
+    let source = PackageSource::parse(source, settings)?;
+    let fetched = newest(&source, "", settings).await?.fetch(settings).await?;
     let opened = open(&fetched.archive, &cache.work())?;
     let folder = cache
         .runs()
@@ -133,7 +136,7 @@ pub async fn checkout(
         // The package is foreign, so it must not refer to local files.
         let foreign = FetchSettings {
             folder: None,
-            ..reach.clone()
+            ..settings.clone()
         };
         install(
             &folder,

@@ -10,7 +10,7 @@ pub(crate) struct AcceptHeader {
 
 impl AcceptHeader {
     /// Reads the `Accept` headers.
-    pub(crate) fn of(headers: &HeaderMap) -> AcceptHeader {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> AcceptHeader {
         let ranges = headers
             .get_all(ACCEPT)
             .iter()
@@ -57,7 +57,7 @@ mod tests {
 
     fn header(accept: &str) -> AcceptHeader {
         let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
-        AcceptHeader::of(&headers)
+        AcceptHeader::from_headers(&headers)
     }
 
     #[test]
@@ -79,7 +79,7 @@ mod tests {
             let accepted = accepted.map(|media_type| header.accepts(media_type));
             assert_eq!(accepted, <[bool; 2]>::from(expected), "{accept}");
         }
-        assert!(AcceptHeader::of(&HeaderMap::new()).accepts("text/html"));
+        assert!(AcceptHeader::from_headers(&HeaderMap::new()).accepts("text/html"));
     }
 
     #[test]

@@ -45,8 +45,8 @@ impl ServerToken {
         &self.0
     }
 
-    /// Compares digests, so that the duration reveals nothing about the token.
-    pub(crate) fn is(&self, other: &str) -> bool {
+    /// Returns true if the tokens are equal; compares digests, so the duration reveals nothing.
+    pub(crate) fn matches(&self, other: &str) -> bool {
         Sha256::digest(self.0.as_bytes()) == Sha256::digest(other.as_bytes())
     }
 }
@@ -157,7 +157,9 @@ impl AccessPolicy {
         let Some(token) = &self.token else {
             return Ok(());
         };
-        if bearer(headers).is_some_and(|sent| token.is(sent) || self.sign_ins.has(sent)) {
+        if bearer_token(headers)
+            .is_some_and(|sent| token.matches(sent) || self.sign_ins.has_session(sent))
+        {
             return Ok(());
         }
         Err(ApiProblem::new(
@@ -172,7 +174,7 @@ impl AccessPolicy {
 }
 
 /// Returns the token of the `Authorization` header.
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let header = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = header.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
@@ -196,7 +198,7 @@ fn without_port(host: &str) -> &str {
 }
 
 /// Middleware that rejects requests without access.
-pub(crate) async fn guard(
+pub(crate) async fn require_access(
     State(access): State<Arc<AccessPolicy>>,
     request: Request,
     next: Next,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use goondan::event::{RuntimeEvent, SwarmEvent};
+use goondan::gateway;
 use goondan::ids::InstanceId;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -16,7 +17,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
-use crate::hub;
 use crate::local_endpoint::{EndpointAddress, LocalEndpoint};
 use crate::wire::{ErrorBody, InputState, ProblemBody, QuestionBody};
 
@@ -72,19 +72,19 @@ impl ServerEvent {
     /// Parses the event. Fails if this version cannot parse the event body.
     pub fn parse(&self) -> Result<ClientEvent, ClientError> {
         let parsed_event = match &*self.name {
-            "accepted" => self.parsed().map(ClientEvent::Accepted),
-            "result" => self.parsed().map(ClientEvent::Result),
-            "approval.request" => self.parsed().map(ClientEvent::Asked),
+            "accepted" => self.parse_data().map(ClientEvent::Accepted),
+            "result" => self.parse_data().map(ClientEvent::Result),
+            "approval.request" => self.parse_data().map(ClientEvent::Asked),
             "approval.closed" => self
-                .parsed()
+                .parse_data()
                 .map(|ClosedRequest { id }| ClientEvent::Closed(id)),
-            hub::TEXT_DELTA_TYPE | hub::TEXT_RESET_TYPE => self
-                .parsed()
+            gateway::TEXT_DELTA_TYPE | gateway::TEXT_RESET_TYPE => self
+                .parse_data()
                 .map(|text: TextDelta| ClientEvent::Happened(text.into())),
-            hub::REASONING_DELTA_TYPE => self
-                .parsed()
+            gateway::REASONING_DELTA_TYPE => self
+                .parse_data()
                 .map(|reasoning: ReasoningDelta| ClientEvent::Happened(reasoning.into())),
-            _ => self.parsed().map(|event: RuntimeEvent| {
+            _ => self.parse_data().map(|event: RuntimeEvent| {
                 ClientEvent::Happened(SwarmEvent::Runtime(Arc::new(event)))
             }),
         };
@@ -92,7 +92,7 @@ impl ServerEvent {
     }
 
     /// Parses the data of the event.
-    fn parsed<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+    fn parse_data<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_str(&self.data)
     }
 }
@@ -193,17 +193,27 @@ impl LocalClient {
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
-        self.send(Method::POST, path, "application/json", Some(encoded(body)?))
-            .await?
-            .read()
-            .await
+        self.send(
+            Method::POST,
+            path,
+            "application/json",
+            Some(encode_json(body)?),
+        )
+        .await?
+        .read()
+        .await
     }
 
     /// Sends a POST request and ignores the response body.
     pub async fn post_only(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {
-        self.send(Method::POST, path, "application/json", Some(encoded(body)?))
-            .await
-            .map(drop)
+        self.send(
+            Method::POST,
+            path,
+            "application/json",
+            Some(encode_json(body)?),
+        )
+        .await
+        .map(drop)
     }
 
     /// Sends a DELETE request.
@@ -223,17 +233,17 @@ impl LocalClient {
             Method::POST,
             path,
             EVENT_STREAM_MEDIA_TYPE,
-            Some(encoded(body)?),
+            Some(encode_json(body)?),
         )
         .await
-        .map(ServerEvents::of)
+        .map(ServerEvents::from_response)
     }
 
     /// Returns the event stream of a GET request.
     pub async fn events(&self, path: &str) -> Result<ServerEvents, ClientError> {
         self.send(Method::GET, path, EVENT_STREAM_MEDIA_TYPE, None)
             .await
-            .map(ServerEvents::of)
+            .map(ServerEvents::from_response)
     }
 
     /// Sends a request. Fails unless the status is a success.
@@ -263,7 +273,7 @@ impl LocalClient {
             response,
             connection,
         }
-        .checked()
+        .error_for_status()
         .await
     }
 }
@@ -271,7 +281,7 @@ impl LocalClient {
 const EVENT_STREAM_MEDIA_TYPE: &str = "text/event-stream";
 
 /// Encodes a body as JSON.
-fn encoded(body: &impl Serialize) -> Result<Bytes, ClientError> {
+fn encode_json(body: &impl Serialize) -> Result<Bytes, ClientError> {
     serde_json::to_vec(body)
         .map(Bytes::from)
         .map_err(|error| ClientError::Unexpected(error.to_string()))
@@ -293,8 +303,8 @@ struct ClientResponse {
 }
 
 impl ClientResponse {
-    /// Returns the response, or an error for a status that is no success.
-    async fn checked(self) -> Result<ClientResponse, ClientError> {
+    /// Returns the response, or an error for a status other than success.
+    async fn error_for_status(self) -> Result<ClientResponse, ClientError> {
         let status = self.response.status();
         if status.is_success() {
             return Ok(self);
@@ -327,7 +337,7 @@ struct SseParser {
 
 impl ServerEvents {
     /// Parses the events of a response.
-    fn of(answer: ClientResponse) -> Self {
+    fn from_response(answer: ClientResponse) -> Self {
         ServerEvents {
             answer: Some(answer),
             lines: SseParser::default(),

@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 const PIPE_BYTES: usize = 64 * 1024;
 
 /// Runs `serve` with an input whose lines are JSON, and with an output for its answers.
-pub(crate) async fn readable<F: Future>(
+pub(crate) async fn serve_json_lines<F: Future>(
     input: impl AsyncRead + Send + 'static,
     output: impl AsyncWrite + Send + 'static,
     serve: impl FnOnce(DuplexStream, DuplexStream) -> F,
@@ -119,7 +119,7 @@ mod tests {
         let echo = async |mut input: DuplexStream, mut output: DuplexStream| {
             tokio::io::copy(&mut input, &mut output).await.unwrap();
         };
-        readable(input, output, echo).await;
+        serve_json_lines(input, output, echo).await;
         let mut text = String::new();
         client.read_to_string(&mut text).await.unwrap();
         text

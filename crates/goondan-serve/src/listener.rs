@@ -23,7 +23,7 @@ pub(crate) struct AcceptedClient {
 impl AcceptedClient {
     /// Returns the stream of the client, unless the client is a sandboxed program of this process.
     /// The check may take some milliseconds, so other clients must not wait for it.
-    pub(crate) async fn permitted(self) -> Option<Box<dyn ByteStream>> {
+    pub(crate) async fn permitted_stream(self) -> Option<Box<dyn ByteStream>> {
         if let Some(client) = self.address
             && is_sandboxed(client).await
         {

@@ -29,8 +29,8 @@ pub(crate) enum MetricsFormat {
 
 impl MetricsFormat {
     /// Returns the form that a client accepts. Clients that read OpenMetrics name it.
-    pub(crate) fn accepted(headers: &HeaderMap) -> MetricsFormat {
-        match AcceptHeader::of(headers).names("application/openmetrics-text") {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> MetricsFormat {
+        match AcceptHeader::from_headers(headers).names("application/openmetrics-text") {
             true => MetricsFormat::OpenMetrics,
             false => MetricsFormat::Prometheus,
         }
@@ -107,7 +107,7 @@ pub(crate) struct SwarmMetrics {
 }
 
 /// Creates a histogram of durations.
-fn times() -> Times {
+fn duration_histogram() -> Times {
     Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS_SECONDS))
 }
 
@@ -117,17 +117,17 @@ impl SwarmMetrics {
         let mut metrics = SwarmMetrics {
             registry: Registry::with_prefix("gdn"),
             turns: Family::default(),
-            turn_times: times(),
+            turn_times: duration_histogram(),
             running: Gauge::default(),
             steps: Family::default(),
             model_calls: Family::default(),
-            model_times: times(),
-            first_tokens: times(),
+            model_times: duration_histogram(),
+            first_tokens: duration_histogram(),
             retries: Family::default(),
             tokens: Family::default(),
             cost: Family::default(),
             tool_calls: Family::default(),
-            tool_times: times(),
+            tool_times: duration_histogram(),
             approvals: Family::default(),
             reloads: Family::default(),
         };
@@ -227,12 +227,12 @@ impl SwarmMetrics {
             RuntimeEventKind::TurnFailed { duration, .. } => self.turn(agent(), "error", *duration),
             RuntimeEventKind::StepCompleted { .. } => {
                 self.steps
-                    .get_or_create(&vec![agent(), outcome("ok")])
+                    .get_or_create(&vec![agent(), outcome_label("ok")])
                     .inc();
             }
             RuntimeEventKind::StepFailed { .. } => {
                 self.steps
-                    .get_or_create(&vec![agent(), outcome("error")])
+                    .get_or_create(&vec![agent(), outcome_label("error")])
                     .inc();
             }
             RuntimeEventKind::ModelCompleted { call, .. } => self.model_call(agent(), call, "ok"),
@@ -262,13 +262,15 @@ impl SwarmMetrics {
             } => {
                 self.tool_call(agent(), tool_name, false, *duration);
             }
-            RuntimeEventKind::ApprovalRequested { .. } => self.approval("requested"),
-            RuntimeEventKind::ApprovalResolved { answer, .. } => self.approval(answer),
+            RuntimeEventKind::ApprovalRequested { .. } => self.count_approval("requested"),
+            RuntimeEventKind::ApprovalResolved { answer, .. } => self.count_approval(answer),
             RuntimeEventKind::ReloadCompleted { .. } => {
-                self.reloads.get_or_create(&vec![outcome("ok")]).inc();
+                self.reloads.get_or_create(&vec![outcome_label("ok")]).inc();
             }
             RuntimeEventKind::ReloadFailed { .. } => {
-                self.reloads.get_or_create(&vec![outcome("error")]).inc();
+                self.reloads
+                    .get_or_create(&vec![outcome_label("error")])
+                    .inc();
             }
             _ => {}
         }
@@ -281,7 +283,7 @@ impl SwarmMetrics {
             .inc();
         self.turn_times
             .get_or_create(&vec![agent])
-            .observe(seconds(duration));
+            .observe(millis_to_seconds(duration));
     }
 
     /// Records a model call; `came_to` is its outcome.
@@ -294,15 +296,15 @@ impl SwarmMetrics {
         let with =
             |more: (&'static str, String)| labels.iter().cloned().chain([more]).collect::<Labels>();
         self.model_calls
-            .get_or_create(&with(outcome(came_to)))
+            .get_or_create(&with(outcome_label(came_to)))
             .inc();
         self.model_times
             .get_or_create(&labels)
-            .observe(seconds(call.duration));
+            .observe(millis_to_seconds(call.duration));
         if let Some(first) = call.time_to_first_token {
             self.first_tokens
                 .get_or_create(&labels)
-                .observe(seconds(first));
+                .observe(millis_to_seconds(first));
         }
         if call.retries > 0 {
             self.retries
@@ -336,16 +338,16 @@ impl SwarmMetrics {
         let labels = vec![agent, ("tool", tool.to_owned())];
         self.tool_times
             .get_or_create(&labels)
-            .observe(seconds(duration));
+            .observe(millis_to_seconds(duration));
         let labels = labels
             .into_iter()
-            .chain([outcome(if is_ok { "ok" } else { "error" })])
+            .chain([outcome_label(if is_ok { "ok" } else { "error" })])
             .collect();
         self.tool_calls.get_or_create(&labels).inc();
     }
 
     /// Counts an approval answer.
-    fn approval(&self, answer: &str) {
+    fn count_approval(&self, answer: &str) {
         self.approvals
             .get_or_create(&vec![("answer", answer.to_owned())])
             .inc();
@@ -353,11 +355,11 @@ impl SwarmMetrics {
 }
 
 /// Label for an outcome.
-fn outcome(word: &str) -> (&'static str, String) {
+fn outcome_label(word: &str) -> (&'static str, String) {
     ("outcome", word.to_owned())
 }
 
 /// Converts milliseconds to seconds.
-fn seconds(millis: u64) -> f64 {
+fn millis_to_seconds(millis: u64) -> f64 {
     std::time::Duration::from_millis(millis).as_secs_f64()
 }

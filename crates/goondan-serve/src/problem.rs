@@ -11,11 +11,12 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use goondan::SendError;
 use goondan::ports::store::StoreError;
-use goondan::spec::Code;
+use goondan::spec::{Code, Diagnostic};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::error_table;
 use crate::wire::{ErrorBody, ProblemBody};
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -40,7 +41,7 @@ impl ApiProblem {
     /// Creates a problem. The code determines the status.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         ApiProblem {
-            status: status(code),
+            status: error_table::status(code),
             code,
             message: message.into(),
             suggestion: None,
@@ -69,24 +70,6 @@ impl ApiProblem {
     }
 }
 
-/// HTTP status for an error code.
-fn status(code: Code) -> StatusCode {
-    match code {
-        Code::SERVE_TOKEN => StatusCode::UNAUTHORIZED,
-        Code::SERVE_ORIGIN => StatusCode::FORBIDDEN,
-        Code::SERVE_NOT_FOUND
-        | Code::AGENT_NOT_FOUND
-        | Code::INSTANCE_NOT_FOUND
-        | Code::EVENT_NOT_FOUND => StatusCode::NOT_FOUND,
-        Code::SERVE_TOO_LARGE | Code::AGENT_EVENT_TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
-        Code::AGENT_QUEUE_FULL | Code::AGENT_INSTANCE_LIMIT => StatusCode::TOO_MANY_REQUESTS,
-        Code::SWARM_STOPPING | Code::SWARM_STOPPED | Code::STORE => StatusCode::SERVICE_UNAVAILABLE,
-        Code::SERVE_CLOSED => StatusCode::CONFLICT,
-        Code::INTERNAL_ERROR => StatusCode::INTERNAL_SERVER_ERROR,
-        _ => StatusCode::BAD_REQUEST,
-    }
-}
-
 impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.body())).into_response();
@@ -109,6 +92,15 @@ impl IntoResponse for ApiProblem {
 
 impl From<SendError> for ApiProblem {
     fn from(error: SendError) -> Self {
+        ApiProblem {
+            suggestion: error.suggestion,
+            ..ApiProblem::new(error.code, error.message)
+        }
+    }
+}
+
+impl From<Diagnostic> for ApiProblem {
+    fn from(error: Diagnostic) -> Self {
         ApiProblem {
             suggestion: error.suggestion,
             ..ApiProblem::new(error.code, error.message)

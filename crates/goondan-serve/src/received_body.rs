@@ -37,8 +37,12 @@ const API_SEGMENTS: [&str; 10] = [
 pub(crate) struct RequestedPath(pub(crate) String);
 
 /// Middleware for protocols with errors in the native form.
-pub(crate) async fn readable(State(limit): State<usize>, request: Request, next: Next) -> Response {
-    match normalized(request, limit).await {
+pub(crate) async fn require_readable(
+    State(limit): State<usize>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match normalize_request(request, limit).await {
         Ok(request) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
@@ -46,12 +50,15 @@ pub(crate) async fn readable(State(limit): State<usize>, request: Request, next:
 
 /// Returns a request whose JSON body is UTF-8, without a byte order mark and without lone
 /// surrogates. Fails for a compressed body, and for an unsupported character set.
-pub(crate) async fn normalized(request: Request, limit: usize) -> Result<Request, ApiProblem> {
+pub(crate) async fn normalize_request(
+    request: Request,
+    limit: usize,
+) -> Result<Request, ApiProblem> {
     let encoding = request.headers().get(CONTENT_ENCODING);
     let encoding = encoding.map_or("", |value| value.to_str().unwrap_or("unknown"));
     if let Some(encoding) = received_text::compression(encoding) {
         let message = format!("The body of the request is encoded as `{encoding}`.");
-        return Err(unsupported(message).suggest("Send the body without compression."));
+        return Err(unsupported_media_type(message).suggest("Send the body without compression."));
     }
     let content_type = content_type(request.headers()).to_owned();
     if !content_type.is_empty() && !content_type.to_ascii_lowercase().contains("json") {
@@ -62,8 +69,10 @@ pub(crate) async fn normalized(request: Request, limit: usize) -> Result<Request
         return Ok(Request::from_parts(head, too_large_body()));
     };
     let bytes = match received_text::decode(&received, &content_type) {
-        Ok(text) => repaired(&received, text),
-        Err(error @ UnreadableText::Charset) => return Err(unsupported(error.to_string())),
+        Ok(text) => repair_body(&received, text),
+        Err(error @ UnreadableText::Charset) => {
+            return Err(unsupported_media_type(error.to_string()));
+        }
         // The handler reports the error in the form of its protocol.
         Err(_) => received,
     };
@@ -87,7 +96,7 @@ pub(crate) fn too_large_body() -> Body {
 }
 
 /// Returns the text of a body without lone surrogates. Copies only a text that changes.
-fn repaired(received: &Bytes, text: Cow<'_, str>) -> Bytes {
+fn repair_body(received: &Bytes, text: Cow<'_, str>) -> Bytes {
     let repaired = match json_text::repair_surrogates(&text) {
         Cow::Owned(repaired) => Some(repaired),
         Cow::Borrowed(_) => None,
@@ -100,15 +109,15 @@ fn repaired(received: &Bytes, text: Cow<'_, str>) -> Bytes {
 }
 
 /// Creates the error 415.
-fn unsupported(message: String) -> ApiProblem {
+fn unsupported_media_type(message: String) -> ApiProblem {
     ApiProblem {
         status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
         ..ApiProblem::new(Code::SERVE_REQUEST, message)
     }
 }
 
-/// Marks event streams, so that proxies pass on each event at once.
-pub(crate) async fn unbuffered(mut response: Response) -> Response {
+/// Disables proxy buffering for event streams.
+pub(crate) async fn disable_buffering(mut response: Response) -> Response {
     let is_stream = content_type(response.headers()).starts_with("text/event-stream");
     if is_stream {
         let headers = response.headers_mut();

@@ -28,7 +28,7 @@ struct LoggedReload {
 
 impl ReloadLog {
     /// Returns the records, oldest first.
-    pub(crate) fn all(&self) -> Vec<ReloadRecord> {
+    pub(crate) fn records(&self) -> Vec<ReloadRecord> {
         let reloads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let complete = |reload: &LoggedReload| ReloadRecord {
             diagnostics: reload.diagnostics.to_vec(),
@@ -38,7 +38,11 @@ impl ReloadLog {
     }
 
     /// Records reloads until the channel closes.
-    pub(crate) async fn follow(&self, swarm: &Swarm, news: &mut UnboundedReceiver<ReloadNews>) {
+    pub(crate) async fn record_from(
+        &self,
+        swarm: &Swarm,
+        news: &mut UnboundedReceiver<ReloadNews>,
+    ) {
         while let Some(news) = news.recv().await {
             if let ReloadNews::Reloaded(outcome) = news {
                 self.push(record(&outcome, swarm.generation()));
@@ -68,7 +72,7 @@ impl ReloadLog {
     }
 }
 
-/// Returns the number of diagnostics in memory.
+/// Returns the number of diagnostics in memory. A list that several reloads share counts once.
 fn diagnostics_in(reloads: &VecDeque<LoggedReload>) -> usize {
     let mut seen = HashSet::new();
     let lists = reloads.iter().map(|reload| &reload.diagnostics);
@@ -116,7 +120,7 @@ mod tests {
         for number in 0..600 {
             log.push(reload(number, warnings()));
         }
-        let records = log.all();
+        let records = log.records();
         assert_eq!((records.len(), records[0].generation), (200, 400));
         assert!(records.iter().all(|record| record.diagnostics.len() == 800));
         let reloads = log.0.lock().unwrap();
@@ -130,7 +134,7 @@ mod tests {
             let warnings = (0..800).map(|tool| format!("Tool {tool} is unused in {number}."));
             log.push(reload(number, warnings));
         }
-        let records = log.all();
+        let records = log.records();
         assert_eq!((records.len(), records[0].generation), (12, 88));
     }
 }

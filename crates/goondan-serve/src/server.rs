@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -19,10 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api;
 use crate::auth::AccessPolicy;
+use crate::case_runner::CaseRunner;
 use crate::listener::{AcceptedClient, ByteStream, ServerListener};
+use crate::project_editor::ProjectEditor;
 use crate::received_body;
 use crate::recorder::CaseRecorder;
 use crate::service;
+use crate::write_timeout::WriteTimeoutStream;
 
 /// Limits on the resources that a client can use.
 #[derive(Debug, Clone, Copy)]
@@ -31,13 +35,18 @@ pub struct ServerLimits {
     pub body: usize,
     /// Maximum number of connections. Further connections wait until a connection ends.
     pub connections: usize,
-    /// Time limit for the head of a request.
+    /// Time limit for the head of a request. The time starts with the connection, and after each
+    /// response.
     pub head: Duration,
+    /// Time limit for a client to accept further bytes of a response. The time counts only while
+    /// bytes wait to be sent.
+    pub write: Duration,
 }
 
 const DEFAULT_MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 const DEFAULT_MAX_CONNECTIONS: usize = 4_096;
 const DEFAULT_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Default for ServerLimits {
     fn default() -> Self {
@@ -45,6 +54,7 @@ impl Default for ServerLimits {
             body: DEFAULT_MAX_BODY_BYTES,
             connections: DEFAULT_MAX_CONNECTIONS,
             head: DEFAULT_HEAD_TIMEOUT,
+            write: DEFAULT_WRITE_TIMEOUT,
         }
     }
 }
@@ -74,6 +84,10 @@ pub struct ServerOptions {
     pub studio: bool,
     /// Records conversations as test cases for the studio.
     pub recorder: Option<Arc<dyn CaseRecorder>>,
+    /// Runs the test cases of the project for the studio.
+    pub runner: Option<Arc<dyn CaseRunner>>,
+    /// Edits files of the project for the studio. Without it, no route writes into the project.
+    pub editor: Option<Arc<dyn ProjectEditor>>,
     /// Further routes, which bypass the token check. Their provider must check access.
     pub further: Option<Router>,
 }
@@ -86,6 +100,8 @@ impl From<AccessPolicy> for ServerOptions {
             site: None,
             studio: false,
             recorder: None,
+            runner: None,
+            editor: None,
             further: None,
         }
     }
@@ -104,7 +120,7 @@ impl Server {
         // description.
         let router = LazyCell::new(move || api::router(service, offer));
         let stop = CancellationToken::new();
-        let accepting = tokio::spawn(accept(listener, router, limits, stop.clone()));
+        let accepting = tokio::spawn(accept_connections(listener, router, limits, stop.clone()));
         Server { stop, accepting }
     }
 
@@ -123,7 +139,7 @@ impl Drop for Server {
 }
 
 /// Accepts connections until `stop` is cancelled, then waits for pending requests.
-async fn accept(
+async fn accept_connections(
     listener: ServerListener,
     router: LazyCell<Router, impl FnOnce() -> Router>,
     limits: ServerLimits,
@@ -135,7 +151,7 @@ async fn accept(
     let serve = |client: AcceptedClient, router: Router, permit: OwnedSemaphorePermit| {
         let (watcher, unheard) = (graceful.watcher(), unheard.clone());
         tokio::spawn(async move {
-            if let Some(stream) = client.permitted().await
+            if let Some(stream) = client.permitted_stream().await
                 && let Err(error) = watcher
                     .watch(connection(stream, router, unheard, limits))
                     .await
@@ -205,14 +221,17 @@ impl Service<Request<Incoming>> for ConnectionService {
     }
 }
 
+/// Stream of one accepted connection.
+type ClientStream = WriteTimeoutStream<Box<dyn ByteStream>>;
+
 /// Configures HTTP for one accepted connection.
 fn connection(
     stream: Box<dyn ByteStream>,
     router: Router,
     unheard: Sender<()>,
     limits: ServerLimits,
-) -> hyper::server::conn::http1::Connection<TokioIo<Box<dyn ByteStream>>, ConnectionService> {
-    let mut http = hyper::server::conn::http1::Builder::new();
+) -> http1::Connection<TokioIo<ClientStream>, ConnectionService> {
+    let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(limits.head)
         .max_buf_size(64 * 1024);
@@ -220,5 +239,6 @@ fn connection(
         router: TowerToHyperService::new(router),
         unheard: Mutex::new(Some(unheard)),
     };
+    let stream = WriteTimeoutStream::new(stream, limits.write);
     http.serve_connection(TokioIo::new(stream), service)
 }

@@ -1,16 +1,14 @@
 //! A swarm with the state that its clients share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use goondan::event::SwarmEvent;
+use goondan::gateway::SwarmGateway;
 use goondan::{ApprovalBroker, Swarm};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::a2a::ShownRequests;
-use crate::approvals::GivenAnswers;
-use crate::hub::EventHub;
 use crate::metrics::SwarmMetrics;
 use crate::openai::{self, ConversationIndex};
 use crate::reloads::ReloadLog;
@@ -22,9 +20,8 @@ pub struct Service {
 }
 
 pub(crate) struct ServiceState {
-    pub(crate) swarm: Swarm,
+    pub(crate) gateway: SwarmGateway,
     pub(crate) broker: ApprovalBroker,
-    pub(crate) hub: Arc<EventHub>,
     pub(crate) metrics: Arc<SwarmMetrics>,
     pub(crate) version: String,
     pub(crate) reloads: ReloadLog,
@@ -33,17 +30,13 @@ pub(crate) struct ServiceState {
     pub(crate) openai_began: u64,
     /// Approval requests that A2A clients were last shown.
     pub(crate) a2a: ShownRequests,
-    /// Answers to approval requests.
-    pub(crate) given: GivenAnswers,
-    is_draining: AtomicBool,
-    /// Cancelled at the end of the swarm; ends all streams.
-    pub(crate) ended: CancellationToken,
 }
 
 /// Background work of a service. Dropping it ends the service's streams.
 pub struct ServiceGuard {
     reloads: JoinHandle<()>,
-    ended: CancellationToken,
+    gateway: SwarmGateway,
+    _counting: DropGuard,
 }
 
 impl Service {
@@ -53,45 +46,32 @@ impl Service {
         broker: ApprovalBroker,
         version: impl Into<String>,
     ) -> (Service, ServiceGuard) {
-        Service::with_hub(
-            EventHub::after(swarm.sequence_at_start()),
-            swarm,
-            broker,
-            version.into(),
-        )
+        Service::begin_with(swarm, broker, version.into(), SwarmGateway::open)
     }
 
-    /// Same as [`Service::begin`], with the given hub.
-    pub(crate) fn with_hub(
-        hub: EventHub,
+    /// Same as [`Service::begin`], with the gateway that `open` opens.
+    pub(crate) fn begin_with(
         swarm: Swarm,
         broker: ApprovalBroker,
         version: String,
+        open: impl FnOnce(Swarm, ApprovalBroker) -> SwarmGateway,
     ) -> (Service, ServiceGuard) {
-        let ended = CancellationToken::new();
-        let (hub, metrics) = (Arc::new(hub), Arc::new(SwarmMetrics::new(&version)));
-        // Runs inside the swarm's own task: waking a separate task for each event would keep a
-        // second processor busy.
-        swarm.observe(observer(
-            Arc::clone(&hub),
-            Arc::clone(&metrics),
-            ended.clone(),
-        ));
+        let metrics = Arc::new(SwarmMetrics::new(&version));
+        let counting = CancellationToken::new();
+        // An event is counted before clients receive it.
+        count_events(&swarm, Arc::clone(&metrics), counting.clone());
+        let gateway = open(swarm, broker.clone());
         let inner = ServiceState {
-            swarm,
+            gateway: gateway.clone(),
             broker,
-            hub,
             metrics,
             version,
             reloads: ReloadLog::default(),
             openai: Arc::default(),
             openai_began: openai::now(),
             a2a: ShownRequests::default(),
-            given: GivenAnswers::default(),
-            is_draining: AtomicBool::new(false),
-            ended: ended.clone(),
         };
-        let mut reloads_receiver = inner.swarm.reload_news();
+        let mut reloads_receiver = gateway.swarm().reload_news();
         let service = Service {
             inner: Arc::new(inner),
         };
@@ -100,46 +80,51 @@ impl Service {
             reload_service
                 .inner
                 .reloads
-                .follow(reload_service.swarm(), &mut reloads_receiver)
+                .record_from(reload_service.swarm(), &mut reloads_receiver)
                 .await
         });
-        (service, ServiceGuard { reloads, ended })
+        let guard = ServiceGuard {
+            reloads,
+            gateway,
+            _counting: counting.drop_guard(),
+        };
+        (service, guard)
     }
 
     /// Returns the swarm.
     pub fn swarm(&self) -> &Swarm {
-        &self.inner.swarm
+        self.inner.gateway.swarm()
     }
 
-    /// Refuses new inputs from now on. Streams continue.
-    pub fn drain(&self) {
-        self.inner.is_draining.store(true, Ordering::Release);
+    /// Returns the gateway to the swarm.
+    pub fn gateway(&self) -> &SwarmGateway {
+        &self.inner.gateway
     }
 
     /// Returns true if the service refuses new inputs.
     pub(crate) fn is_draining(&self) -> bool {
-        self.inner.is_draining.load(Ordering::Acquire)
+        self.inner.gateway.is_draining()
+    }
+
+    /// Refuses new inputs from now on. Streams continue.
+    pub fn drain(&self) {
+        self.inner.gateway.drain();
     }
 }
 
 impl Drop for ServiceGuard {
     fn drop(&mut self) {
         self.reloads.abort();
-        self.ended.cancel();
+        self.gateway.close();
     }
 }
 
-/// Returns the observer that counts and publishes events until the end.
-fn observer(
-    hub: Arc<EventHub>,
-    metrics: Arc<SwarmMetrics>,
-    ended: CancellationToken,
-) -> impl FnMut(&SwarmEvent) -> bool + Send {
-    move |event| {
+/// Counts the events of the swarm until the end.
+fn count_events(swarm: &Swarm, metrics: Arc<SwarmMetrics>, ended: CancellationToken) {
+    swarm.observe(move |event| {
         if let SwarmEvent::Runtime(event) = event {
             metrics.count(event);
         }
-        hub.publish(event);
         !ended.is_cancelled()
-    }
+    });
 }

@@ -5,7 +5,7 @@ use goondan::start::telemetry::CallerTrace;
 
 /// Returns the caller in the trace headers. More than one `traceparent` is invalid and gives
 /// `None`.
-pub(crate) fn caller(headers: &HeaderMap) -> Option<CallerTrace> {
+pub(crate) fn caller_trace(headers: &HeaderMap) -> Option<CallerTrace> {
     let mut parents = headers.get_all("traceparent").iter();
     let parent = parents
         .next()

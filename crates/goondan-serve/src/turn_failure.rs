@@ -2,7 +2,7 @@
 
 use goondan::event::{FinishReason, TurnResult};
 
-pub(crate) struct TurnFailure<'r> {
+pub(crate) struct TurnFailureReport<'r> {
     /// An error code of gdn, or `cancelled`, `max_steps` or `error` for a turn without one.
     pub(crate) code: &'r str,
     pub(crate) message: &'r str,
@@ -10,10 +10,10 @@ pub(crate) struct TurnFailure<'r> {
     has_code: bool,
 }
 
-impl TurnFailure<'_> {
+impl TurnFailureReport<'_> {
     /// `None` for a turn that ended with an answer.
-    pub(crate) fn of(result: &TurnResult) -> Option<TurnFailure<'_>> {
-        let plain = |code, message| TurnFailure {
+    pub(crate) fn from_result(result: &TurnResult) -> Option<TurnFailureReport<'_>> {
+        let plain = |code, message| TurnFailureReport {
             code,
             message,
             suggestion: None,
@@ -28,7 +28,7 @@ impl TurnFailure<'_> {
             (FinishReason::Error, None) => Some(plain("error", "The turn has failed.")),
             (FinishReason::Error, Some(error)) => {
                 let suggestion = error.suggestion.as_deref();
-                Some(TurnFailure {
+                Some(TurnFailureReport {
                     code: &error.code,
                     message: &error.message,
                     suggestion,
@@ -40,7 +40,7 @@ impl TurnFailure<'_> {
 
     /// Returns the failure as one string that begins with the code, if there is one.
     pub(crate) fn to_message(&self) -> String {
-        let TurnFailure { code, message, .. } = self;
+        let TurnFailureReport { code, message, .. } = self;
         let suggestion = self
             .suggestion
             .map(|words| format!(" {words}"))

@@ -46,7 +46,7 @@ pub(crate) struct BuiltInResources {
 
 impl BuiltInResources {
     /// Creates the resources of the built-in package.
-    pub(crate) fn of(base: &BasePackage) -> Self {
+    pub(crate) fn from_package(base: &BasePackage) -> Self {
         let tools = base
             .tools
             .iter()
@@ -166,13 +166,13 @@ impl Bundle {
     pub fn inventory(&self) -> String {
         let mut files = BTreeSet::new();
         let counts = [
-            self.own(&self.resources.models, &mut files, "model"),
-            self.own(&self.resources.agents, &mut files, "agent"),
-            self.own(&self.resources.tools, &mut files, "tool"),
-            self.own(&self.resources.extensions, &mut files, "extension"),
-            self.own(&self.resources.connectors, &mut files, "connector"),
-            self.own(&self.resources.connections, &mut files, "connection"),
-            self.own(&self.resources.swarms, &mut files, "swarm"),
+            self.summarize_own_resources(&self.resources.models, &mut files, "model"),
+            self.summarize_own_resources(&self.resources.agents, &mut files, "agent"),
+            self.summarize_own_resources(&self.resources.tools, &mut files, "tool"),
+            self.summarize_own_resources(&self.resources.extensions, &mut files, "extension"),
+            self.summarize_own_resources(&self.resources.connectors, &mut files, "connector"),
+            self.summarize_own_resources(&self.resources.connections, &mut files, "connection"),
+            self.summarize_own_resources(&self.resources.swarms, &mut files, "swarm"),
         ];
         let counts: Vec<String> = counts.into_iter().flatten().collect();
         match counts.is_empty() {
@@ -182,7 +182,7 @@ impl Bundle {
     }
 
     /// Counts the project's own resources of one kind and collects their files.
-    fn own<'b, T>(
+    fn summarize_own_resources<'b, T>(
         &'b self,
         resources: &'b Resources<T>,
         files: &mut BTreeSet<&'b str>,

@@ -40,7 +40,7 @@ pub fn contents_without(
         entries: 0,
         bytes: 0,
     };
-    walk.folder(root, "", 0)?;
+    walk.hash_directory(root, "", 0)?;
     walk.found.sort_unstable();
     let mut hasher = Sha256::new();
     for (name, hash) in &walk.found {
@@ -72,17 +72,17 @@ struct ContentsWalk<'f> {
 }
 
 impl ContentsWalk<'_> {
-    /// Hashes the files of a directory. Fails if the package exceeds a limit or contains other
-    /// kinds of files.
-    fn folder(&mut self, path: &Path, relative: &str, depth: usize) -> io::Result<()> {
+    /// Hashes the files below a directory. Fails if the package exceeds a limit, or if an entry is
+    /// neither a file nor a directory.
+    fn hash_directory(&mut self, path: &Path, relative: &str, depth: usize) -> io::Result<()> {
         if depth > MAX_PACKAGE_DEPTH {
             return Err(io::Error::other(format!(
                 "its directories are nested more than {MAX_PACKAGE_DEPTH} levels deep"
             )));
         }
-        for (name, kind) in self.files.list(path)? {
-            // No file of a package can refer to it.
-            if kind == FileKind::Unnamed {
+        for (name, kind) in self.files.list_directory(path)? {
+            // A name that is not Unicode cannot occur in YAML, so the package cannot use the entry.
+            if kind == FileKind::NonUnicodeName {
                 continue;
             }
             if relative.is_empty() && self.left_out.contains(&name.as_str()) {
@@ -100,9 +100,11 @@ impl ContentsWalk<'_> {
                 format!("{relative}/{name}")
             };
             match kind {
-                FileKind::Directory => self.folder(&path.join(&name), &relative_path, depth + 1)?,
+                FileKind::Directory => {
+                    self.hash_directory(&path.join(&name), &relative_path, depth + 1)?
+                }
                 FileKind::File => self.file(&path.join(&name), relative_path)?,
-                FileKind::Other | FileKind::Unnamed => {
+                FileKind::Other | FileKind::NonUnicodeName => {
                     return Err(io::Error::other(format!(
                         "`{relative_path}` is neither a file nor a directory"
                     )));

@@ -71,7 +71,7 @@ impl CustomTool {
     /// # Errors
     /// Returns all errors in the file.
     pub fn parse(text: &str, file: &str) -> Result<CustomTool, Vec<Diagnostic>> {
-        let mut findings = DiagnosticSink::about(file);
+        let mut findings = DiagnosticSink::for_file(file);
         let tool = read(text, &mut findings);
         tool.filter(|_| findings.is_clean())
             .ok_or(findings.diagnostics)
@@ -135,10 +135,10 @@ fn read(text: &str, findings: &mut DiagnosticSink) -> Option<CustomTool> {
     };
     let root = FieldReader::root(&root);
     if !matches!(root.node.content, NodeContent::Map(_)) {
-        findings.add(root.invalid(format!(
+        findings.add(root.invalid_value(format!(
             "`{}` must be a map, but is {}.",
             findings.file,
-            root.node.what()
+            root.node.type_phrase()
         )));
         return None;
     }
@@ -198,7 +198,7 @@ fn read_name(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<S
     if !plain {
         let message = "A custom tool's name begins with a letter and contains at most 63 \
             lower-case letters, digits, hyphens and single underscores.";
-        findings.add(field.problem(Code::INVALID_NAME, message));
+        findings.add(field.diagnostic(Code::INVALID_NAME, message));
     }
     plain.then(|| name.to_owned())
 }
@@ -213,7 +213,7 @@ fn read_entrypoint(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
         let message = "`entrypoint` must be a program in the tool's own directory.";
         findings.add(
             field
-                .problem(Code::PATH_ESCAPE, message)
+                .diagnostic(Code::PATH_ESCAPE, message)
                 .suggest("put the program next to `tool.yaml` and write its file name"),
         );
     }
@@ -231,7 +231,7 @@ fn read_parameters(
             continue;
         };
         if parameters.iter().any(|other| other.name == parameter.name) {
-            findings.add(item.invalid(format!(
+            findings.add(item.invalid_value(format!(
                 "The parameter `{}` is declared twice.",
                 parameter.name
             )));
@@ -279,7 +279,7 @@ fn read_parameter_name(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -
     if !plain {
         let message = "A parameter's name begins with a letter and contains only letters, \
             digits, `-`, `_` and `.`.";
-        findings.add(field.invalid(message));
+        findings.add(field.invalid_value(message));
     }
     plain.then(|| name.to_owned())
 }

@@ -1,7 +1,7 @@
 //! Reads typed values from a node tree and reports every error at its position.
 //!
-//! A [`FieldReader`] is a value with its path; [`MapReader`] is a map whose fields are read one by one.
-//! Every field that was not read is unknown. So a decoder and its list of known fields cannot
+//! A [`FieldReader`] is a value with its path; [`MapReader`] is a map whose fields are read one by
+//! one. Every field that was not read is unknown. So a decoder and its list of known fields cannot
 //! diverge.
 
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use crate::field_advice::{self, FieldAdvice};
 use crate::field_names;
 use crate::fix::Fix;
 use crate::node::{MapEntry, NodeContent, YamlNode, to_object};
-use crate::text::{alternatives, closest, excerpt, list};
+use crate::text::{closest, excerpt, format_alternatives, format_list};
 
 /// Maximum number of unknown fields reported per map. More of them mean that the whole map is
 /// misplaced.
@@ -45,7 +45,7 @@ impl<'n> FieldReader<'n> {
     }
 
     /// Returns the value's position. An empty value has the position of its key.
-    pub(crate) fn at(&self) -> SourcePosition {
+    pub(crate) fn position(&self) -> SourcePosition {
         match (&self.node.content, self.key_at) {
             (NodeContent::Null, Some(key_at)) => key_at,
             _ => self.node.at,
@@ -53,20 +53,20 @@ impl<'n> FieldReader<'n> {
     }
 
     /// Creates a diagnostic at this value.
-    pub(crate) fn problem(&self, code: Code, message: impl Into<String>) -> Diagnostic {
+    pub(crate) fn diagnostic(&self, code: Code, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(code, message)
-            .at(self.at())
+            .at(self.position())
             .field(self.path.clone())
     }
 
     /// Creates a diagnostic about an invalid value.
-    pub(crate) fn invalid(&self, message: impl Into<String>) -> Diagnostic {
-        self.problem(Code::SCHEMA_INVALID, message)
+    pub(crate) fn invalid_value(&self, message: impl Into<String>) -> Diagnostic {
+        self.diagnostic(Code::SCHEMA_INVALID, message)
     }
 
     /// Adds the suggestion of `near` instead of this value, with its fix.
     pub(crate) fn did_you_mean(&self, diagnostic: Diagnostic, near: &str) -> Diagnostic {
-        self.instead(diagnostic.suggest(format!("did you mean `{near}`?")), near)
+        self.with_replace_fix(diagnostic.suggest(format!("did you mean `{near}`?")), near)
     }
 
     /// Works like [`FieldReader::did_you_mean`] for the key.
@@ -81,7 +81,7 @@ impl<'n> FieldReader<'n> {
     }
 
     /// Adds the fix that replaces this value with `text`.
-    pub(crate) fn instead(&self, diagnostic: Diagnostic, text: &str) -> Diagnostic {
+    pub(crate) fn with_replace_fix(&self, diagnostic: Diagnostic, text: &str) -> Diagnostic {
         diagnostic.fix(guard_permission_fix(
             Fix::replace(self.node.at, text),
             &self.path,
@@ -89,7 +89,7 @@ impl<'n> FieldReader<'n> {
     }
 
     /// Creates the fix that writes `word` here without quotes.
-    fn bare(&self, word: &str) -> Fix {
+    fn unquoted_fix(&self, word: &str) -> Fix {
         let mut fix = Fix::replace(self.node.at, word);
         fix.edits
             .iter_mut()
@@ -102,9 +102,9 @@ impl<'n> FieldReader<'n> {
         let message = format!(
             "`{}` must be {expected}, but is {}.",
             self.path,
-            self.node.what()
+            self.node.type_phrase()
         );
-        let diagnostic = self.invalid(message);
+        let diagnostic = self.invalid_value(message);
         match &self.node.content {
             NodeContent::Bool(value) if expected == "a string" => diagnostic
                 .suggest(format!("put it in quotes: \"{value}\""))
@@ -144,7 +144,7 @@ impl<'n> FieldReader<'n> {
             return None;
         };
         if text.trim().is_empty() {
-            findings.add(self.invalid(format!("`{}` must not be blank.", self.path)));
+            findings.add(self.invalid_value(format!("`{}` must not be blank.", self.path)));
             return None;
         }
         Some(text)
@@ -159,12 +159,12 @@ impl<'n> FieldReader<'n> {
         let diagnostic = self.wrong_type("a boolean");
         findings.add(
             match self.node.text().map(str::to_ascii_lowercase).as_deref() {
-                Some("yes" | "on" | "true") => {
-                    diagnostic.suggest("write `true`").fix(self.bare("true"))
-                }
-                Some("no" | "off" | "false") => {
-                    diagnostic.suggest("write `false`").fix(self.bare("false"))
-                }
+                Some("yes" | "on" | "true") => diagnostic
+                    .suggest("write `true`")
+                    .fix(self.unquoted_fix("true")),
+                Some("no" | "off" | "false") => diagnostic
+                    .suggest("write `false`")
+                    .fix(self.unquoted_fix("false")),
                 _ => diagnostic,
             },
         );
@@ -172,7 +172,11 @@ impl<'n> FieldReader<'n> {
     }
 
     /// Reads an integer of at least `least`.
-    pub(crate) fn unsigned(&self, least: u64, findings: &mut DiagnosticSink) -> Option<u64> {
+    pub(crate) fn integer_at_least(
+        &self,
+        least: u64,
+        findings: &mut DiagnosticSink,
+    ) -> Option<u64> {
         let NodeContent::Number(number) = &self.node.content else {
             findings.add(self.wrong_type("an integer"));
             return None;
@@ -183,7 +187,7 @@ impl<'n> FieldReader<'n> {
                 "`{}` must be an integer of at least {least}, but is {number}.",
                 self.path
             );
-            findings.add(self.invalid(message));
+            findings.add(self.invalid_value(message));
             return None;
         }
         value
@@ -195,10 +199,10 @@ impl<'n> FieldReader<'n> {
         least: u64,
         findings: &mut DiagnosticSink,
     ) -> Option<T> {
-        let value = self.unsigned(least, findings)?;
+        let value = self.integer_at_least(least, findings)?;
         let fitting = T::try_from(value).ok();
         if fitting.is_none() {
-            findings.add(self.invalid(format!("`{}` is too large: {value}.", self.path)));
+            findings.add(self.invalid_value(format!("`{}` is too large: {value}.", self.path)));
         }
         fitting
     }
@@ -211,7 +215,7 @@ impl<'n> FieldReader<'n> {
         };
         let value = signed_number(number);
         if value.is_none() {
-            findings.add(self.invalid(format!(
+            findings.add(self.invalid_value(format!(
                 "`{}` must be an integer of at most 64 bits, but is {number}.",
                 self.path
             )));
@@ -232,8 +236,9 @@ impl<'n> FieldReader<'n> {
         };
         let value = number.as_f64().filter(|value| fits(*value));
         if value.is_none() {
-            findings
-                .add(self.invalid(format!("`{}` must be {range}, but is {number}.", self.path)));
+            findings.add(
+                self.invalid_value(format!("`{}` must be {range}, but is {number}.", self.path)),
+            );
         }
         value
     }
@@ -252,10 +257,10 @@ impl<'n> FieldReader<'n> {
         let message = format!(
             "`{}` must be {}, but is `{}`.",
             self.path,
-            alternatives(&allowed),
+            format_alternatives(&allowed),
             excerpt(text, 60)
         );
-        let diagnostic = self.invalid(message);
+        let diagnostic = self.invalid_value(message);
         findings.add(match closest(text, &allowed) {
             Some(near) => self.did_you_mean(diagnostic, near),
             None => diagnostic,
@@ -286,15 +291,19 @@ impl<'n> FieldReader<'n> {
     ) -> Option<Vec<FieldReader<'n>>> {
         let items = self.list(findings)?;
         if items.is_empty() {
-            findings
-                .add(self.invalid(format!("`{}` must contain at least one {what}.", self.path)));
+            findings.add(
+                self.invalid_value(format!("`{}` must contain at least one {what}.", self.path)),
+            );
             return None;
         }
         Some(items)
     }
 
-    /// Reads a list of strings and reports duplicates.
-    pub(crate) fn texts(&self, findings: &mut DiagnosticSink) -> Option<Vec<FieldReader<'n>>> {
+    /// Reads a list of strings; reports duplicates and leaves them out.
+    pub(crate) fn unique_strings(
+        &self,
+        findings: &mut DiagnosticSink,
+    ) -> Option<Vec<FieldReader<'n>>> {
         let mut seen = HashSet::new();
         let mut kept = Vec::new();
         for item in self.list(findings)? {
@@ -304,7 +313,7 @@ impl<'n> FieldReader<'n> {
             if seen.insert(text) {
                 kept.push(item);
             } else {
-                findings.add(item.invalid(format!(
+                findings.add(item.invalid_value(format!(
                     "`{}` is listed twice in `{}`.",
                     excerpt(text, 60),
                     self.path
@@ -334,7 +343,7 @@ impl<'n> FieldReader<'n> {
     pub(crate) fn child(&self, name: &str) -> Option<FieldReader<'n>> {
         self.node
             .entry(name)
-            .and_then(|entry| present(entry, &self.path))
+            .and_then(|entry| field_if_set(entry, &self.path))
     }
 
     /// Reads the entries of a map with user-defined keys.
@@ -379,7 +388,7 @@ impl<'n> MapReader<'n> {
     pub(crate) fn empty(field: &FieldReader<'n>) -> Self {
         MapReader {
             entries: &[],
-            at: field.at(),
+            at: field.position(),
             map_at: field.node.at,
             path: field.path.clone(),
             asked: Vec::new(),
@@ -387,7 +396,7 @@ impl<'n> MapReader<'n> {
     }
 
     /// Returns whether the key is present, even without a value.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has_key(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| entry.key == name)
     }
 
@@ -397,7 +406,7 @@ impl<'n> MapReader<'n> {
         self.entries
             .iter()
             .find(|entry| entry.key == name)
-            .and_then(|entry| present(entry, &self.path))
+            .and_then(|entry| field_if_set(entry, &self.path))
     }
 
     /// Reads the field `name` with `read`. Returns `None` if the value is wrong, and `Some(None)`
@@ -422,14 +431,14 @@ impl<'n> MapReader<'n> {
     ) -> Option<FieldReader<'n>> {
         let field = self.optional(name);
         if field.is_none() {
-            let diagnostic = self.missing(name).suggest(format!("add `{name}: …`"));
-            findings.add(self.to_be_added(diagnostic, name, ""));
+            let diagnostic = self.missing_field(name).suggest(format!("add `{name}: …`"));
+            findings.add(self.with_add_fix(diagnostic, name, ""));
         }
         field
     }
 
     /// Creates a diagnostic about a field that is absent or empty.
-    pub(crate) fn missing(&self, name: &str) -> Diagnostic {
+    pub(crate) fn missing_field(&self, name: &str) -> Diagnostic {
         let path = join(&self.path, name);
         match self.entries.iter().find(|entry| entry.key == name) {
             Some(entry) => Diagnostic::new(Code::SCHEMA_INVALID, format!("`{path}` has no value."))
@@ -442,7 +451,7 @@ impl<'n> MapReader<'n> {
     }
 
     /// Adds to `diagnostic` the fix that inserts the missing field with `value`.
-    pub(crate) fn to_be_added(
+    pub(crate) fn with_add_fix(
         &self,
         diagnostic: Diagnostic,
         name: &str,
@@ -457,11 +466,11 @@ impl<'n> MapReader<'n> {
     /// Returns the fix that inserts a field, or `None` if its key is already there.
     pub(crate) fn add(&self, name: &str, value: &str) -> Option<Fix> {
         let first = self.entries.first().map(|entry| entry.key_at);
-        (!self.has(name)).then(|| Fix::add_field(self.map_at, first, name, value))
+        (!self.has_key(name)).then(|| Fix::add_field(self.map_at, first, name, value))
     }
 
     /// Returns the entries that no decoder has read yet.
-    pub(crate) fn rest(&self) -> impl Iterator<Item = &'n MapEntry> {
+    pub(crate) fn unread_entries(&self) -> impl Iterator<Item = &'n MapEntry> {
         self.entries
             .iter()
             .filter(|entry| !self.asked.contains(&entry.key.as_str()))
@@ -470,7 +479,7 @@ impl<'n> MapReader<'n> {
     /// Adds to `diagnostic` the fix that renames the key of `entry` to `near`, unless that key is
     /// already there.
     fn with_rename_fix(&self, diagnostic: Diagnostic, entry: &MapEntry, near: &str) -> Diagnostic {
-        if self.has(near) {
+        if self.has_key(near) {
             return diagnostic;
         }
         diagnostic.fix(guard_permission_fix(
@@ -494,7 +503,7 @@ impl<'n> MapReader<'n> {
     ) {
         // Fields that fixes add to this map. Two fixes must not add the same field.
         let mut added: Vec<String> = Vec::new();
-        for entry in self.rest().take(MAX_REPORTED_UNKNOWN_FIELDS) {
+        for entry in self.unread_entries().take(MAX_REPORTED_UNKNOWN_FIELDS) {
             let path = join(&self.path, &excerpt(&entry.key, 60));
             let diagnostic = Diagnostic::new(
                 Code::SCHEMA_INVALID,
@@ -522,10 +531,10 @@ impl<'n> MapReader<'n> {
             let kind = findings.resource.as_ref().map(|resource| resource.kind);
             let elsewhere = kind
                 .filter(|_| advice(&entry.key).is_none())
-                .and_then(|kind| field_advice::advice(kind, &self.path, &self.asked, entry));
+                .and_then(|kind| field_advice::find_advice(kind, &self.path, &self.asked, entry));
             if let Some(FieldAdvice { suggestion, fix }) = elsewhere {
                 let diagnostic = diagnostic.suggest(suggestion);
-                let fix = fix.filter(|(field, _)| !self.has(field) && !added.contains(field));
+                let fix = fix.filter(|(field, _)| !self.has_key(field) && !added.contains(field));
                 findings.add(match fix {
                     Some((field, fix)) => {
                         added.push(field);
@@ -549,7 +558,7 @@ impl<'n> MapReader<'n> {
                 None => diagnostic.suggest(remark.unwrap_or_else(|| {
                     format!(
                         "{remedy}; known here: {}",
-                        list(&self.asked, MAX_LISTED_KNOWN_FIELDS)
+                        format_list(&self.asked, MAX_LISTED_KNOWN_FIELDS)
                     )
                 })),
             });
@@ -577,7 +586,7 @@ fn guard_permission_fix(fix: Fix, path: &str) -> Fix {
 }
 
 /// Returns a reader of the field, unless its value is null.
-fn present<'n>(entry: &'n MapEntry, parent: &str) -> Option<FieldReader<'n>> {
+fn field_if_set<'n>(entry: &'n MapEntry, parent: &str) -> Option<FieldReader<'n>> {
     (entry.value.content != NodeContent::Null).then(|| field_of(entry, parent))
 }
 
@@ -587,7 +596,7 @@ fn field_of<'n>(entry: &'n MapEntry, parent: &str) -> FieldReader<'n> {
         node: &entry.value,
         key: &entry.key,
         key_at: Some(entry.key_at),
-        path: join(parent, entry.shown()),
+        path: join(parent, entry.display_key()),
     }
 }
 

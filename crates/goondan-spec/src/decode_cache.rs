@@ -31,7 +31,7 @@ struct CachedResource {
 
 impl DecodeCache {
     /// Returns the cached head if the project's package is still `package`.
-    pub(crate) fn head(&self, package: Option<&str>) -> Option<Arc<EnvelopeHead>> {
+    pub(crate) fn cached_head(&self, package: Option<&str>) -> Option<Arc<EnvelopeHead>> {
         lock(&self.head)
             .clone()
             .filter(|head| head.id.package.as_deref() == package)
@@ -45,7 +45,7 @@ impl DecodeCache {
     }
 
     /// Returns the cached resource if its head and all checked paths are unchanged.
-    pub(crate) fn resource<T: Send + Sync + 'static>(
+    pub(crate) fn cached_resource<T: Send + Sync + 'static>(
         &self,
         head: &Arc<EnvelopeHead>,
         folder: &BundleDirectory<'_>,
@@ -56,7 +56,7 @@ impl DecodeCache {
         let is_same = made
             .seen
             .iter()
-            .all(|(path, seen)| folder.look(path) == *seen);
+            .all(|(path, seen)| folder.path_state(path) == *seen);
         let resource = Arc::clone(&made.resource)
             .downcast()
             .ok()
@@ -70,9 +70,9 @@ impl DecodeCache {
         head: &Arc<EnvelopeHead>,
         resource: &Arc<Resource<T>>,
         findings: &DiagnosticSink,
-        looks: PathLookups<'_>,
+        lookups: PathLookups<'_>,
     ) {
-        let seen = looks
+        let seen = lookups
             .into_seen()
             .filter(|_| findings.diagnostics.is_empty());
         *lock(&self.made) = seen.map(|seen| {

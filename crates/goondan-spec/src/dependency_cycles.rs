@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic, SourcePosition};
 use crate::meta::{Kind, ResourceId};
-use crate::packages::manifest;
+use crate::packages::root_manifest;
 use crate::parsed_file::ParsedFile;
 
 /// Dependencies of each package, with position and list index.
@@ -14,7 +14,7 @@ type DependencyEdges<'f> = BTreeMap<&'f str, Vec<(&'f str, SourcePosition, usize
 /// Reports the project's dependencies that lead back to it. A self-dependency is reported by the
 /// decoder.
 pub(crate) fn find(files: &[Arc<ParsedFile>], nested: &[Arc<ParsedFile>]) -> Vec<Diagnostic> {
-    let Some(own) = manifest(files) else {
+    let Some(own) = root_manifest(files) else {
         return Vec::new();
     };
     let Some(name) = own.package() else {

@@ -54,7 +54,7 @@ pub(crate) struct ValueOrigin {
 
 impl DiagnosticSink {
     /// Creates a sink for diagnostics about a file.
-    pub(crate) fn about(file: impl Into<String>) -> Self {
+    pub(crate) fn for_file(file: impl Into<String>) -> Self {
         DiagnosticSink {
             file: file.into(),
             ..DiagnosticSink::default()
@@ -93,12 +93,12 @@ impl DiagnosticSink {
     }
 
     /// Records the position of a field.
-    pub(crate) fn note_place(&mut self, field: &FieldReader<'_>) {
-        self.places.push((field.path.clone(), field.at()));
+    pub(crate) fn record_position(&mut self, field: &FieldReader<'_>) {
+        self.places.push((field.path.clone(), field.position()));
     }
 
     /// Records that the text of `field` names `to` from byte `begin` on.
-    pub(crate) fn note_link(&mut self, field: &FieldReader<'_>, begin: usize, to: &ResourceId) {
+    pub(crate) fn record_link(&mut self, field: &FieldReader<'_>, begin: usize, to: &ResourceId) {
         self.links.push(ResourceLink::new(field, begin, to));
     }
 

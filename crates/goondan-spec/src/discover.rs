@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::gitignore::Gitignore;
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::files::{FileAccess, FileKind};
+use crate::ignore_files::{self, MAX_IGNORE_FILE_BYTES};
 use crate::meta::Kind;
 use crate::paths::repository_around;
 use crate::text::reason;
@@ -36,8 +37,8 @@ const PLURAL_NAMES: [&str; 8] = [
 ];
 /// Directories of build output and dependencies.
 const SKIPPED_DIRS: [&str; 3] = ["dist", "node_modules", "target"];
-/// Maximum size of a `.gitignore` that is read, in bytes.
-const MAX_GITIGNORE_BYTES: u64 = 1024 * 1024;
+/// Name of the ignore file that discovery respects.
+const GITIGNORE: &str = ".gitignore";
 /// Maximum number of remembered YAML files without resources.
 const MAX_UNREAD_FILES: usize = 1_000;
 /// Start of the `apiVersion` of each resource.
@@ -60,8 +61,8 @@ pub(crate) struct DiscoveredFiles {
 }
 
 /// Finds the resource files of a project; skips files that `.gitignore` excludes.
-pub(crate) fn discover(files: &dyn FileAccess, root: &Path) -> DiscoveredFiles {
-    let canonical = files.canonical(root).unwrap_or_else(|_| root.to_owned());
+pub(crate) fn discover_files(files: &dyn FileAccess, root: &Path) -> DiscoveredFiles {
+    let canonical = files.canonicalize(root).unwrap_or_else(|_| root.to_owned());
     let mut walk = DiscoveryWalk {
         files,
         root: canonical.clone(),
@@ -69,7 +70,7 @@ pub(crate) fn discover(files: &dyn FileAccess, root: &Path) -> DiscoveredFiles {
         is_whole: false,
     };
     let ignores = ignores_above(files, &canonical);
-    walk.folder("", &ignores, 0);
+    walk.visit_directory("", &ignores, 0);
     let mut found = walk.found;
     found.files.sort_unstable();
     found.nested.sort_unstable();
@@ -85,7 +86,7 @@ pub(crate) fn discover_all(files: &dyn FileAccess, root: &Path) -> Vec<String> {
         found: DiscoveredFiles::default(),
         is_whole: true,
     };
-    walk.folder("", &[], 0);
+    walk.visit_directory("", &[], 0);
     walk.found.files.sort_unstable();
     walk.found.files
 }
@@ -93,7 +94,7 @@ pub(crate) fn discover_all(files: &dyn FileAccess, root: &Path) -> Vec<String> {
 /// Returns the YAML files of the project that contain resources but are not read, because of their
 /// names. Test cases and other projects below the root are no such files.
 pub fn unread_resource_files(files: &dyn FileAccess, root: &Path) -> Vec<String> {
-    let found = discover(files, root);
+    let found = discover_files(files, root);
     let is_of_project = |file: &&String| {
         !file.contains(".case.") && !found.nested.iter().any(|nested| is_beside(nested, file))
     };
@@ -134,16 +135,16 @@ struct DiscoveryWalk<'f> {
 }
 
 impl DiscoveryWalk<'_> {
-    /// `folder` is relative to the root and empty for the root itself.
-    fn folder(&mut self, folder: &str, above: &[Arc<Gitignore>], depth: usize) {
+    /// Collects the resource files below a directory; the root is the empty path.
+    fn visit_directory(&mut self, folder: &str, above: &[Arc<Gitignore>], depth: usize) {
         let path = self.root.join(folder);
-        let mut names = match self.files.list(&path) {
+        let mut names = match self.files.list_directory(&path) {
             Ok(names) => names,
             Err(error) => return self.report_unreadable(folder, &error),
         };
         names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let mut ignores = above.to_vec();
-        if !self.is_whole && names.iter().any(|(name, _)| name == ".gitignore") {
+        if !self.is_whole && names.iter().any(|(name, _)| name == GITIGNORE) {
             ignores.extend(read_gitignore(self.files, &path).map(Arc::new));
         }
         for (name, kind) in names {
@@ -161,33 +162,33 @@ impl DiscoveryWalk<'_> {
                 }
                 FileKind::Directory
                     if SKIPPED_DIRS.contains(&name.as_str()) || depth >= MAX_DIRECTORY_DEPTH => {}
-                FileKind::Directory => self.folder(&relative, &ignores, depth + 1),
-                FileKind::File => self.file(folder, &name, relative),
-                FileKind::Other => self.link(folder, &name, relative),
-                FileKind::Unnamed if is_resource_file(folder, &name) => {
+                FileKind::Directory => self.visit_directory(&relative, &ignores, depth + 1),
+                FileKind::File => self.visit_file(folder, &name, relative),
+                FileKind::Other => self.visit_link(folder, &name, relative),
+                FileKind::NonUnicodeName if is_resource_file(folder, &name) => {
                     self.report_unnamed(relative)
                 }
-                FileKind::Unnamed => {}
+                FileKind::NonUnicodeName => {}
             }
         }
     }
 
     /// Adds a resource file, and remembers a `goondan.yaml` in a subdirectory as a possible nested
     /// project.
-    fn file(&mut self, folder: &str, name: &str, relative: String) {
+    fn visit_file(&mut self, folder: &str, name: &str, relative: String) {
         if is_resource_file(folder, name) {
-            if !folder.is_empty() && stem(name) == Some("goondan") {
+            if !folder.is_empty() && yaml_stem(name) == Some("goondan") {
                 self.found.nested.push(relative.clone());
             }
             self.found.files.push(relative);
-        } else if stem(name).is_some() && self.found.unread.len() < MAX_UNREAD_FILES {
+        } else if yaml_stem(name).is_some() && self.found.unread.len() < MAX_UNREAD_FILES {
             self.found.unread.push(relative);
         }
     }
 
     /// Treats a link to a file inside the bundle as that file. Links to directories are not
     /// followed, so the walk always ends.
-    fn link(&mut self, folder: &str, name: &str, relative: String) {
+    fn visit_link(&mut self, folder: &str, name: &str, relative: String) {
         let path = self.root.join(&relative);
         let is_resource = is_resource_file(folder, name);
         if !is_resource && !PLURAL_NAMES.contains(&name) {
@@ -195,7 +196,7 @@ impl DiscoveryWalk<'_> {
         }
         match self.files.kind(&path) {
             Ok(kind) if self.leads_outside(&path) => self.report_link_outside(&relative, kind),
-            Ok(FileKind::File) if is_resource => self.file(folder, name, relative),
+            Ok(FileKind::File) if is_resource => self.visit_file(folder, name, relative),
             Ok(FileKind::Other) if is_resource => self.add_diagnostic(
                 Diagnostic::new(
                     Code::PARSE_ERROR,
@@ -221,7 +222,7 @@ impl DiscoveryWalk<'_> {
     /// Returns whether the path, with links resolved, is outside the project.
     fn leads_outside(&self, path: &Path) -> bool {
         self.files
-            .canonical(path)
+            .canonicalize(path)
             .is_ok_and(|target| !target.starts_with(&self.root))
     }
 
@@ -249,7 +250,7 @@ impl DiscoveryWalk<'_> {
         );
     }
 
-    /// Reports a directory whose name is that of a resource file.
+    /// Reports a directory at a path that needs a file.
     fn report_directory_instead_of_file(&mut self, relative: &str) {
         let message = format!("`{relative}` is a directory, but must be a file.");
         let suggestion = format!("rename the directory, or put a file at `{relative}`");
@@ -288,7 +289,7 @@ impl DiscoveryWalk<'_> {
 pub fn may_affect_bundle(folder: &str, name: &str, kind: FileKind) -> bool {
     let is_folder = kind == FileKind::Directory;
     match name {
-        ".gitignore" => true,
+        GITIGNORE => true,
         hidden if hidden.starts_with('.') => false,
         // The file kind is not checked for a resource name, because a link may lead to any kind.
         name => is_resource_file(folder, name) || (is_folder && !SKIPPED_DIRS.contains(&name)),
@@ -303,7 +304,7 @@ pub fn is_skipped(name: &str) -> bool {
 /// Returns whether the file `name` in `folder` contains resources.
 pub fn is_resource_file(folder: &str, name: &str) -> bool {
     let parent = folder.rsplit('/').next().unwrap_or_default();
-    stem(name).is_some_and(|stem| {
+    yaml_stem(name).is_some_and(|stem| {
         let stem = stem.to_ascii_lowercase();
         SINGULAR_NAMES.contains(&stem.as_str())
             || PLURAL_NAMES.contains(&stem.as_str())
@@ -311,8 +312,8 @@ pub fn is_resource_file(folder: &str, name: &str) -> bool {
     })
 }
 
-/// Returns the name without `.yaml` or `.yml`, in any case.
-fn stem(name: &str) -> Option<&str> {
+/// Returns the name without its extension `.yaml` or `.yml`, which may be in upper case.
+fn yaml_stem(name: &str) -> Option<&str> {
     let (stem, extension) = name.rsplit_once('.')?;
     let is_yaml = ["yaml", "yml"]
         .iter()
@@ -329,13 +330,13 @@ pub(crate) fn seems_to_define(file: &str, kind: Kind, name: &str) -> bool {
         let folder = folder.to_ascii_lowercase();
         folder.strip_suffix('s').unwrap_or(&folder) == kind
     };
-    stem(file_name).is_some_and(|stem| stem.eq_ignore_ascii_case(name))
+    yaml_stem(file_name).is_some_and(|stem| stem.eq_ignore_ascii_case(name))
         || folders.split('/').any(is_of_kind)
 }
 
 /// Returns whether `file` may be the manifest of an executable custom tool and not a resource file.
 pub(crate) fn may_be_tool_manifest(file: &str) -> bool {
-    file.rsplit('/').next().and_then(stem) == Some("tool")
+    file.rsplit('/').next().and_then(yaml_stem) == Some("tool")
 }
 
 /// Returns whether `.gitignore` files exclude the path. `ignores` are ordered from the outermost to
@@ -354,17 +355,18 @@ fn is_ignored(ignores: &[Arc<Gitignore>], path: &Path, kind: FileKind) -> bool {
 
 /// Reads the `.gitignore` of a directory; `None` if there is none.
 fn read_gitignore(files: &dyn FileAccess, folder: &Path) -> Option<Gitignore> {
-    let path = folder.join(".gitignore");
+    let path = folder.join(GITIGNORE);
     let FileKind::File = files.kind(&path).ok()? else {
         return None;
     };
-    let bytes = files.read(&path, MAX_GITIGNORE_BYTES).ok()?;
-    let mut builder = GitignoreBuilder::new(folder);
-    for line in String::from_utf8_lossy(&bytes).lines() {
-        // A pattern that is invalid in git also ignores nothing.
-        let _ = builder.add_line(None, line);
+    // A link could lead to a secret, and git follows none either.
+    let real = files.canonicalize(folder).ok()?.join(GITIGNORE);
+    if files.canonicalize(&path).ok()? != real {
+        return None;
     }
-    builder.build().ok()
+    let bytes = files.read(&path, MAX_IGNORE_FILE_BYTES).ok()?;
+    let is_complete = bytes.len() as u64 <= MAX_IGNORE_FILE_BYTES;
+    ignore_files::parse(folder, &bytes).filter(|_| is_complete)
 }
 
 /// Returns the `.gitignore` files from the repository's top to `root`, outermost first. Empty
@@ -390,7 +392,7 @@ mod tests {
     use crate::files::MemoryFiles;
 
     fn found(files: &MemoryFiles) -> Vec<String> {
-        discover(files, Path::new("/p")).files
+        discover_files(files, Path::new("/p")).files
     }
 
     #[test]
@@ -405,7 +407,7 @@ mod tests {
             .file("/p/models/M.YAML", "")
             .file("/p/tools/readme.md", "");
         assert_eq!(
-            discover(&files, Path::new("/p")).unread,
+            discover_files(&files, Path::new("/p")).unread,
             ["team/notes.yaml", "tools/weather/data.yaml"]
         );
         assert_eq!(
@@ -479,7 +481,10 @@ mod tests {
             .file("/r/.gitignore", "/p/old/\n")
             .file("/r/p/goondan.yaml", "")
             .file("/r/p/old/agents.yaml", "");
-        assert_eq!(discover(&files, Path::new("/r/p")).files, ["goondan.yaml"]);
+        assert_eq!(
+            discover_files(&files, Path::new("/r/p")).files,
+            ["goondan.yaml"]
+        );
     }
 
     #[test]
@@ -491,7 +496,7 @@ mod tests {
             .file("/outside.yaml", "")
             .link("/p/models.yaml", "nowhere")
             .link("/p/loop", "/p");
-        let found = discover(&files, Path::new("/p"));
+        let found = discover_files(&files, Path::new("/p"));
         assert_eq!(found.files, ["tools.yaml"]);
         let codes: Vec<_> = found
             .diagnostics

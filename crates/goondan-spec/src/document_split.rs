@@ -14,7 +14,7 @@ pub(crate) struct DocumentChunk<'t> {
 
 /// Splits `text` into documents. A part with only comments and directives is joined to the next
 /// document.
-pub(crate) fn documents(text: &str) -> Vec<DocumentChunk<'_>> {
+pub(crate) fn split_documents(text: &str) -> Vec<DocumentChunk<'_>> {
     let mut chunks = Vec::new();
     let mut current = DocumentChunk {
         text: "",
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn texts(text: &str) -> Vec<&str> {
-        documents(text)
+        split_documents(text)
             .into_iter()
             .map(|chunk| chunk.text)
             .collect()
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn offsets_lead_back_into_the_file() {
         let text = "a: 1\r\n---\r\nb: 2\r\n";
-        let second = documents(text)[1];
+        let second = split_documents(text)[1];
         assert_eq!((second.lines_before, second.bytes_before), (1, 6));
         assert_eq!(&text[second.bytes_before..], second.text);
     }

@@ -8,7 +8,7 @@ use crate::kinds::{
     ConnectorEntry, EMBEDDED_ENTRY, ExtensionEntry, ScriptLanguage, ScriptModule, ToolEntry,
 };
 use crate::paths::PathLookups;
-use crate::text::{alternatives, closest, excerpt, list};
+use crate::text::{closest, excerpt, format_alternatives, format_list};
 
 /// Prefix of an entry that is built into this program.
 pub(crate) const BUILTIN_PREFIX: &str = "builtin:";
@@ -29,14 +29,14 @@ pub(crate) fn is_builtin(entry: &str) -> bool {
 /// library.
 pub(crate) fn tool(
     field: &FieldReader<'_>,
-    folder: &PathLookups<'_>,
+    lookups: &PathLookups<'_>,
     base: &BasePackage,
     findings: &mut DiagnosticSink,
 ) -> Option<ToolEntry> {
     let text = field.text(findings)?;
     if let Some(name) = text.strip_prefix(BUILTIN_PREFIX) {
         let names: Vec<&str> = base.tools.iter().map(|tool| tool.name.as_str()).collect();
-        return builtin(field, name, &names, findings).map(ToolEntry::Builtin);
+        return builtin_name(field, name, &names, findings).map(ToolEntry::Builtin);
     }
     // A path `./embedded` names a directory or a library.
     if text == EMBEDDED_ENTRY {
@@ -46,17 +46,17 @@ pub(crate) fn tool(
         findings.add(diagnostic);
         return None;
     }
-    let path = resolve_entry_path(field, text, folder, findings)?;
+    let path = resolve_entry_path(field, text, lookups, findings)?;
     if let Some(language) = ScriptLanguage::of(&path) {
-        return ScriptModule::find(field, &path, language, folder, findings)
+        return ScriptModule::find(field, &path, language, lookups, findings)
             .map(|module| ToolEntry::Module(Box::new(module)));
     }
-    if folder.is_folder(&path) {
-        return executable(field, &path, folder, findings);
+    if lookups.is_folder(&path) {
+        return executable_entry(field, &path, lookups, findings);
     }
     let instead = "to run a program, put it into a directory with a `tool.yaml` and write that \
         directory here";
-    library(field, &path, folder, instead, findings).map(ToolEntry::Library)
+    library_entry(field, &path, lookups, instead, findings).map(ToolEntry::Library)
 }
 
 /// Reads the entry of an Extension: built in, a script or a library. `names` are the built-in
@@ -64,23 +64,23 @@ pub(crate) fn tool(
 pub(crate) fn extension(
     field: &FieldReader<'_>,
     names: &[&str],
-    folder: &PathLookups<'_>,
+    lookups: &PathLookups<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<ExtensionEntry> {
     let text = field.text(findings)?;
     if let Some(name) = text.strip_prefix(BUILTIN_PREFIX) {
-        return builtin(field, name, names, findings).map(ExtensionEntry::Builtin);
+        return builtin_name(field, name, names, findings).map(ExtensionEntry::Builtin);
     }
-    let path = resolve_entry_path(field, text, folder, findings)?;
+    let path = resolve_entry_path(field, text, lookups, findings)?;
     match ScriptLanguage::of(&path) {
         Some(language) => {
-            let module = ScriptModule::find(field, &path, language, folder, findings)?;
+            let module = ScriptModule::find(field, &path, language, lookups, findings)?;
             Some(ExtensionEntry::Module(Box::new(module)))
         }
         None => {
             let instead =
                 "an extension is a library, or a file in JavaScript, TypeScript or Python";
-            library(field, &path, folder, instead, findings).map(ExtensionEntry::Library)
+            library_entry(field, &path, lookups, instead, findings).map(ExtensionEntry::Library)
         }
     }
 }
@@ -90,22 +90,22 @@ pub(crate) fn extension(
 pub(crate) fn connector(
     field: &FieldReader<'_>,
     names: &[&str],
-    folder: &PathLookups<'_>,
+    lookups: &PathLookups<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<ConnectorEntry> {
     let text = field.text(findings)?;
     if let Some(name) = text.strip_prefix(BUILTIN_PREFIX) {
-        return builtin(field, name, names, findings).map(ConnectorEntry::Builtin);
+        return builtin_name(field, name, names, findings).map(ConnectorEntry::Builtin);
     }
-    let path = resolve_entry_path(field, text, folder, findings)?;
+    let path = resolve_entry_path(field, text, lookups, findings)?;
     match ScriptLanguage::of(&path) {
         Some(language) => {
-            let module = ScriptModule::find(field, &path, language, folder, findings)?;
+            let module = ScriptModule::find(field, &path, language, lookups, findings)?;
             Some(ConnectorEntry::Module(Box::new(module)))
         }
         None => {
             let instead = "a connector is a library, or a file in JavaScript, TypeScript or Python";
-            library(field, &path, folder, instead, findings).map(ConnectorEntry::Library)
+            library_entry(field, &path, lookups, instead, findings).map(ConnectorEntry::Library)
         }
     }
 }
@@ -122,13 +122,13 @@ pub(crate) fn platform() -> String {
 fn resolve_entry_path(
     field: &FieldReader<'_>,
     text: &str,
-    folder: &PathLookups<'_>,
+    lookups: &PathLookups<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<String> {
     let Some((before, after)) = text.split_once(PLATFORM_PLACEHOLDER) else {
-        return folder.path(field, findings);
+        return lookups.path(field, findings);
     };
-    let path = folder.path_of(field, &format!("{before}{}{after}", platform()), findings)?;
+    let path = lookups.path_of(field, &format!("{before}{}{after}", platform()), findings)?;
     let is_part = (before.is_empty() || before.ends_with('/'))
         && (after.is_empty() || after.starts_with('/'));
     if !is_part {
@@ -139,13 +139,13 @@ fn resolve_entry_path(
         );
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("write something like `./lib/{platform}/name`"),
         );
         return None;
     }
-    let above = folder.path_of(field, before.trim_end_matches('/'), findings)?;
-    let all = folder.list(&above).unwrap_or_default();
+    let above = lookups.path_of(field, before.trim_end_matches('/'), findings)?;
+    let all = lookups.list_directory(&above).unwrap_or_default();
     let mut available: Vec<&str> = all
         .iter()
         .map(|(name, _)| name.as_str())
@@ -157,30 +157,30 @@ fn resolve_entry_path(
     available.sort_unstable();
     let others = match available.is_empty() {
         true => "nor for any other platform".to_owned(),
-        false => format!("only for {}", list(&available, 8)),
+        false => format!("only for {}", format_list(&available, 8)),
     };
     let message = format!(
         "`{}` has no library for {}, {others}.",
         field.path,
         platform()
     );
-    let suggestion = match folder.is_installed() {
+    let suggestion = match lookups.is_installed() {
         true => "use a version of the package that supports it, or ask its author".to_owned(),
         false => format!(
             "build it for this platform, and put it into `{}`",
-            below(&above, &platform())
+            join_relative(&above, &platform())
         ),
     };
     findings.add_not_built(
         field
-            .problem(Code::PACKAGE_PLATFORM, message)
+            .diagnostic(Code::PACKAGE_PLATFORM, message)
             .suggest(suggestion),
     );
     None
 }
 
 /// Returns the name of a built-in entry; `None`, with an error, if it is not in `names`.
-fn builtin(
+fn builtin_name(
     field: &FieldReader<'_>,
     name: &str,
     names: &[&str],
@@ -190,14 +190,14 @@ fn builtin(
         return Some(name.to_owned());
     }
     let shown = excerpt(name, 100);
-    let diagnostic = field.problem(
+    let diagnostic = field.diagnostic(
         Code::ENTRY_NOT_FOUND,
         format!("There is no built-in entry `{BUILTIN_PREFIX}{shown}`."),
     );
     findings.add(match closest(name, names) {
         Some(near) => field.did_you_mean(diagnostic, &format!("{BUILTIN_PREFIX}{near}")),
         None if names.is_empty() => diagnostic.suggest("there is no built-in entry for this kind"),
-        None => diagnostic.suggest(format!("use {}", alternatives(names))),
+        None => diagnostic.suggest(format!("use {}", format_alternatives(names))),
     });
     None
 }
@@ -208,7 +208,7 @@ fn unsupported_form_error(field: &FieldReader<'_>, text: &str) -> Option<Diagnos
         let message = "Entries of the form `mcp:` are not supported yet.";
         let instead = "write `mcp: {command: …}` or `mcp: {url: …}` in place of `entry`; `gdn mcp \
             import` does it for you";
-        return Some(field.invalid(message).suggest(instead));
+        return Some(field.invalid_value(message).suggest(instead));
     }
     if !text.to_ascii_lowercase().ends_with(WASM_SUFFIX) {
         return None;
@@ -217,25 +217,25 @@ fn unsupported_form_error(field: &FieldReader<'_>, text: &str) -> Option<Diagnos
     let instead = "write the tool in JavaScript, TypeScript or Python; or make it a program that \
         takes `--key=value` arguments, put it into a directory with a `tool.yaml`, and write \
         that directory here; or build a library (`gdn new tool --lang rust`)";
-    Some(field.invalid(message).suggest(instead))
+    Some(field.invalid_value(message).suggest(instead))
 }
 
 /// Returns the entry for a directory with a `tool.yaml`; `None`, with an error, if it has none.
-fn executable(
+fn executable_entry(
     field: &FieldReader<'_>,
     path: &str,
-    folder: &PathLookups<'_>,
+    lookups: &PathLookups<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<ToolEntry> {
-    let manifest = below(path, TOOL_MANIFEST);
-    if folder.is_file(&manifest) {
+    let manifest = join_relative(path, TOOL_MANIFEST);
+    if lookups.is_file(&manifest) {
         return Some(ToolEntry::Executable(path.to_owned()));
     }
     let message = format!(
         "`{}` is the directory `{path}`, but there is no `{TOOL_MANIFEST}` in it.",
         field.path
     );
-    let suggestion = match folder.is_file(&below(path, "Cargo.toml")) {
+    let suggestion = match lookups.is_file(&join_relative(path, "Cargo.toml")) {
         true => {
             "write the path of the library that `cargo build` creates, such as \
             `./target/release/name`"
@@ -244,35 +244,35 @@ fn executable(
     };
     findings.add(
         field
-            .problem(Code::ENTRY_NOT_FOUND, message)
+            .diagnostic(Code::ENTRY_NOT_FOUND, message)
             .suggest(suggestion),
     );
     None
 }
 
 /// Finds the library file that `path` means. `instead` is the suggestion for any other file.
-fn library(
+fn library_entry(
     field: &FieldReader<'_>,
     path: &str,
-    folder: &PathLookups<'_>,
+    lookups: &PathLookups<'_>,
     instead: &str,
     findings: &mut DiagnosticSink,
 ) -> Option<String> {
     let candidates = library_candidates(path);
     if let Some(found) = candidates
         .iter()
-        .find(|candidate| folder.is_file(candidate))
+        .find(|candidate| lookups.is_file(candidate))
     {
         // The written path was checked for links that leave the bundle, but the library file may be
         // another link.
-        return check_inside_bundle(field, found, folder, findings).then(|| {
+        return check_inside_bundle(field, found, lookups, findings).then(|| {
             findings.depends_on(found.clone());
             found.clone()
         });
     }
-    if folder.is_file(path) {
+    if lookups.is_file(path) {
         let diagnostic = field
-            .problem(
+            .diagnostic(
                 Code::ENTRY_NOT_FOUND,
                 format!("`{path}` is a file, but not a dynamic library."),
             )
@@ -289,7 +289,7 @@ fn library(
         } else {
             "build the library first"
         };
-        let names = alternatives(&usual_names(path));
+        let names = format_alternatives(&usual_names(path));
         let suggestion = match handler_file(path) {
             Some(file) => format!(
                 "write the path of the file, such as `./{file}`, and name the function in \
@@ -299,15 +299,15 @@ fn library(
         };
         findings.add_not_built(
             field
-                .problem(Code::ENTRY_NOT_FOUND, message)
+                .diagnostic(Code::ENTRY_NOT_FOUND, message)
                 .suggest(suggestion),
         );
     }
     None
 }
 
-/// Returns the file of a function in the notation of another program: `tools/stats.py` for
-/// `tools.stats.mean` and `tools/stats.py:mean`.
+/// Returns the handler file if `entry` names a function as Python or Node.js programs do:
+/// `tools/stats.py` for `tools.stats.mean` and `tools/stats.py:mean`.
 fn handler_file(entry: &str) -> Option<String> {
     if let Some((file, function)) = entry.rsplit_once(':') {
         let is_code = [".py", ".ts", ".js"].iter().any(|end| file.ends_with(end));
@@ -327,10 +327,10 @@ fn handler_file(entry: &str) -> Option<String> {
 fn check_inside_bundle(
     field: &FieldReader<'_>,
     path: &str,
-    folder: &PathLookups<'_>,
+    lookups: &PathLookups<'_>,
     findings: &mut DiagnosticSink,
 ) -> bool {
-    let stays = !folder.leaves_by_link(path);
+    let stays = !lookups.leaves_by_link(path);
     if !stays {
         let message = format!(
             "`{}` leads to `{path}`, a link to a file outside the bundle.",
@@ -338,7 +338,7 @@ fn check_inside_bundle(
         );
         findings.add(
             field
-                .problem(Code::PATH_ESCAPE, message)
+                .diagnostic(Code::PATH_ESCAPE, message)
                 .suggest("copy the file into the bundle"),
         );
     }
@@ -360,9 +360,9 @@ fn library_candidates(path: &str) -> Vec<String> {
     }
     for (prefix, suffix) in forms {
         for bare in [bare.to_owned(), bare.replace('-', "_")] {
-            candidates.push(below(folder, &format!("{prefix}{bare}{suffix}")));
+            candidates.push(join_relative(folder, &format!("{prefix}{bare}{suffix}")));
             if !prefix.is_empty() {
-                candidates.push(below(folder, &format!("{bare}{suffix}")));
+                candidates.push(join_relative(folder, &format!("{bare}{suffix}")));
             }
         }
     }
@@ -394,7 +394,7 @@ fn bare_name(name: &str) -> &str {
 }
 
 /// Joins `folder` and `name`. Both are relative; an empty `folder` is the root.
-pub(crate) fn below(folder: &str, name: &str) -> String {
+pub(crate) fn join_relative(folder: &str, name: &str) -> String {
     if folder.is_empty() || folder == "." {
         name.to_owned()
     } else {

@@ -55,27 +55,28 @@ fn read_into(
         Ok(FileKind::File) => {}
         // A directory called `.env` is most likely a Python virtual environment.
         Ok(FileKind::Directory) if !required => return Ok(()),
-        Ok(_) => return Err(unreadable(shown, "it is not a regular file")),
+        Ok(_) => return Err(unreadable_file_error(shown, "it is not a regular file")),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !required => return Ok(()),
-        Err(error) => return Err(unreadable(shown, &reason(&error))),
+        Err(error) => return Err(unreadable_file_error(shown, &reason(&error))),
     }
     let bytes = files
         .read(path, MAX_FILE_BYTES)
-        .map_err(|error| unreadable(shown, &reason(&error)))?;
+        .map_err(|error| unreadable_file_error(shown, &reason(&error)))?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(unreadable(shown, "it is larger than 1 MiB"));
+        return Err(unreadable_file_error(shown, "it is larger than 1 MiB"));
     }
-    let text = String::from_utf8(bytes).map_err(|_| unreadable(shown, "it is not UTF-8 text"))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| unreadable_file_error(shown, "it is not UTF-8 text"))?;
     let text = text.trim_start_matches('\u{feff}');
     for pair in dotenvy::from_read_iter(text.as_bytes()) {
-        let (name, value) = pair.map_err(|error| malformed(shown, text, &error))?;
+        let (name, value) = pair.map_err(|error| malformed_line_error(shown, text, &error))?;
         environment.set_default(name, value);
     }
     Ok(())
 }
 
 /// Creates the error for an environment file that cannot be read.
-fn unreadable(file: &str, why: &str) -> Diagnostic {
+fn unreadable_file_error(file: &str, why: &str) -> Diagnostic {
     Diagnostic::new(
         Code::PARSE_ERROR,
         format!("The environment file `{file}` cannot be read: {why}."),
@@ -83,8 +84,8 @@ fn unreadable(file: &str, why: &str) -> Diagnostic {
     .suggest("check the path and that you may read it")
 }
 
-/// Takes only the line number from the parser's error, because its message quotes the line.
-fn malformed(file: &str, text: &str, error: &dotenvy::Error) -> Diagnostic {
+/// Creates the error for an invalid line; hides the parser's message, which quotes the line.
+fn malformed_line_error(file: &str, text: &str, error: &dotenvy::Error) -> Diagnostic {
     let line = match error {
         dotenvy::Error::LineParse(wrong, _) => {
             text.lines().position(|line| line.trim() == wrong.trim())

@@ -37,7 +37,7 @@ pub(crate) struct EnvelopeHead {
 
 impl<'n> DocumentEnvelope<'n> {
     /// Rebuilds the envelope of a document without diagnostics from its cached head.
-    pub(crate) fn of(head: Arc<EnvelopeHead>, root: &'n YamlNode) -> Self {
+    pub(crate) fn from_head(head: Arc<EnvelopeHead>, root: &'n YamlNode) -> Self {
         DocumentEnvelope {
             head,
             spec: FieldReader::root(root).child("spec"),
@@ -45,7 +45,7 @@ impl<'n> DocumentEnvelope<'n> {
     }
 
     /// Creates an envelope whose `spec` is not decoded.
-    fn closed(id: ResourceId, name_at: SourcePosition) -> Self {
+    fn without_spec(id: ResourceId, name_at: SourcePosition) -> Self {
         let head = EnvelopeHead {
             id,
             name_at,
@@ -90,7 +90,7 @@ pub(crate) fn read<'n>(
     let name_at = name_field.map_or(fields.at, |entry| entry.value.at);
     if !check_version(version.as_ref(), &fields, findings) {
         // The name is still registered, so that references to it are not reported as well.
-        return Some(DocumentEnvelope::closed(id?, name_at));
+        return Some(DocumentEnvelope::without_spec(id?, name_at));
     }
     check_kind(kind_field.as_ref(), kind, &fields, findings);
     let id = id?;
@@ -99,7 +99,7 @@ pub(crate) fn read<'n>(
     if spec.is_none() && id.kind != Kind::Package {
         findings.add(
             fields
-                .missing("spec")
+                .missing_field("spec")
                 .suggest("add `spec:` with the fields of the resource"),
         );
     }
@@ -119,10 +119,10 @@ pub(crate) fn read<'n>(
 fn not_a_resource(root: &FieldReader<'_>) -> Diagnostic {
     let message = format!(
         "A document must be a map with `apiVersion`, `kind`, `metadata` and `spec`, but is {}.",
-        root.node.what()
+        root.node.type_phrase()
     );
     Diagnostic::new(Code::SCHEMA_INVALID, message)
-        .at(root.at())
+        .at(root.position())
         .suggest(
             "begin it with `apiVersion: goondan.ai/v1`; several documents are separated by `---`",
         )
@@ -136,7 +136,7 @@ fn check_version(
 ) -> bool {
     let suggestion = format!("write `apiVersion: {API_VERSION}`");
     let Some(version) = version else {
-        let missing = fields.missing("apiVersion").suggest(suggestion);
+        let missing = fields.missing_field("apiVersion").suggest(suggestion);
         findings.add(match fields.add("apiVersion", API_VERSION) {
             Some(fix) => missing.fix(fix.mark_certain()),
             None => missing,
@@ -147,12 +147,12 @@ fn check_version(
         return true;
     }
     let found = version.node.text().map_or_else(
-        || version.node.what().to_owned(),
+        || version.node.type_phrase().to_owned(),
         |text| format!("`{}`", excerpt(text, 60)),
     );
     let message = format!("`apiVersion` must be `{API_VERSION}`, but is {found}.");
     let problem = version
-        .problem(Code::UNSUPPORTED_API_VERSION, message)
+        .diagnostic(Code::UNSUPPORTED_API_VERSION, message)
         .suggest(suggestion);
     findings.add(match version.node.content {
         NodeContent::Text(_) => {
@@ -173,7 +173,11 @@ fn check_kind(
     let kinds = Kind::ALL.map(Kind::as_str);
     let Some(field) = field else {
         let suggestion = format!("add `kind:` with one of {}", kinds.join(", "));
-        findings.add(fields.to_be_added(fields.missing("kind").suggest(suggestion), "kind", ""));
+        findings.add(fields.with_add_fix(
+            fields.missing_field("kind").suggest(suggestion),
+            "kind",
+            "",
+        ));
         return;
     };
     if kind.is_some() {
@@ -183,7 +187,7 @@ fn check_kind(
         return;
     };
     let message = format!("There is no kind `{}`.", excerpt(text, 60));
-    let problem = field.problem(Code::UNKNOWN_KIND, message);
+    let problem = field.diagnostic(Code::UNKNOWN_KIND, message);
     findings.add(
         match (foreign_terms::kind_suggestion(text), closest(text, &kinds)) {
             (Some(suggestion), _) => problem.suggest(suggestion),
@@ -204,9 +208,9 @@ fn read_metadata(
 ) -> (StringMap, StringMap) {
     let Some(metadata) = metadata else {
         let missing = document
-            .missing("metadata")
+            .missing_field("metadata")
             .suggest("add `metadata: {name: …}`");
-        findings.add(document.to_be_added(missing, "metadata", "{name: my-name}"));
+        findings.add(document.with_add_fix(missing, "metadata", "{name: my-name}"));
         return Default::default();
     };
     let Some(mut fields) = metadata.fields(findings) else {
@@ -240,7 +244,10 @@ fn text_map(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<St
 /// Checks rule L6. An invalid name still counts, so that references find the resource.
 fn read_name(field: &FieldReader<'_>, kind: Kind, findings: &mut DiagnosticSink) {
     let Some(name) = field.node.text() else {
-        let message = format!("A name must be a string, but is {}.", field.node.what());
+        let message = format!(
+            "A name must be a string, but is {}.",
+            field.node.type_phrase()
+        );
         let suggestion = match field.node.to_json() {
             serde_json::Value::Number(number) => {
                 format!(
@@ -253,18 +260,18 @@ fn read_name(field: &FieldReader<'_>, kind: Kind, findings: &mut DiagnosticSink)
         };
         findings.add(
             field
-                .problem(Code::INVALID_NAME, message)
+                .diagnostic(Code::INVALID_NAME, message)
                 .suggest(suggestion),
         );
         return;
     };
     if let Err(why) = check_name(name, kind) {
         let shown = excerpt(name, 80);
-        let diagnostic = field.problem(
+        let diagnostic = field.diagnostic(
             Code::INVALID_NAME,
             format!("`{shown}` is not a valid {kind} name: {why}."),
         );
-        let fixed = repaired(name);
+        let fixed = nearest_valid_name(name);
         findings.add(match fixed.is_empty() {
             true => diagnostic.suggest("write `name: my-name`"),
             false => diagnostic.suggest(format!("write `name: {fixed}`")),
@@ -272,7 +279,7 @@ fn read_name(field: &FieldReader<'_>, kind: Kind, findings: &mut DiagnosticSink)
     }
 }
 
-/// Checks a resource name of that kind (rule L6).
+/// Checks the name of a resource of `kind` (rule L6).
 ///
 /// # Errors
 /// Returns the reason in words that follow a colon.
@@ -312,7 +319,7 @@ fn check_plain_name(name: &str) -> Result<(), String> {
 }
 
 /// Returns the nearest name that rule L6 allows. Empty if nothing is left.
-pub(crate) fn repaired(name: &str) -> String {
+pub(crate) fn nearest_valid_name(name: &str) -> String {
     let mut fixed = String::new();
     for c in name.chars().map(|c| c.to_ascii_lowercase()) {
         match c {
@@ -348,8 +355,8 @@ mod tests {
 
     #[test]
     fn a_bad_name_is_repaired() {
-        assert_eq!(repaired("Bad_Name"), "bad-name");
-        assert_eq!(repaired("1 My  Agent!"), "my-agent");
-        assert_eq!(repaired("😀"), "");
+        assert_eq!(nearest_valid_name("Bad_Name"), "bad-name");
+        assert_eq!(nearest_valid_name("1 My  Agent!"), "my-agent");
+        assert_eq!(nearest_valid_name("😀"), "");
     }
 }

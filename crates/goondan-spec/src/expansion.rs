@@ -33,7 +33,7 @@ pub(crate) fn write(document: &WrittenDocument<'_>, is_secret: &dyn Fn(usize) ->
     if let Some(spec) = document.spec {
         let writer = SpecWriter { kind, is_secret };
         text.push_str("spec:");
-        writer.value(spec, "spec", 1, &mut text);
+        writer.write_value(spec, "spec", 1, &mut text);
     }
     text
 }
@@ -45,13 +45,13 @@ struct SpecWriter<'w> {
 
 impl SpecWriter<'_> {
     /// Writes a value after its key or its hyphen. `path` names the value in the table of names.
-    fn value(&self, node: &YamlNode, path: &str, depth: usize, text: &mut String) {
+    fn write_value(&self, node: &YamlNode, path: &str, depth: usize, text: &mut String) {
         match &node.content {
             NodeContent::Map(entries) if !entries.is_empty() => {
                 text.push('\n');
                 for entry in entries {
                     text.push_str(&"  ".repeat(depth));
-                    self.entry(entry, path, depth, text);
+                    self.write_entry(entry, path, depth, text);
                 }
             }
             NodeContent::List(items) if !items.is_empty() => {
@@ -59,19 +59,19 @@ impl SpecWriter<'_> {
                 for item in items {
                     text.push_str(&"  ".repeat(depth));
                     text.push('-');
-                    self.item(item, &format!("{path}[]"), depth + 1, text);
+                    self.write_item(item, &format!("{path}[]"), depth + 1, text);
                 }
             }
             _ => {
                 text.push(' ');
-                text.push_str(&self.scalar(node));
+                text.push_str(&self.format_scalar(node));
                 text.push('\n');
             }
         }
     }
 
     /// Writes a list item. The first field of a map follows the hyphen.
-    fn item(&self, node: &YamlNode, path: &str, depth: usize, text: &mut String) {
+    fn write_item(&self, node: &YamlNode, path: &str, depth: usize, text: &mut String) {
         match &node.content {
             NodeContent::Map(entries) if !entries.is_empty() => {
                 for (index, entry) in entries.iter().enumerate() {
@@ -79,21 +79,21 @@ impl SpecWriter<'_> {
                         0 => text.push(' '),
                         _ => text.push_str(&"  ".repeat(depth)),
                     }
-                    self.entry(entry, path, depth, text);
+                    self.write_entry(entry, path, depth, text);
                 }
             }
-            _ => self.value(node, path, depth, text),
+            _ => self.write_value(node, path, depth, text),
         }
     }
 
     /// Writes a field under its current name.
-    fn entry(&self, entry: &MapEntry, path: &str, depth: usize, text: &mut String) {
+    fn write_entry(&self, entry: &MapEntry, path: &str, depth: usize, text: &mut String) {
         let (name, value) = field_names::current_form(self.kind, path, entry);
         text.push_str(&scalar(&name));
         text.push(':');
         match value {
             Some(value) => text.push_str(&format!(" {value}\n")),
-            None => self.value(
+            None => self.write_value(
                 &entry.value,
                 &format!("{path}.{}", entry.key),
                 depth + 1,
@@ -103,7 +103,7 @@ impl SpecWriter<'_> {
     }
 
     /// Formats a value without fields or items.
-    fn scalar(&self, node: &YamlNode) -> String {
+    fn format_scalar(&self, node: &YamlNode) -> String {
         if (self.is_secret)(node.at.start) {
             return MASK.to_owned();
         }

@@ -119,14 +119,14 @@ pub(crate) struct OnlyField {
 
 /// Returns the advice about the unknown field `entry` in the map at `path`: the place where the
 /// field, or a field with the same meaning, belongs. `None` for a misspelled name.
-pub(crate) fn advice(
+pub(crate) fn find_advice(
     kind: Kind,
     path: &str,
     siblings: &[&'static str],
     entry: &MapEntry,
 ) -> Option<FieldAdvice> {
     let path = without_items(path);
-    let name = normalized(&entry.key);
+    let name = normalize_name(&entry.key);
     if let Some(suggestion) = foreign_terms::suggestion(kind, &path, &name) {
         return Some(FieldAdvice {
             suggestion: suggestion.to_owned(),
@@ -159,7 +159,7 @@ pub(crate) fn advice(
             fix: None,
         });
     }
-    let line = nested(&rest, &shown_value(field, entry));
+    let line = nested_fields(&rest, &shown_value(field, entry));
     if base == path {
         let fix = yaml_value(field, entry).map(|value| {
             let mut fix = Fix::replace_raw(entry.value.at, &nested_value(&rest[1..], &value));
@@ -177,7 +177,7 @@ pub(crate) fn advice(
         1 if field == entry.key => {
             format!(
                 "move it to `{base}`: `{field}` belongs directly below `{}:`",
-                last(&base)
+                last_segment(&base)
             )
         }
         _ if base.is_empty() => format!("write `{line}` at the top level of the document"),
@@ -207,7 +207,7 @@ pub(crate) fn only_field(path: &str, text: &str) -> Option<OnlyField> {
         _ => excerpt(text, 60),
     };
     Some(OnlyField {
-        suggestion: format!("write `{}: {{{field}: {value}}}`", last(path)),
+        suggestion: format!("write `{}: {{{field}: {value}}}`", last_segment(path)),
         value: is_single.then(|| format!("{{{field}: {}}}", Value::from(text))),
     })
 }
@@ -255,7 +255,7 @@ fn index(
             "" => name.clone(),
             path => format!("{path}.{name}"),
         };
-        let known = fields.entry(normalized(name)).or_default();
+        let known = fields.entry(normalize_name(name)).or_default();
         if !known.contains(&place) {
             known.push(place.clone());
         }
@@ -264,7 +264,7 @@ fn index(
 }
 
 /// Returns a field name in lower case, without `_` and `-`.
-fn normalized(name: &str) -> String {
+fn normalize_name(name: &str) -> String {
     let letters = name.chars().filter(|c| !matches!(c, '_' | '-'));
     letters.flat_map(char::to_lowercase).collect()
 }
@@ -289,12 +289,12 @@ fn common_ancestor(one: &str, other: &str) -> String {
 }
 
 /// Returns the last part of a path.
-fn last(path: &str) -> &str {
+fn last_segment(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
 /// Returns `a: {b: value}` for the fields `a` and `b`.
-fn nested(fields: &[&str], value: &str) -> String {
+fn nested_fields(fields: &[&str], value: &str) -> String {
     let (first, inner) = fields.split_first().unwrap_or((&"", &[]));
     format!("{first}: {}", nested_value(inner, value))
 }

@@ -121,7 +121,10 @@ impl Fix {
 /// Applies `fixes` to `text` and returns the result with the applied fixes. A fix that overlaps or
 /// touches an earlier one is skipped.
 pub fn apply<'f>(text: &str, fixes: impl IntoIterator<Item = &'f Fix>) -> (String, Vec<&'f Fix>) {
-    let mut fixes: Vec<&Fix> = fixes.into_iter().filter(|fix| fits(fix, text)).collect();
+    let mut fixes: Vec<&Fix> = fixes
+        .into_iter()
+        .filter(|fix| is_applicable(fix, text))
+        .collect();
     fixes.sort_by_key(|fix| (fix.range().start, fix.range().end));
     let (mut done, mut behind) = (Vec::new(), None);
     for fix in fixes {
@@ -138,7 +141,7 @@ pub fn apply<'f>(text: &str, fixes: impl IntoIterator<Item = &'f Fix>) -> (Strin
 }
 
 /// Returns whether every edit of `fix` is in order and on character boundaries of `text`.
-fn fits(fix: &Fix, text: &str) -> bool {
+fn is_applicable(fix: &Fix, text: &str) -> bool {
     let whole = |edit: &ByteEdit| {
         edit.start <= edit.end
             && text.is_char_boundary(edit.start)

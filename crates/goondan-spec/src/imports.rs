@@ -2,14 +2,15 @@
 //!
 //! The result determines which files are watched and covered by an approval, not what runs. So the
 //! scan is approximate. In JavaScript and TypeScript, it follows every quoted string that begins
-//! with `./` or `../` and names an existing file. In Python, it follows `import` and `from`. A path
-//! computed at run time is not found.
+//! with `./` or `../` and names an existing file. In Python, it follows `import`, `from` and calls such
+//! as `import_module("x")`. For a path that is computed at run time, it finds the directory.
 
 use std::collections::BTreeSet;
 
-use crate::entry::below;
+use crate::computed_imports::{ComputedPlace, ModuleFiles, called_imports, computed_imports};
+use crate::entry::join_relative;
 use crate::kinds::ScriptLanguage;
-use crate::paths::{PathLookups, normal};
+use crate::paths::{PathLookups, normalize_path};
 
 /// Maximum number of files that are followed from one entry.
 const MAX_FOLLOWED_FILES: usize = 1_000;
@@ -33,30 +34,43 @@ const JAVASCRIPT_SUFFIXES: [&str; 12] = [
     "/index.mjs",
 ];
 
-/// Returns `entry` and its direct and indirect imports, in the order of discovery.
+/// Returns `entry` and its direct and indirect imports.
 pub(crate) fn followed_imports(
     entry: &str,
     package: &str,
     language: ScriptLanguage,
-    folder: &PathLookups<'_>,
-) -> Vec<String> {
+    lookups: &PathLookups<'_>,
+) -> ModuleFiles {
     let mut files = vec![entry.to_owned()];
+    let mut computed = Vec::new();
     let mut known = BTreeSet::from([entry.to_owned()]);
     let mut next = 0;
     while let Some(file) = files.get(next).cloned() {
         next += 1;
-        let Ok(text) = folder.read(&file) else {
+        let Ok(text) = lookups.read(&file) else {
             continue;
         };
         let directory = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+        computed.extend(computed_imports(&text, language).into_iter().map(|import| {
+            let path = import
+                .directory
+                .map(|path| normalize_path(&join_relative(directory, &path)));
+            ComputedPlace {
+                file: file.clone(),
+                line: import.line,
+                directory: path.and_then(Result::ok),
+            }
+        }));
         let imported = match language {
-            ScriptLanguage::Python => python(&text, directory, package),
-            ScriptLanguage::JavaScript | ScriptLanguage::TypeScript => javascript(&text, directory),
+            ScriptLanguage::Python => python_imports(&text, directory, package),
+            ScriptLanguage::JavaScript | ScriptLanguage::TypeScript => {
+                javascript_imports(&text, directory)
+            }
         };
         for candidates in imported {
             let found = candidates
                 .into_iter()
-                .find(|path| folder.is_file(path) && !folder.leaves_by_link(path));
+                .find(|path| lookups.is_file(path) && !lookups.leaves_by_link(path));
             if let Some(path) =
                 found.filter(|path| files.len() < MAX_FOLLOWED_FILES && known.insert(path.clone()))
             {
@@ -64,11 +78,11 @@ pub(crate) fn followed_imports(
             }
         }
     }
-    files
+    ModuleFiles { files, computed }
 }
 
 /// Returns the candidate files of each quoted path.
-fn javascript(text: &str, directory: &str) -> Vec<Vec<String>> {
+fn javascript_imports(text: &str, directory: &str) -> Vec<Vec<String>> {
     let mut imports = Vec::new();
     for (at, quote) in text.match_indices(['"', '\'', '`']) {
         let rest = &text[at + quote.len()..];
@@ -79,7 +93,7 @@ fn javascript(text: &str, directory: &str) -> Vec<Vec<String>> {
         if end > MAX_IMPORT_PATH_BYTES {
             continue;
         }
-        let Ok(path) = normal(&below(directory, &rest[..end])) else {
+        let Ok(path) = normalize_path(&join_relative(directory, &rest[..end])) else {
             continue;
         };
         let mut candidates: Vec<String> = JAVASCRIPT_SUFFIXES
@@ -99,7 +113,7 @@ fn javascript(text: &str, directory: &str) -> Vec<Vec<String>> {
 }
 
 /// Returns the candidate files of each imported module.
-fn python(text: &str, directory: &str, package: &str) -> Vec<Vec<String>> {
+fn python_imports(text: &str, directory: &str, package: &str) -> Vec<Vec<String>> {
     let mut imports = Vec::new();
     for line in text.lines().map(str::trim_start) {
         if let Some(rest) = line.strip_prefix("from ") {
@@ -127,6 +141,15 @@ fn python(text: &str, directory: &str, package: &str) -> Vec<Vec<String>> {
             imports.extend(modules.map(|module| python_files(module, directory, package)));
         }
     }
+    for module in called_imports(text, ScriptLanguage::Python).literal {
+        imports.push(match module.ends_with(".py") {
+            true => [directory, package]
+                .iter()
+                .filter_map(|folder| normalize_path(&join_relative(folder, &module)).ok())
+                .collect(),
+            false => python_files(&module, directory, package),
+        });
+    }
     imports
 }
 
@@ -141,10 +164,10 @@ fn python_files(module: &str, directory: &str, package: &str) -> Vec<String> {
     }
     let folders = match dots {
         0 => vec![directory.to_owned(), package.to_owned()],
-        dots => vec![below(directory, &"../".repeat(dots - 1))],
+        dots => vec![join_relative(directory, &"../".repeat(dots - 1))],
     };
     let of = |folder: &String| {
-        let base = normal(&below(folder, &path)).ok()?;
+        let base = normalize_path(&join_relative(folder, &path)).ok()?;
         Some([format!("{base}.py"), format!("{base}/__init__.py")])
     };
     folders.iter().filter_map(of).flatten().collect()
@@ -158,7 +181,7 @@ mod tests {
     fn paths_in_quotes_are_imports() {
         let text = "import a from './a.js';\nexport * from \"../b\"; import('./c.json'); import x \
             from 'fs'; `./${d}`";
-        let found = javascript(text, "tools/x");
+        let found = javascript_imports(text, "tools/x");
         assert_eq!(found.len(), 4);
         assert!(
             found[0].contains(&"tools/x/a.js".to_owned())
@@ -168,14 +191,17 @@ mod tests {
             found[1].contains(&"tools/b.ts".to_owned())
                 && found[1].contains(&"tools/b/index.ts".to_owned())
         );
-        assert!(javascript("'../../x'", "tools").is_empty());
+        assert!(javascript_imports("'../../x'", "tools").is_empty());
     }
 
     #[test]
     fn python_names_modules() {
         let text = "import os, util.text as t\nfrom . import one, two\nfrom ..up import (x)\nfrom \
             lib import y\n";
-        let found: Vec<String> = python(text, "p/tools", "p").into_iter().flatten().collect();
+        let found: Vec<String> = python_imports(text, "p/tools", "p")
+            .into_iter()
+            .flatten()
+            .collect();
         for file in [
             "p/tools/util/text.py",
             "p/util/text.py",
@@ -188,7 +214,7 @@ mod tests {
             assert!(found.contains(&file.to_owned()), "{file} in {found:?}");
         }
         assert!(
-            python("from ....x import y", "p", "")
+            python_imports("from ....x import y", "p", "")
                 .into_iter()
                 .flatten()
                 .next()

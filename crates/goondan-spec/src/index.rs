@@ -18,7 +18,7 @@ pub(crate) struct ResourceIndex {
     packages: Vec<PackageResourceNames>,
     /// Dependencies of each package. A package without an entry may refer to all packages.
     reach: BTreeMap<Option<String>, BTreeSet<String>>,
-    /// Packages that are declared but not installed. They are reported by `installed.rs`.
+    /// Packages that are declared but not installed. `installed_packages.rs` reports them.
     absent: BTreeSet<String>,
     /// Set if a part of the project could not be read, so its resources are unknown.
     partial: bool,
@@ -67,7 +67,7 @@ impl ResourceIndex {
     }
 
     /// Limits each package's view to its dependencies.
-    pub(crate) fn restrict(&mut self, installed: &InstalledPackages) {
+    pub(crate) fn restrict_reach(&mut self, installed: &InstalledPackages) {
         (self.reach, self.absent) = (installed.reach.clone(), installed.absent.clone());
     }
 
@@ -92,12 +92,12 @@ impl ResourceIndex {
     /// project. Requires that it names no package and resembles no known name.
     pub(crate) fn may_be_unread(&self, reference: &ObjectRef) -> bool {
         let is_open = self.partial && reference.package.is_none();
-        is_open && self.closest(reference).is_none() && self.other_kind(reference).is_none()
+        is_open && self.closest_name(reference).is_none() && self.other_kind(reference).is_none()
     }
 
     /// Returns whether the package `from` depends on `package`, so that it may refer to its
     /// resources. `None` is the project.
-    fn reaches(&self, from: Option<&str>, package: Option<&str>) -> bool {
+    fn depends_on(&self, from: Option<&str>, package: Option<&str>) -> bool {
         let Some(reach) = self.reach.get(&from.map(str::to_owned)) else {
             return true;
         };
@@ -123,14 +123,14 @@ impl ResourceIndex {
             name: reference.name.clone(),
         };
         if let Some(package_name) = reference.package.as_deref() {
-            if self.absent.contains(package_name) && self.reaches(from, Some(package_name)) {
+            if self.absent.contains(package_name) && self.depends_on(from, Some(package_name)) {
                 return Err(UnresolvedReference::Absent);
             }
             return match self
                 .package(Some(package_name))
-                .filter(|_| self.reaches(from, Some(package_name)))
+                .filter(|_| self.depends_on(from, Some(package_name)))
             {
-                Some(package) if package.has(reference) => Ok(id(Some(package_name))),
+                Some(package) if package.has_resource(reference) => Ok(id(Some(package_name))),
                 Some(_) => Err(UnresolvedReference::NotFound),
                 None => Err(UnresolvedReference::NoSuchPackage),
             };
@@ -138,7 +138,7 @@ impl ResourceIndex {
         let near = [from, Some(BASE_PACKAGE)];
         let first = near.into_iter().find(|name| {
             self.package(*name)
-                .is_some_and(|package| package.has(reference))
+                .is_some_and(|package| package.has_resource(reference))
         });
         if let Some(package) = first {
             return Ok(id(package));
@@ -146,7 +146,9 @@ impl ResourceIndex {
         let others: Vec<Option<&str>> = self
             .packages
             .iter()
-            .filter(|package| package.has(reference) && self.reaches(from, package.name.as_deref()))
+            .filter(|package| {
+                package.has_resource(reference) && self.depends_on(from, package.name.as_deref())
+            })
             .map(|package| package.name.as_deref())
             .collect();
         match others[..] {
@@ -184,7 +186,7 @@ impl ResourceIndex {
     ///
     /// In a large set, only neighbors in sort order are compared. This keeps ten thousand wrong
     /// names among ten thousand right ones cheap.
-    pub(crate) fn closest(&self, reference: &ObjectRef) -> Option<String> {
+    pub(crate) fn closest_name(&self, reference: &ObjectRef) -> Option<String> {
         let word = &reference.name;
         let mut near = Vec::new();
         for names in self.name_sets(reference.kind, reference.package.as_deref()) {
@@ -222,7 +224,7 @@ impl ResourceIndex {
     pub(crate) fn other_kind(&self, reference: &ObjectRef) -> Option<Kind> {
         let has = |kind: &Kind| {
             self.packages.iter().any(|package| {
-                package.has(&ObjectRef {
+                package.has_resource(&ObjectRef {
                     kind: *kind,
                     ..reference.clone()
                 })
@@ -252,7 +254,7 @@ impl ResourceIndex {
 
 impl PackageResourceNames {
     /// Returns whether the package defines the referenced resource.
-    fn has(&self, reference: &ObjectRef) -> bool {
+    fn has_resource(&self, reference: &ObjectRef) -> bool {
         self.names
             .get(&reference.kind)
             .is_some_and(|names| names.contains(&reference.name))
@@ -351,6 +353,6 @@ mod tests {
             kind: Kind::Tool,
             name: "tool-05000x".into(),
         };
-        assert_eq!(index.closest(&reference), Some("tool-05000".into()));
+        assert_eq!(index.closest_name(&reference), Some("tool-05000".into()));
     }
 }

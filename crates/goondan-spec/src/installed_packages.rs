@@ -10,10 +10,10 @@ use crate::content_hash::contents;
 use crate::diagnostic::{Code, Diagnostic, SourcePosition};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::discover::discover_all;
-use crate::entry::below;
+use crate::entry::join_relative;
 use crate::lock::{LOCK_FILE, LockedPackage, PackageLock};
 use crate::meta::BASE_PACKAGE;
-use crate::packages::manifest;
+use crate::packages::root_manifest;
 use crate::parallel;
 use crate::parsed_file::{KnownFiles, ParsedFile, read_file};
 use crate::paths::{BundleDirectory, FileReadError};
@@ -79,7 +79,7 @@ struct DeclaredDependency<'f> {
 
 impl DeclaredDependency<'_> {
     /// Creates a diagnostic at the name of the dependency.
-    fn problem(&self, code: Code, message: String) -> Diagnostic {
+    fn diagnostic(&self, code: Code, message: String) -> Diagnostic {
         Diagnostic::new(code, message)
             .in_file(self.file)
             .at(self.at)
@@ -91,7 +91,7 @@ impl DeclaredDependency<'_> {
         let field = format!("spec.dependencies[{}].version", self.index);
         Diagnostic {
             position: None,
-            ..self.problem(code, message)
+            ..self.diagnostic(code, message)
         }
         .at(self.range_at)
         .field(field)
@@ -145,7 +145,7 @@ pub(crate) fn read(
     own: &[Arc<ParsedFile>],
     known: &KnownFiles,
 ) -> InstalledPackages {
-    let Some(root) = manifest(own) else {
+    let Some(root) = root_manifest(own) else {
         return InstalledPackages::default();
     };
     let dependencies = declared_dependencies(root);
@@ -244,7 +244,7 @@ impl InstalledPackageReader<'_> {
                     .collect::<Vec<_>>()
                     .join(" → ");
                 let message = format!("The packages depend on each other in a circle: {circle}.");
-                let problem = dependency.problem(Code::CYCLE, message);
+                let problem = dependency.diagnostic(Code::CYCLE, message);
                 self.done
                     .diagnostics
                     .push(problem.suggest("use a version of one of them without that dependency"));
@@ -255,7 +255,7 @@ impl InstalledPackageReader<'_> {
             if let Some(version) = version.filter(|version| !dependency.allows(version)) {
                 self.done
                     .diagnostics
-                    .push(conflict(dependency, dependents, &version));
+                    .push(version_conflict_error(dependency, dependents, &version));
             }
             return;
         }
@@ -296,7 +296,7 @@ impl InstalledPackageReader<'_> {
             let message = format!("The package `{shown}` is not installed.");
             self.done.diagnostics.push(
                 dependency
-                    .problem(Code::PACKAGE_NOT_INSTALLED, message)
+                    .diagnostic(Code::PACKAGE_NOT_INSTALLED, message)
                     .suggest(INSTALL_SUGGESTION),
             );
             return None;
@@ -309,7 +309,7 @@ impl InstalledPackageReader<'_> {
             let message = format!("The package `{shown}` is not in `{LOCK_FILE}`.");
             self.done.diagnostics.push(
                 dependency
-                    .problem(Code::PACKAGE_LOCK_OUTDATED, message)
+                    .diagnostic(Code::PACKAGE_LOCK_OUTDATED, message)
                     .suggest(INSTALL_SUGGESTION),
             );
             return None;
@@ -328,7 +328,7 @@ impl InstalledPackageReader<'_> {
                     .range_problem(Code::PACKAGE_LOCK_OUTDATED, message)
                     .suggest(INSTALL_SUGGESTION)
             }
-            _ => conflict(dependency, dependents, &version),
+            _ => version_conflict_error(dependency, dependents, &version),
         };
         self.done.diagnostics.push(problem);
         None
@@ -349,12 +349,12 @@ impl InstalledPackageReader<'_> {
             let message = format!("The package `{shown}` is not installed.");
             self.done.diagnostics.push(
                 dependency
-                    .problem(Code::PACKAGE_NOT_INSTALLED, message)
+                    .diagnostic(Code::PACKAGE_NOT_INSTALLED, message)
                     .suggest(INSTALL_SUGGESTION),
             );
             return None;
         }
-        let wrong = match self.folder.look(&base).leaves_folder() {
+        let wrong = match self.folder.path_state(&base).leaves_folder() {
             true => Some("its directory is a link that leads out of the project".to_owned()),
             false => match contents(self.folder.files, &path) {
                 Ok(found) if Some(&found) == locked.contents.as_ref() => None,
@@ -366,17 +366,17 @@ impl InstalledPackageReader<'_> {
             let message = format!("The package `{shown}` in `{base}` was changed: {wrong}.");
             self.done.diagnostics.push(
                 dependency
-                    .problem(Code::PACKAGE_INTEGRITY, message)
+                    .diagnostic(Code::PACKAGE_INTEGRITY, message)
                     .suggest(INSTALL_SUGGESTION),
             );
             return None;
         }
         let is_built = self.folder.files.kind(&path.join(BUILT_MANIFEST)).is_ok();
         let names: Vec<String> = match is_built {
-            true => vec![below(&base, BUILT_MANIFEST)],
+            true => vec![join_relative(&base, BUILT_MANIFEST)],
             false => discover_all(self.folder.files, &path)
                 .iter()
-                .map(|name| below(&base, name))
+                .map(|name| join_relative(&base, name))
                 .collect(),
         };
         let mut files =
@@ -395,7 +395,8 @@ impl InstalledPackageReader<'_> {
 
 /// Returns the file of an installed package that may start with its Package document.
 pub(crate) fn main_file<'f>(files: &'f [Arc<ParsedFile>], base: &str) -> Option<&'f ParsedFile> {
-    let names = ["goondan.yaml", "goondan.yml", BUILT_MANIFEST].map(|name| below(base, name));
+    let names =
+        ["goondan.yaml", "goondan.yml", BUILT_MANIFEST].map(|name| join_relative(base, name));
     names
         .iter()
         .find_map(|name| files.iter().find(|file| file.name == *name))
@@ -403,7 +404,7 @@ pub(crate) fn main_file<'f>(files: &'f [Arc<ParsedFile>], base: &str) -> Option<
 }
 
 /// Creates the error for two packages that need different versions of a dependency.
-fn conflict(
+fn version_conflict_error(
     dependency: &DeclaredDependency<'_>,
     dependents: &[String],
     version: &str,
@@ -433,7 +434,7 @@ pub(crate) fn is_installed(file: &str) -> bool {
 }
 
 /// Returns the findings of all files of `members`.
-pub(crate) fn findings(members: &[PackageFiles]) -> impl Iterator<Item = DiagnosticSink> {
+pub(crate) fn file_findings(members: &[PackageFiles]) -> impl Iterator<Item = DiagnosticSink> {
     members
         .iter()
         .flat_map(|member| member.files.iter().map(|file| file.findings.clone()))

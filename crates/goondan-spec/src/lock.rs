@@ -99,17 +99,22 @@ impl PackageLock {
                 ("contents", locked.contents.as_ref()),
             ];
             // Writing to a string cannot fail.
-            let _ = writeln!(text, "  {}:", quoted(key));
+            let _ = writeln!(text, "  {}:", quote_string(key));
             for (key, value) in plain.into_iter().chain(rest) {
                 if let Some(value) = value {
-                    let _ = writeln!(text, "    {key}: {}", quoted(value));
+                    let _ = writeln!(text, "    {key}: {}", quote_string(value));
                 }
             }
             if !locked.dependencies.is_empty() {
                 text.push_str("    dependencies:\n");
             }
             for (name, version) in &locked.dependencies {
-                let _ = writeln!(text, "      {}: {}", quoted(name), quoted(version));
+                let _ = writeln!(
+                    text,
+                    "      {}: {}",
+                    quote_string(name),
+                    quote_string(version)
+                );
             }
         }
         text
@@ -117,7 +122,7 @@ impl PackageLock {
 }
 
 /// Quotes a string so that JSON and YAML both read it.
-fn quoted(text: &str) -> String {
+fn quote_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 

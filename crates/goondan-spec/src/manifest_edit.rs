@@ -28,12 +28,12 @@ impl DependencySpec<'_> {
         ];
         fields
             .into_iter()
-            .filter_map(|(key, value)| Some((key, quoted(value?))))
+            .filter_map(|(key, value)| Some((key, quote_string(value?))))
             .collect()
     }
 
     /// Formats one line: `{name: "a", version: "^1.0.0"}`.
-    fn flow(&self) -> String {
+    fn to_flow_map(self) -> String {
         let fields: Vec<String> = self
             .fields()
             .into_iter()
@@ -43,7 +43,7 @@ impl DependencySpec<'_> {
     }
 
     /// Formats a list item whose dash is indented by `indent` spaces.
-    fn block(&self, indent: usize) -> String {
+    fn to_list_item(self, indent: usize) -> String {
         let (first, next) = (" ".repeat(indent), " ".repeat(indent + 2));
         let fields = self.fields().into_iter().enumerate();
         let line = |(index, (key, value))| match index {
@@ -64,11 +64,11 @@ pub fn with_dependency(
     dependency: DependencySpec<'_>,
 ) -> Option<String> {
     let Some(document) = package_document(text) else {
-        let name = quoted(package);
+        let name = quote_string(package);
         let head =
             format!("apiVersion: goondan.ai/v1\nkind: Package\nmetadata:\n  name: {name}\nspec:\n");
-        let head = format!("{head}  dependencies:\n{}", dependency.block(4));
-        return checked(with_first_document(&head, text), dependency);
+        let head = format!("{head}  dependencies:\n{}", dependency.to_list_item(4));
+        return verified_edit(with_first_document(&head, text), dependency);
     };
     let text = without_dependency(text, dependency.name).unwrap_or_else(|| text.to_owned());
     let document = package_document(&text).unwrap_or(document);
@@ -78,7 +78,7 @@ pub fn with_dependency(
             insert(
                 &text,
                 end,
-                &format!("spec:\n  dependencies:\n{}", dependency.block(4)),
+                &format!("spec:\n  dependencies:\n{}", dependency.to_list_item(4)),
             )
         }
         Some(spec) if matches!(spec.value.content, NodeContent::Null) => {
@@ -86,12 +86,12 @@ pub fn with_dependency(
             insert(
                 &text,
                 end,
-                &format!("  dependencies:\n{}", dependency.block(4)),
+                &format!("  dependencies:\n{}", dependency.to_list_item(4)),
             )
         }
         Some(spec) => insert_or_replace(&text, &spec.value, dependency)?,
     };
-    checked(edited, dependency)
+    verified_edit(edited, dependency)
 }
 
 /// Adds the dependency to `spec.dependencies`, or replaces the one with the same name; `None` if
@@ -110,7 +110,7 @@ fn insert_or_replace(
                 insert(
                     text,
                     spec.at.start + 1,
-                    &format!("dependencies: [{}]{comma}", dependency.flow()),
+                    &format!("dependencies: [{}]{comma}", dependency.to_flow_map()),
                 )
             }
             first => {
@@ -122,7 +122,10 @@ fn insert_or_replace(
                 insert(
                     text,
                     line,
-                    &format!("{key}dependencies:\n{}", dependency.block(indent + 2)),
+                    &format!(
+                        "{key}dependencies:\n{}",
+                        dependency.to_list_item(indent + 2)
+                    ),
                 )
             }
         });
@@ -135,7 +138,7 @@ fn insert_or_replace(
         return Some(insert(
             text,
             list.at.start + 1,
-            &format!("{}{comma}", dependency.flow()),
+            &format!("{}{comma}", dependency.to_flow_map()),
         ));
     }
     // Inserts before the first item, because the end of a block list depends on comments and blank
@@ -147,7 +150,7 @@ fn insert_or_replace(
     text[line..line + indent]
         .trim()
         .is_empty()
-        .then(|| insert(text, line, &dependency.block(indent)))
+        .then(|| insert(text, line, &dependency.to_list_item(indent)))
 }
 
 /// Removes the dependency `name` from the text of a `goondan.yaml`.
@@ -266,9 +269,9 @@ pub fn package_name(text: &str) -> Option<String> {
 
 /// Returns the first document if it is a Package. Positions are relative to `text`.
 fn package_document(text: &str) -> Option<YamlNode> {
-    for chunk in document_split::documents(text) {
+    for chunk in document_split::split_documents(text) {
         if let Some(mut document) = yaml::parse(chunk.text).ok()? {
-            document.shift(chunk.lines_before, chunk.bytes_before);
+            document.shift_positions(chunk.lines_before, chunk.bytes_before);
             let is_package =
                 document.entry("kind").and_then(|kind| kind.value.text()) == Some("Package");
             return is_package.then_some(document);
@@ -278,7 +281,7 @@ fn package_document(text: &str) -> Option<YamlNode> {
 }
 
 /// Returns `text` if it contains the dependency exactly once, as a check of the edit.
-fn checked(text: String, dependency: DependencySpec<'_>) -> Option<String> {
+fn verified_edit(text: String, dependency: DependencySpec<'_>) -> Option<String> {
     let document = package_document(&text)?;
     let NodeContent::List(items) = &document
         .entry("spec")?
@@ -342,7 +345,7 @@ fn end_of_line(text: &str, at: usize) -> usize {
 }
 
 /// Returns the text as a YAML scalar, in quotes if necessary.
-fn quoted(text: &str) -> String {
+fn quote_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 

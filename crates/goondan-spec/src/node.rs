@@ -36,7 +36,7 @@ pub(crate) struct MapEntry {
 
 impl MapEntry {
     /// Returns the key for messages.
-    pub(crate) fn shown(&self) -> &str {
+    pub(crate) fn display_key(&self) -> &str {
         self.written.as_deref().unwrap_or(&self.key)
     }
 
@@ -70,7 +70,7 @@ impl YamlNode {
     }
 
     /// Describes the type in words that follow "is".
-    pub(crate) fn what(&self) -> &'static str {
+    pub(crate) fn type_phrase(&self) -> &'static str {
         match self.content {
             NodeContent::Null => "empty",
             NodeContent::Bool(_) => "a boolean",
@@ -94,7 +94,7 @@ impl YamlNode {
     }
 
     /// Follows the segments of a JSON pointer to the last node that exists.
-    pub(crate) fn follow<'p>(&self, segments: impl Iterator<Item = &'p str>) -> &YamlNode {
+    pub(crate) fn follow_pointer<'p>(&self, segments: impl Iterator<Item = &'p str>) -> &YamlNode {
         let mut node = self;
         for segment in segments {
             let next = match &node.content {
@@ -114,13 +114,15 @@ impl YamlNode {
     }
 
     /// Shifts every position in the tree by `lines` and `bytes`.
-    pub(crate) fn shift(&mut self, lines: usize, bytes: usize) {
-        shift(&mut self.at, lines, bytes);
+    pub(crate) fn shift_positions(&mut self, lines: usize, bytes: usize) {
+        shift_position(&mut self.at, lines, bytes);
         match &mut self.content {
-            NodeContent::List(items) => items.iter_mut().for_each(|item| item.shift(lines, bytes)),
+            NodeContent::List(items) => items
+                .iter_mut()
+                .for_each(|item| item.shift_positions(lines, bytes)),
             NodeContent::Map(entries) => entries.iter_mut().for_each(|entry| {
-                shift(&mut entry.key_at, lines, bytes);
-                entry.value.shift(lines, bytes);
+                shift_position(&mut entry.key_at, lines, bytes);
+                entry.value.shift_positions(lines, bytes);
             }),
             _ => {}
         }
@@ -136,7 +138,7 @@ pub(crate) fn to_object(entries: &[MapEntry]) -> JsonObject {
 }
 
 /// Moves a position by lines and bytes.
-fn shift(at: &mut SourcePosition, lines: usize, bytes: usize) {
+fn shift_position(at: &mut SourcePosition, lines: usize, bytes: usize) {
     at.line += lines;
     at.start += bytes;
     at.end += bytes;

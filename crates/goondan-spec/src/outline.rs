@@ -57,10 +57,13 @@ impl ResourceLink {
     }
 }
 
-/// Returns the start of the characters of `text` at `at`: plain, or in quotes without an escape.
+/// Returns the position of the first byte of `text` in the scalar at `at`. `None` if the scalar
+/// contains escapes: then the lengths differ by more than two quotes.
 fn unescaped_start(at: SourcePosition, text: &str) -> Option<usize> {
     match (at.end - at.start).checked_sub(text.len())? {
+        // Plain.
         0 => Some(at.start),
+        // In quotes.
         2 => Some(at.start + 1),
         _ => None,
     }

@@ -14,11 +14,11 @@ const MANIFEST_FILES: [&str; 2] = ["goondan.yaml", "goondan.yml"];
 
 /// Returns the name of the project's package, if there is one.
 pub(crate) fn own_package_name(files: &[Arc<ParsedFile>]) -> Option<&str> {
-    manifest(files)?.package()
+    root_manifest(files)?.package()
 }
 
 /// Returns the root `goondan.yaml`.
-pub(crate) fn manifest(files: &[Arc<ParsedFile>]) -> Option<&ParsedFile> {
+pub(crate) fn root_manifest(files: &[Arc<ParsedFile>]) -> Option<&ParsedFile> {
     MANIFEST_FILES
         .iter()
         .find_map(|name| files.iter().find(|file| file.name == *name))
@@ -36,7 +36,7 @@ pub(crate) fn check_package_position<'f>(
     if envelope.head.id.kind != Kind::Package {
         return Some(envelope);
     }
-    let in_manifest = manifest(files).is_some_and(|manifest| manifest.name == file.name);
+    let in_manifest = root_manifest(files).is_some_and(|manifest| manifest.name == file.name);
     if is_installed(&file.name) {
         return None;
     }

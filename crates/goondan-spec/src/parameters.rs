@@ -24,7 +24,7 @@ pub(crate) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
     match check(&schema) {
         Ok(()) => Some(schema),
         Err(problem) => {
-            findings.add(diagnostic(field, &problem));
+            findings.add(schema_diagnostic(field, &problem));
             None
         }
     }
@@ -148,9 +148,11 @@ fn uses_any(schema: &Value, keywords: &[&str]) -> bool {
 }
 
 /// Converts a problem to a diagnostic at the position of the part that it concerns.
-fn diagnostic(field: &FieldReader<'_>, problem: &SchemaProblem) -> Diagnostic {
+fn schema_diagnostic(field: &FieldReader<'_>, problem: &SchemaProblem) -> Diagnostic {
     let segments: Vec<String> = problem.pointer.split('/').skip(1).map(unescape).collect();
-    let node = field.node.follow(segments.iter().map(String::as_str));
+    let node = field
+        .node
+        .follow_pointer(segments.iter().map(String::as_str));
     let path = segments.iter().fold(field.path.clone(), |path, segment| {
         format!("{path}.{segment}")
     });
@@ -159,7 +161,7 @@ fn diagnostic(field: &FieldReader<'_>, problem: &SchemaProblem) -> Diagnostic {
         problem.message.trim_end_matches('.')
     );
     let at = if std::ptr::eq(node, field.node) {
-        field.at()
+        field.position()
     } else {
         node.at
     };

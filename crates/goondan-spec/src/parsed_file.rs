@@ -31,7 +31,7 @@ pub(crate) struct ParsedFile {
     pub(crate) documents: Vec<YamlNode>,
     /// Models that the Agents of this file describe in their short form.
     pub(crate) described_models: Vec<YamlNode>,
-    /// True for a file of documents that a project leaves out.
+    /// True for documents that gdn derived from the short forms of a file.
     pub(crate) is_derived: bool,
     /// Fixes that rename older fields, in diagnostics that are not reported.
     pub(crate) renames: Vec<Diagnostic>,
@@ -46,7 +46,11 @@ pub(crate) struct ParsedFile {
 impl ParsedFile {
     /// Creates a file without documents.
     fn empty(name: &str) -> Self {
-        let (name, text, findings) = (name.to_owned(), Arc::from(""), DiagnosticSink::about(name));
+        let (name, text, findings) = (
+            name.to_owned(),
+            Arc::from(""),
+            DiagnosticSink::for_file(name),
+        );
         ParsedFile {
             name,
             text,
@@ -116,7 +120,8 @@ impl KnownFiles {
 
     /// Returns the resources of the built-in package; creates them on the first call.
     pub(crate) fn built_in(&self, base: &BasePackage) -> &BuiltInResources {
-        self.built_in.get_or_init(|| BuiltInResources::of(base))
+        self.built_in
+            .get_or_init(|| BuiltInResources::from_package(base))
     }
 
     /// Returns the parsed `text` of the file `name`; reuses the result of an earlier load if the
@@ -239,7 +244,7 @@ fn diagnose_unreadable(name: &str, unreadable: FileReadError) -> (Diagnostic, St
 /// Parses the documents of `file.text`; adds errors to `file.findings`.
 fn parse(file: &mut ParsedFile) {
     let text = Arc::clone(&file.text);
-    let chunks = document_split::documents(&text);
+    let chunks = document_split::split_documents(&text);
     if let Some(first_too_many) = chunks.get(MAX_DOCUMENTS_PER_FILE) {
         let start = first_too_many.bytes_before;
         let message = format!(
@@ -260,7 +265,7 @@ fn parse(file: &mut ParsedFile) {
         match yaml::parse(chunk.text) {
             Ok(None) => {}
             Ok(Some(mut document)) => {
-                document.shift(chunk.lines_before, chunk.bytes_before);
+                document.shift_positions(chunk.lines_before, chunk.bytes_before);
                 read_short_forms(&mut document, file);
                 file.documents.push(document);
                 file.kept.push(DecodeCache::default());

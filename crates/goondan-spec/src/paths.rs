@@ -7,17 +7,19 @@ use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::computed_imports::ModuleFiles;
 use crate::decode::FieldReader;
 use crate::diagnostic::Code;
 use crate::diagnostic_sink::DiagnosticSink;
-use crate::entry::below;
+use crate::entry::join_relative;
 use crate::files::{FileAccess, FileKind};
+use crate::secret_files::SecretFiles;
 use crate::text::{excerpt, reason};
 
 /// Maximum size of a file that is read completely, in bytes (rule L2).
 pub(crate) const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// Root directory of the bundle's paths.
+/// The directory that all paths of a bundle are relative to, with caches of its file kinds.
 pub(crate) struct BundleDirectory<'f> {
     pub(crate) files: &'f dyn FileAccess,
     pub(crate) root: &'f Path,
@@ -28,7 +30,9 @@ pub(crate) struct BundleDirectory<'f> {
     /// Cached file kinds by path: ten thousand tools may share one library.
     seen: Mutex<HashMap<String, PathState>>,
     /// Cached files of a module, by its path, for the same reason.
-    modules: Mutex<HashMap<String, Vec<String>>>,
+    modules: Mutex<HashMap<String, ModuleFiles>>,
+    /// Files with keys.
+    secrets: SecretFiles,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,11 +60,12 @@ pub(crate) enum FileReadError {
 
 impl<'f> BundleDirectory<'f> {
     pub(crate) fn new(files: &'f dyn FileAccess, root: &'f Path) -> Self {
-        let canonical = files.canonical(root).unwrap_or_else(|_| root.to_owned());
+        let canonical = files.canonicalize(root).unwrap_or_else(|_| root.to_owned());
         let repository = repository_around(files, &canonical).map(Path::to_owned);
         BundleDirectory {
             files,
             root,
+            secrets: SecretFiles::below([&canonical]),
             canonical,
             repository,
             seen: Mutex::default(),
@@ -68,8 +73,14 @@ impl<'f> BundleDirectory<'f> {
         }
     }
 
-    /// Returns the file kind at a relative path, from the cache if possible.
-    pub(crate) fn look(&self, relative: &str) -> PathState {
+    /// Returns whether a file can contain keys, by the real path `real` or by another name of it.
+    fn may_contain_keys(&self, real: &Path) -> bool {
+        let is_link = |metadata| self.secrets.contains_link(&metadata);
+        self.secrets.contains_name(real) || self.files.metadata(real).is_some_and(is_link)
+    }
+
+    /// Returns the state of a relative path, from the cache if possible.
+    pub(crate) fn path_state(&self, relative: &str) -> PathState {
         if let Some(seen) = self.lock().get(relative) {
             return *seen;
         }
@@ -81,7 +92,7 @@ impl<'f> BundleDirectory<'f> {
             .take_while(|path| path.starts_with(self.root));
         let known = inner
             .into_iter()
-            .find_map(|path| Some((path, self.files.canonical(path).ok()?)));
+            .find_map(|path| Some((path, self.files.canonicalize(path).ok()?)));
         let leaves = known
             .as_ref()
             .is_some_and(|(_, target)| !target.starts_with(&self.canonical));
@@ -151,22 +162,22 @@ pub(crate) struct PathLookups<'f> {
     base: &'f str,
     seen: RefCell<Vec<(String, PathState)>>,
     /// Set if the result depends on more than file kinds.
-    beyond: Cell<bool>,
+    is_uncacheable: Cell<bool>,
 }
 
 impl<'f> PathLookups<'f> {
     /// Creates lookups for the files of a package whose directory is `base`.
-    pub(crate) fn at(folder: &'f BundleDirectory<'f>, base: &'f str) -> Self {
+    pub(crate) fn for_package(folder: &'f BundleDirectory<'f>, base: &'f str) -> Self {
         PathLookups {
             folder,
             base,
             seen: RefCell::default(),
-            beyond: Cell::new(false),
+            is_uncacheable: Cell::new(false),
         }
     }
 
     /// Returns the directory of the document's package. Empty for the project itself.
-    pub(crate) fn base(&self) -> &str {
+    pub(crate) fn package_directory(&self) -> &str {
         self.base
     }
 
@@ -176,17 +187,17 @@ impl<'f> PathLookups<'f> {
 
     /// Records that the result depends on more than file kinds, so it cannot be reused.
     pub(crate) fn mark_uncacheable(&self) {
-        self.beyond.set(true);
+        self.is_uncacheable.set(true);
     }
 
     /// Returns the checked paths with their file kinds, or `None` if the result depends on more.
     pub(crate) fn into_seen(self) -> Option<Vec<(String, PathState)>> {
-        (!self.beyond.get()).then(|| self.seen.into_inner())
+        (!self.is_uncacheable.get()).then(|| self.seen.into_inner())
     }
 
-    /// Looks up a path and remembers the result as a dependency of the decoded resource.
-    fn look(&self, relative: &str) -> PathState {
-        let seen = self.folder.look(relative);
+    /// Returns the state of a path, and records it as a dependency of the decoded resource.
+    fn path_state(&self, relative: &str) -> PathState {
+        let seen = self.folder.path_state(relative);
         self.seen.borrow_mut().push((relative.to_owned(), seen));
         seen
     }
@@ -208,7 +219,7 @@ impl<'f> PathLookups<'f> {
         field: &FieldReader<'_>,
         findings: &mut DiagnosticSink,
     ) -> Option<String> {
-        PathLookups::at(self.folder, "").path(field, findings)
+        PathLookups::for_package(self.folder, "").path(field, findings)
     }
 
     /// Works like [`PathLookups::path`] with `text` as the value of `field`.
@@ -218,9 +229,9 @@ impl<'f> PathLookups<'f> {
         text: &str,
         findings: &mut DiagnosticSink,
     ) -> Option<String> {
-        let located = normal(text).map(|relative| match relative.as_str() {
+        let located = normalize_path(text).map(|relative| match relative.as_str() {
             "." if self.is_installed() => self.base.to_owned(),
-            _ => below(self.base, &relative),
+            _ => join_relative(self.base, &relative),
         });
         match located {
             Ok(relative) if self.leaves_by_link(&relative) => {
@@ -232,7 +243,7 @@ impl<'f> PathLookups<'f> {
                 let suggestion = "copy the target of the link into the bundle";
                 findings.add(
                     field
-                        .problem(Code::PATH_ESCAPE, message)
+                        .diagnostic(Code::PATH_ESCAPE, message)
                         .suggest(suggestion),
                 );
                 None
@@ -244,14 +255,15 @@ impl<'f> PathLookups<'f> {
                     "use a path below the directory of goondan.yaml, such as `./tools/name`";
                 findings.add(
                     field
-                        .problem(Code::PATH_ESCAPE, message)
+                        .diagnostic(Code::PATH_ESCAPE, message)
                         .suggest(suggestion),
                 );
                 None
             }
             Err(InvalidPath::Unclear(why)) => {
-                findings
-                    .add(field.invalid(format!("`{}` is not a valid path: {why}.", field.path)));
+                findings.add(
+                    field.invalid_value(format!("`{}` is not a valid path: {why}.", field.path)),
+                );
                 None
             }
         }
@@ -259,13 +271,13 @@ impl<'f> PathLookups<'f> {
 
     /// Returns the root of the Git repository. The result depends on files outside the project, so
     /// it is not cached.
-    pub(crate) fn repository(&self) -> Option<&PathBuf> {
+    pub(crate) fn repository_root(&self) -> Option<&PathBuf> {
         self.mark_uncacheable();
         self.folder.repository.as_ref()
     }
 
     /// Returns the bundle's directory with symbolic links resolved.
-    pub(crate) fn canonical(&self) -> &Path {
+    pub(crate) fn canonical_root(&self) -> &Path {
         &self.folder.canonical
     }
 
@@ -276,31 +288,46 @@ impl<'f> PathLookups<'f> {
         let real = self
             .folder
             .files
-            .canonical(&self.folder.canonical.join(path))
+            .canonicalize(&self.folder.canonical.join(path))
             .ok()?;
         (self.folder.files.kind(&real).ok()? == FileKind::Directory).then_some(real)
     }
 
     /// Returns whether the path is a file.
     pub(crate) fn is_file(&self, relative: &str) -> bool {
-        matches!(self.look(relative).kind, Some(FileKind::File))
+        matches!(self.path_state(relative).kind, Some(FileKind::File))
     }
 
     /// Lists a directory. Symbolic links are not followed.
-    pub(crate) fn list(&self, relative: &str) -> io::Result<Vec<(String, FileKind)>> {
+    pub(crate) fn list_directory(&self, relative: &str) -> io::Result<Vec<(String, FileKind)>> {
         self.mark_uncacheable();
-        self.folder.files.list(&self.folder.root.join(relative))
+        self.folder
+            .files
+            .list_directory(&self.folder.root.join(relative))
     }
 
     /// Returns whether the path is a directory.
     pub(crate) fn is_folder(&self, relative: &str) -> bool {
-        self.look(relative).kind == Some(FileKind::Directory)
+        self.path_state(relative).kind == Some(FileKind::Directory)
     }
 
     /// Reads a text file of at most [`MAX_FILE_BYTES`], including its byte order mark.
+    ///
+    /// Fails if the file can contain keys.
     pub(crate) fn read(&self, relative: &str) -> Result<String, FileReadError> {
         self.mark_uncacheable();
+        let path = self.folder.root.join(relative);
+        let real = self.folder.files.canonicalize(&path);
+        if real.is_ok_and(|real| self.folder.may_contain_keys(&real)) {
+            let refusal = io::Error::other("it may contain keys of the project");
+            return Err(FileReadError::Io(refusal));
+        }
         self.folder.read(relative)
+    }
+
+    /// Returns whether a file can contain keys, by the real path `real` or by another name of it.
+    pub(crate) fn may_contain_keys(&self, real: &Path) -> bool {
+        self.folder.may_contain_keys(real)
     }
 
     /// Reads a text file inside the repository, or inside the bundle if there is no repository.
@@ -317,7 +344,7 @@ impl<'f> PathLookups<'f> {
             .repository
             .as_deref()
             .unwrap_or(&self.folder.canonical);
-        let real = self.folder.files.canonical(path);
+        let real = self.folder.files.canonicalize(path);
         if real.as_ref().is_ok_and(|real| !real.starts_with(top)) {
             let left = io::Error::new(
                 io::ErrorKind::PermissionDenied,
@@ -332,8 +359,8 @@ impl<'f> PathLookups<'f> {
     pub(crate) fn module_files(
         &self,
         path: &str,
-        find: impl FnOnce() -> Vec<String>,
-    ) -> Vec<String> {
+        find: impl FnOnce() -> ModuleFiles,
+    ) -> ModuleFiles {
         self.mark_uncacheable();
         let known = || {
             self.folder
@@ -366,19 +393,19 @@ impl<'f> PathLookups<'f> {
                     "`{}` is `{relative}`, but there is no such file.",
                     field.path
                 );
-                field.problem(Code::ENTRY_NOT_FOUND, message).suggest(
+                field.diagnostic(Code::ENTRY_NOT_FOUND, message).suggest(
                     "create it, or correct the path; it is relative to the directory of \
                     goondan.yaml",
                 )
             }
             Err(FileReadError::Io(error)) => field
-                .problem(
+                .diagnostic(
                     Code::ENTRY_NOT_FOUND,
                     format!("`{relative}` cannot be read: {}.", reason(&error)),
                 )
                 .suggest("use a text file that you may read"),
             Err(FileReadError::TooLarge) => field
-                .problem(
+                .diagnostic(
                     Code::FILE_TOO_LARGE,
                     format!("`{relative}` is larger than 1 MiB."),
                 )
@@ -386,7 +413,7 @@ impl<'f> PathLookups<'f> {
             Err(FileReadError::NotText(_)) => {
                 let message = format!("`{relative}` is not UTF-8 text.");
                 field
-                    .problem(Code::PARSE_ERROR, message)
+                    .diagnostic(Code::PARSE_ERROR, message)
                     .suggest("save it as UTF-8")
             }
         };
@@ -395,8 +422,8 @@ impl<'f> PathLookups<'f> {
     }
 
     /// Reports a configured directory of a tool whose path in the project contains a link: the tool
-    /// refuses it, because a program of an agent could have made the link. Other paths depend on the
-    /// machine.
+    /// refuses it, because a program of an agent could have made the link. Other paths depend on
+    /// the machine.
     pub(crate) fn check_configured_directory(
         &self,
         field: &FieldReader<'_>,
@@ -405,10 +432,10 @@ impl<'f> PathLookups<'f> {
         let Some(text) = field.node.text() else {
             return;
         };
-        let Ok(relative) = normal(text) else {
+        let Ok(relative) = normalize_path(text) else {
             return;
         };
-        if text.starts_with("~/") || !self.look(&relative).has_link {
+        if text.starts_with("~/") || !self.path_state(&relative).has_link {
             return;
         }
         let message = format!(
@@ -416,14 +443,14 @@ impl<'f> PathLookups<'f> {
             field.path,
             excerpt(text, 200)
         );
-        findings.add(field.problem(Code::PATH_ESCAPE, message).suggest(
+        findings.add(field.diagnostic(Code::PATH_ESCAPE, message).suggest(
             "replace the link with a directory, or state the target of the link as an absolute path",
         ));
     }
 
     /// Returns whether the path is a link that leads out of the project.
     pub(crate) fn leaves_by_link(&self, relative: &str) -> bool {
-        self.look(relative).leaves
+        self.path_state(relative).leaves
     }
 }
 
@@ -441,7 +468,7 @@ pub(crate) enum InvalidPath {
 }
 
 /// Normalizes a path, such as `./a/../b` to `b`.
-pub(crate) fn normal(text: &str) -> Result<String, InvalidPath> {
+pub(crate) fn normalize_path(text: &str) -> Result<String, InvalidPath> {
     if text.contains('\0') {
         return Err(InvalidPath::Unclear("it contains a NUL character"));
     }
@@ -481,8 +508,8 @@ mod tests {
 
     #[test]
     fn dots_are_resolved_but_never_beyond_the_root() {
-        assert_eq!(normal("./a/./b/../c").ok().as_deref(), Some("a/c"));
-        assert_eq!(normal("./").ok().as_deref(), Some("."));
+        assert_eq!(normalize_path("./a/./b/../c").ok().as_deref(), Some("a/c"));
+        assert_eq!(normalize_path("./").ok().as_deref(), Some("."));
         for leaves in [
             "..",
             "../x",
@@ -493,13 +520,13 @@ mod tests {
             "c:x",
         ] {
             assert!(
-                matches!(normal(leaves), Err(InvalidPath::Leaves(_))),
+                matches!(normalize_path(leaves), Err(InvalidPath::Leaves(_))),
                 "{leaves}"
             );
         }
         for unclear in ["a\\b", "a\0"] {
             assert!(
-                matches!(normal(unclear), Err(InvalidPath::Unclear(_))),
+                matches!(normalize_path(unclear), Err(InvalidPath::Unclear(_))),
                 "{unclear}"
             );
         }

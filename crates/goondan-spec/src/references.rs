@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;
-use crate::envelope::{check_name, repaired};
+use crate::envelope::{check_name, nearest_valid_name};
 use crate::index::{ResourceIndex, UnresolvedReference};
 use crate::meta::{API_VERSION, Kind, ObjectRef, ResourceId};
-use crate::text::{alternatives, closest, excerpt, list};
+use crate::text::{closest, excerpt, format_alternatives, format_list};
 
 /// Maximum number of names that a suggestion lists if none is similar.
 const MAX_LISTED_NAMES: usize = 24;
@@ -54,18 +54,18 @@ fn record_link(
     findings: &mut DiagnosticSink,
 ) {
     match field.child("name") {
-        Some(name) => findings.note_link(&name, 0, id),
+        Some(name) => findings.record_link(&name, 0, id),
         None => {
             let is_bare = field.node.text() == Some(reference.name.as_str());
             let prefix = reference.kind.as_str().len() + 1;
-            findings.note_link(field, if is_bare { 0 } else { prefix }, id);
+            findings.record_link(field, if is_bare { 0 } else { prefix }, id);
         }
     }
 }
 
-/// Reads an item of a reference list: a reference as text, or `{ref: …}`, plus any further fields
-/// that the caller reads.
-pub(crate) fn resolve_item<'n>(
+/// Reads an item of a reference list: a reference as text, or `{ref: …}`. Returns the reference,
+/// and a reader for the further fields of the item.
+pub(crate) fn read_item<'n>(
     field: &FieldReader<'n>,
     findings: &mut DiagnosticSink,
 ) -> Option<(MapReader<'n>, FieldReader<'n>)> {
@@ -75,12 +75,12 @@ pub(crate) fn resolve_item<'n>(
     let mut fields = field.fields(findings)?;
     let reference = fields.optional("ref");
     if reference.is_none() {
-        let missing = fields.missing("ref");
+        let missing = fields.missing_field("ref");
         findings.add(match (field.node.entry("kind"), field.node.entry("name")) {
             (Some(_), Some(_)) => {
                 missing.suggest("put it under `ref`: `- ref: {kind: …, name: …}`")
             }
-            _ => fields.to_be_added(missing.suggest("write `- ref: Kind/name`"), "ref", ""),
+            _ => fields.with_add_fix(missing.suggest("write `- ref: Kind/name`"), "ref", ""),
         });
     }
     Some((fields, reference?))
@@ -99,11 +99,11 @@ fn read(
             let message = format!(
                 "`{}` must be a reference, but is {}.",
                 field.path,
-                field.node.what()
+                field.node.type_phrase()
             );
             findings.add(
                 field
-                    .problem(Code::INVALID_REF, message)
+                    .diagnostic(Code::INVALID_REF, message)
                     .suggest(format!("write `{expected}/name`")),
             );
             return None;
@@ -116,9 +116,9 @@ fn read(
             excerpt(&kind, 60)
         );
         let kinds = Kind::ALL.map(Kind::as_str);
-        let problem = field.problem(Code::INVALID_REF, message);
+        let problem = field.diagnostic(Code::INVALID_REF, message);
         findings.add(match closest(&kind, &kinds) {
-            Some(near) => suggest(field, problem, near, &name),
+            Some(near) => suggest_reference(field, problem, near, &name),
             None => problem.suggest(format!("write `{expected}/{}`", excerpt(&name, 100))),
         });
         return None;
@@ -139,7 +139,7 @@ fn read(
         };
         findings.add(
             field
-                .problem(Code::INVALID_REF, message)
+                .diagnostic(Code::INVALID_REF, message)
                 .suggest(suggestion),
         );
         return None;
@@ -174,7 +174,7 @@ fn split(
                 "`{}` is `{shown}`, but a reference has the form `Kind/name`.",
                 field.path
             );
-            let problem = field.problem(Code::INVALID_REF, message);
+            let problem = field.diagnostic(Code::INVALID_REF, message);
             findings.add(problem.suggest(format!("write `{expected}/name`")));
             None
         }
@@ -199,7 +199,7 @@ fn read_map(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Re
         let message = format!("A reference can only be to `apiVersion: {API_VERSION}`.");
         findings.add(
             version
-                .problem(Code::UNSUPPORTED_API_VERSION, message)
+                .diagnostic(Code::UNSUPPORTED_API_VERSION, message)
                 .suggest("leave it out"),
         );
     }
@@ -229,22 +229,22 @@ fn report_unresolved(
                 .as_ref()
                 .map(|package| format!(" in package `{package}`"))
                 .unwrap_or_default();
-            let problem = field.problem(
+            let problem = field.diagnostic(
                 Code::REF_NOT_FOUND,
                 format!(
                     "There is no `{shown}`{within}.{}",
                     unread_files(reference, index)
                 ),
             );
-            match index.closest(reference) {
-                Some(near) => suggest(field, problem, reference.kind.as_str(), &near),
+            match index.closest_name(reference) {
+                Some(near) => suggest_reference(field, problem, reference.kind.as_str(), &near),
                 None => problem.suggest(suggestion_for(reference, index)),
             }
         }
         UnresolvedReference::NoSuchPackage => {
             let package = excerpt(reference.package.as_deref().unwrap_or_default(), 100);
             field
-                .problem(
+                .diagnostic(
                     Code::REF_NOT_FOUND,
                     format!(
                         "`{shown}` refers to the package `{package}`, which is not a dependency \
@@ -254,15 +254,15 @@ fn report_unresolved(
                 .suggest(format!(
                     "run `gdn package add {package}`, or use one of {}; leave `package` out to \
                     search all",
-                    alternatives(&index.packages())
+                    format_alternatives(&index.packages())
                 ))
         }
         UnresolvedReference::Ambiguous(packages) => field
-            .problem(
+            .diagnostic(
                 Code::REF_AMBIGUOUS,
                 format!(
                     "`{shown}` is ambiguous: it exists in {}.",
-                    list(packages, 8)
+                    format_list(packages, 8)
                 ),
             )
             .suggest("name the package: `{kind: …, name: …, package: …}`"),
@@ -285,20 +285,25 @@ fn unread_files(reference: &ObjectRef, index: &ResourceIndex) -> String {
     let verb = if files.len() == 1 { "is" } else { "are" };
     format!(
         " {} {verb} not read: gdn reads resource files only directly in a directory such as `{}s`.",
-        list(&files, MAX_LISTED_FILES),
+        format_list(&files, MAX_LISTED_FILES),
         reference.kind.as_str().to_ascii_lowercase()
     )
 }
 
 /// Adds to `problem` the suggestion of another reference, with the fix that writes it.
-fn suggest(field: &FieldReader<'_>, problem: Diagnostic, kind: &str, name: &str) -> Diagnostic {
+fn suggest_reference(
+    field: &FieldReader<'_>,
+    problem: Diagnostic,
+    kind: &str,
+    name: &str,
+) -> Diagnostic {
     let problem = problem.suggest(format!("did you mean `{kind}/{name}`?"));
     match (field.child("kind"), field.child("name")) {
         (Some(kind_field), Some(name_field)) => match kind_field.node.text() == Some(kind) {
-            true => name_field.instead(problem, name),
-            false => kind_field.instead(problem, kind),
+            true => name_field.with_replace_fix(problem, name),
+            false => kind_field.with_replace_fix(problem, kind),
         },
-        _ => field.instead(problem, &format!("{kind}/{name}")),
+        _ => field.with_replace_fix(problem, &format!("{kind}/{name}")),
     }
 }
 
@@ -322,7 +327,7 @@ fn suggestion_for(reference: &ObjectRef, index: &ResourceIndex) -> String {
                 .iter()
                 .map(|name| format!("{kind}/{}", repaired_name(name, kind)))
                 .collect();
-            format!("define it, or use {}", alternatives(&candidates))
+            format!("define it, or use {}", format_alternatives(&candidates))
         }
     }
 }
@@ -331,7 +336,7 @@ fn suggestion_for(reference: &ObjectRef, index: &ResourceIndex) -> String {
 fn repaired_name(name: &str, kind: Kind) -> Cow<'_, str> {
     match check_name(name, kind) {
         Ok(()) => name.into(),
-        Err(_) => Some(repaired(name))
+        Err(_) => Some(nearest_valid_name(name))
             .filter(|name| !name.is_empty())
             .map_or(name.into(), Cow::Owned),
     }

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -45,7 +46,7 @@ pub fn repair(input: LoadInput<'_>) -> Vec<RepairedFile> {
         repairs: BTreeMap::new(),
     };
     for _ in 0..MAX_REPAIR_ROUNDS {
-        if !work.round() {
+        if !work.apply_fixes_once() {
             break;
         }
     }
@@ -61,9 +62,9 @@ struct RepairRun<'f> {
 
 impl RepairRun<'_> {
     /// Applies the fixes of the current diagnostics. Returns `false` if there was nothing to do.
-    fn round(&mut self) -> bool {
+    fn apply_fixes_once(&mut self) -> bool {
         let mut by_file: BTreeMap<String, Vec<Diagnostic>> = BTreeMap::new();
-        for diagnostic in self.problems() {
+        for diagnostic in self.load_diagnostics() {
             if let (Some(file), true) = (&diagnostic.file, safe_fix(&diagnostic).is_some()) {
                 by_file.entry(file.clone()).or_default().push(diagnostic);
             }
@@ -93,7 +94,7 @@ impl RepairRun<'_> {
     }
 
     /// Loads the edited project and returns its diagnostics, and its fields under older names.
-    fn problems(&self) -> Vec<Diagnostic> {
+    fn load_diagnostics(&self) -> Vec<Diagnostic> {
         let input = LoadInput {
             files: &self.edited,
             ..self.input
@@ -150,7 +151,7 @@ impl RepairRun<'_> {
                 (one.code, &one.field, &one.message) == (now.code, &now.field, &now.message)
             }) && done.iter().any(|one| one.resource == now.resource)
         };
-        let now = self.problems();
+        let now = self.load_diagnostics();
         let mut here = now.iter().filter(|now| now.file.as_deref() == Some(file));
         !here.any(|now| now.code == Code::PARSE_ERROR || is_same(now))
     }
@@ -186,12 +187,16 @@ impl FileAccess for EditedFiles<'_> {
         }
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
-        self.files.list(path)
+    fn list_directory(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
+        self.files.list_directory(path)
     }
 
-    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
-        self.files.canonical(path)
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
+        self.files.canonicalize(path)
+    }
+
+    fn metadata(&self, path: &Path) -> Option<Metadata> {
+        self.files.metadata(path)
     }
 }
 

@@ -144,19 +144,19 @@ fn metadata(kind: Kind) -> Value {
 /// Creates the JSON Schema of `spec`.
 fn spec_schema(kind: Kind) -> Map<String, Value> {
     match kind {
-        Kind::Model => of::<ModelSpec>(),
-        Kind::Agent => of::<AgentSpec>(),
-        Kind::Swarm => of::<SwarmSpec>(),
-        Kind::Tool => of::<ToolSpec>(),
-        Kind::Extension => of::<ExtensionSpec>(),
-        Kind::Connector => of::<ConnectorSpec>(),
-        Kind::Connection => of::<ConnectionSpec>(),
-        Kind::Package => of::<PackageSpec>(),
+        Kind::Model => schema_of::<ModelSpec>(),
+        Kind::Agent => schema_of::<AgentSpec>(),
+        Kind::Swarm => schema_of::<SwarmSpec>(),
+        Kind::Tool => schema_of::<ToolSpec>(),
+        Kind::Extension => schema_of::<ExtensionSpec>(),
+        Kind::Connector => schema_of::<ConnectorSpec>(),
+        Kind::Connection => schema_of::<ConnectionSpec>(),
+        Kind::Package => schema_of::<PackageSpec>(),
     }
 }
 
 /// Creates the JSON Schema of a type.
-fn of<T: JsonSchema>() -> Map<String, Value> {
+fn schema_of<T: JsonSchema>() -> Map<String, Value> {
     let generator: SchemaGenerator = SchemaSettings::draft2020_12().into_generator();
     match generator.into_root_schema_for::<T>().to_value() {
         Value::Object(schema) => schema,

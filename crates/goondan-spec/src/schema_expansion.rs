@@ -105,7 +105,7 @@ impl<'s> ExpansionMeasure<'s> {
             // A definition counts where something refers to it.
             ("$defs" | "definitions", Value::Object(_)) => 0,
             ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
-                match self.target(reference) {
+                match self.resolve_reference(reference) {
                     Some(target) => self.size(target, depth + 1),
                     None => 1,
                 }
@@ -115,7 +115,7 @@ impl<'s> ExpansionMeasure<'s> {
     }
 
     /// Returns the schema that a reference selects; `None` if it does not exist.
-    fn target(&self, reference: &str) -> Option<&'s Value> {
+    fn resolve_reference(&self, reference: &str) -> Option<&'s Value> {
         if let Some(known) = self.anchors.get(reference) {
             return Some(known);
         }

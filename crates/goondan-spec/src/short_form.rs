@@ -1,5 +1,5 @@
-//! Resources that a project may leave out: the Model of an agent that names a provider and its
-//! model, and the Swarm of a project with one agent.
+//! Resources that gdn derives from short forms: the Model of an agent whose `model` is
+//! `provider/model`, and the Swarm of a project with one agent.
 //!
 //! They become documents like any other, with positions in the short form.
 
@@ -12,7 +12,7 @@ use crate::meta::{API_VERSION, Kind};
 use crate::node::{MapEntry, NodeContent, YamlNode};
 use crate::parsed_file::ParsedFile;
 
-/// Name of the Swarm that a project with one agent leaves out.
+/// Name of the derived Swarm of a project with one agent.
 const DERIVED_SWARM: &str = "default";
 
 /// Replaces `model` of an Agent by `modelConfig`. Returns the Model that the short form
@@ -53,9 +53,9 @@ pub(crate) fn read_model(
         return None;
     }
     let described = described_model(&text).and_then(|(provider, model)| {
-        let provider_at = part(at, &text, 0, provider.len());
-        let model_at = part(at, &text, provider.len() + 1, text.len());
-        let spec = map(
+        let provider_at = part_position(at, &text, 0, provider.len());
+        let model_at = part_position(at, &text, provider.len() + 1, text.len());
+        let spec = map_node(
             at,
             vec![
                 left_out("provider", at, text_node(provider, provider_at)),
@@ -63,7 +63,7 @@ pub(crate) fn read_model(
             ],
         );
         let name = text_node(name.text()?, at);
-        Some(resource(Kind::Model, name, spec, at))
+        Some(resource_document(Kind::Model, name, spec, at))
     });
     let reference = match &described {
         Some(_) => format!("{}/{}", Kind::Model, name.text()?),
@@ -83,14 +83,14 @@ pub(crate) fn read_model(
         None => {
             let entry = &mut entries[position];
             entry.rename("modelConfig");
-            entry.value = map(at, vec![model_ref]);
+            entry.value = map_node(at, vec![model_ref]);
         }
     }
     described
 }
 
-/// Returns the documents that the project leaves out, as files next to those with the short forms.
-/// `is_whole` is false if a part of the project could not be read.
+/// Returns the documents derived from short forms, in one additional file per file with short
+/// forms. `is_whole` is false if a part of the project could not be read.
 pub(crate) fn derived_files(files: &[Arc<ParsedFile>], is_whole: bool) -> Vec<Arc<ParsedFile>> {
     let swarm = is_whole.then(|| derived_swarm(files)).flatten();
     let mut derived = Vec::new();
@@ -106,7 +106,7 @@ pub(crate) fn derived_files(files: &[Arc<ParsedFile>], is_whole: bool) -> Vec<Ar
     derived
 }
 
-/// Creates a file with documents that `file` leaves out. Their positions are in `file`.
+/// Creates a file of documents derived from `file`. Their positions are in `file`.
 fn derived_file(file: &ParsedFile, documents: Vec<YamlNode>) -> ParsedFile {
     ParsedFile {
         name: file.name.clone(),
@@ -116,7 +116,7 @@ fn derived_file(file: &ParsedFile, documents: Vec<YamlNode>) -> ParsedFile {
         described_models: Vec::new(),
         is_derived: true,
         renames: Vec::new(),
-        findings: DiagnosticSink::about(file.name.clone()),
+        findings: DiagnosticSink::for_file(file.name.clone()),
         mark: Arc::clone(&file.mark),
     }
 }
@@ -144,14 +144,14 @@ fn derived_swarm(files: &[Arc<ParsedFile>]) -> Option<(String, YamlNode)> {
         at,
         content: NodeContent::List(vec![reference.clone()]),
     };
-    let spec = map(
+    let spec = map_node(
         at,
         vec![
             left_out("entryAgent", at, reference),
             left_out("agents", at, agents),
         ],
     );
-    let swarm = resource(Kind::Swarm, text_node(DERIVED_SWARM, at), spec, at);
+    let swarm = resource_document(Kind::Swarm, text_node(DERIVED_SWARM, at), spec, at);
     Some((file.name.clone(), swarm))
 }
 
@@ -164,7 +164,7 @@ fn described_model(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Returns the position of a part of the text at `at`. Escaped text has no exact parts.
-fn part(at: SourcePosition, text: &str, start: usize, end: usize) -> SourcePosition {
+fn part_position(at: SourcePosition, text: &str, start: usize, end: usize) -> SourcePosition {
     let quotes = match (at.end - at.start).checked_sub(text.len()) {
         Some(0) => 0,
         Some(2) => 1,
@@ -180,9 +180,9 @@ fn part(at: SourcePosition, text: &str, start: usize, end: usize) -> SourcePosit
 }
 
 /// Creates a document.
-fn resource(kind: Kind, name: YamlNode, spec: YamlNode, at: SourcePosition) -> YamlNode {
-    let metadata = map(at, vec![left_out("name", at, name)]);
-    map(
+fn resource_document(kind: Kind, name: YamlNode, spec: YamlNode, at: SourcePosition) -> YamlNode {
+    let metadata = map_node(at, vec![left_out("name", at, name)]);
+    map_node(
         at,
         vec![
             left_out("apiVersion", at, text_node(API_VERSION, at)),
@@ -203,7 +203,8 @@ fn left_out(key: &str, at: SourcePosition, value: YamlNode) -> MapEntry {
     }
 }
 
-fn map(at: SourcePosition, entries: Vec<MapEntry>) -> YamlNode {
+/// Creates a map node.
+fn map_node(at: SourcePosition, entries: Vec<MapEntry>) -> YamlNode {
     YamlNode {
         at,
         content: NodeContent::Map(entries),

@@ -9,6 +9,9 @@
 //! see, and it cannot contain a secret, because [`Secret`](crate::Secret) hides its value. Another
 //! version of this program may have different `Debug` output. Only a comparison with a stored
 //! snapshot of another version is affected: it reports a change.
+//!
+//! `Hash` is not an alternative, because a JSON map hashes without its key order, and numbers with
+//! fractions have no `Hash`. JSON would need `Serialize` for every type of a spec.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::{self, Write};
@@ -111,7 +114,7 @@ impl Fingerprint {
         parts
             .into_iter()
             .fold(FingerprintHasher::default(), |hasher, part| {
-                hasher.and(part)
+                hasher.with_value(part)
             })
             .finish()
     }
@@ -135,7 +138,7 @@ impl BundleSnapshot {
             &value_fingerprints(bundle, environment),
             None,
         )
-        .snapshot(swarm)
+        .build_snapshot(swarm)
     }
 }
 
@@ -161,7 +164,8 @@ impl SnapshotBasis {
         before: Option<&SnapshotBasis>,
     ) -> SnapshotBasis {
         let values = value_fingerprints(&bundle, Some(environment));
-        let snapshot = SnapshotBuilder::new(&bundle, &contents, &values, before).snapshot(swarm);
+        let snapshot =
+            SnapshotBuilder::new(&bundle, &contents, &values, before).build_snapshot(swarm);
         SnapshotBasis {
             bundle,
             contents,
@@ -185,7 +189,7 @@ impl SnapshotBasis {
                 &Fingerprints::new(),
                 Some(self),
             )
-            .snapshot(swarm),
+            .build_snapshot(swarm),
         }
     }
 
@@ -222,7 +226,7 @@ fn value_fingerprints(bundle: &Bundle, environment: Option<&Environment>) -> Fin
         let value = environment.resolve(&origin.source, &origin.key);
         let hasher = match &value {
             Ok(secret) => hasher.and_bytes(secret.expose().as_bytes()),
-            Err(_) => hasher.and(&"missing"),
+            Err(_) => hasher.with_value(&"missing"),
         };
         values.insert(&origin.resource, hasher);
     }
@@ -262,14 +266,14 @@ impl<'a> SnapshotBuilder<'a> {
     }
 
     /// Hashes the resources, the agents and the limits of a swarm.
-    fn snapshot(&self, swarm: &ResourceId) -> BundleSnapshot {
+    fn build_snapshot(&self, swarm: &ResourceId) -> BundleSnapshot {
         let mut snapshot = BundleSnapshot {
-            resources: self.resources(),
+            resources: self.hash_resources(),
             ..BundleSnapshot::default()
         };
         if let Some(swarm) = self.bundle.swarms().get(swarm) {
             snapshot.limits = FingerprintHasher::default()
-                .and(&(&swarm.spec.policy, &swarm.spec.limits))
+                .with_value(&(&swarm.spec.policy, &swarm.spec.limits))
                 .finish();
             let agents = swarm
                 .spec
@@ -289,7 +293,7 @@ impl<'a> SnapshotBuilder<'a> {
     }
 
     /// Hashes all resources by kind; the built-in package is left out.
-    fn resources(&self) -> ResourceFingerprints {
+    fn hash_resources(&self) -> ResourceFingerprints {
         let bundle = self.bundle;
         let mut all = BTreeMap::new();
         if let Some(package) = bundle.package() {
@@ -367,11 +371,15 @@ impl<'a> SnapshotBuilder<'a> {
         }
     }
 
-    /// Returns the fingerprint of a resource; `None` if it has none.
-    fn of<'k>(&self, known: &'k ResourceFingerprints, id: &ResourceId) -> Option<&'k Fingerprint> {
-        known
+    /// Returns the fingerprint of the resource `id` in `fingerprints`, if there is one.
+    fn known_fingerprint<'k>(
+        &self,
+        fingerprints: &'k ResourceFingerprints,
+        id: &ResourceId,
+    ) -> Option<&'k Fingerprint> {
+        fingerprints
             .get(&id.kind)
-            .and_then(|known| known.get(&self.key(id)))
+            .and_then(|of_kind| of_kind.get(&self.key(id)))
     }
 
     /// Returns whether a resource has the same meaning as before.
@@ -415,8 +423,8 @@ impl<'a> SnapshotBuilder<'a> {
             self.contents.get(&resource.id),
         );
         FingerprintHasher::default()
-            .and(&meaning)
-            .and(&used)
+            .with_value(&meaning)
+            .with_value(&used)
             .finish()
     }
 
@@ -432,9 +440,9 @@ impl<'a> SnapshotBuilder<'a> {
             return parts.clone();
         }
         let spec = &agent.spec;
-        let known = |id: &ResourceId| self.of(known, id).filter(|_| !id.is_base());
+        let known = |id: &ResourceId| self.known_fingerprint(known, id).filter(|_| !id.is_base());
         let tools = spec.tools.iter().fold(
-            FingerprintHasher::default().and(&(&spec.tools, &spec.skills)),
+            FingerprintHasher::default().with_value(&(&spec.tools, &spec.skills)),
             |hasher, used| {
                 let hash = || {
                     self.bundle
@@ -443,13 +451,13 @@ impl<'a> SnapshotBuilder<'a> {
                         .map(|tool| self.hash(tool))
                 };
                 match known(&used.tool) {
-                    Some(known) => hasher.and(known),
-                    None => hasher.and(built_in.entry(&used.tool).or_insert_with(hash)),
+                    Some(known) => hasher.with_value(known),
+                    None => hasher.with_value(built_in.entry(&used.tool).or_insert_with(hash)),
                 }
             },
         );
         let extensions = spec.extensions.iter().fold(
-            FingerprintHasher::default().and(&spec.extensions),
+            FingerprintHasher::default().with_value(&spec.extensions),
             |hasher, used| {
                 let hash = || {
                     self.bundle
@@ -458,15 +466,15 @@ impl<'a> SnapshotBuilder<'a> {
                         .map(|extension| self.hash(extension))
                 };
                 match known(&used.extension) {
-                    Some(known) => hasher.and(known),
-                    None => hasher.and(built_in.entry(&used.extension).or_insert_with(hash)),
+                    Some(known) => hasher.with_value(known),
+                    None => hasher.with_value(built_in.entry(&used.extension).or_insert_with(hash)),
                 }
             },
         );
         let models = spec
             .models()
             .fold(FingerprintHasher::default(), |hasher, id| {
-                hasher.and(id).and(&known(id))
+                hasher.with_value(id).with_value(&known(id))
             });
         let prompt = (
             spec.prompt.as_ref().map(|prompt| &prompt.text),
@@ -484,19 +492,21 @@ impl<'a> SnapshotBuilder<'a> {
             (AgentPart::Tools, tools.finish()),
             (
                 AgentPart::Prompt,
-                FingerprintHasher::default().and(&prompt).finish(),
+                FingerprintHasher::default().with_value(&prompt).finish(),
             ),
             (AgentPart::Model, models.finish()),
             (
                 AgentPart::Policy,
-                FingerprintHasher::default().and(&spec.permissions).finish(),
+                FingerprintHasher::default()
+                    .with_value(&spec.permissions)
+                    .finish(),
             ),
             (AgentPart::Extensions, extensions.finish()),
             (
                 AgentPart::Settings,
                 FingerprintHasher::default()
-                    .and(&settings)
-                    .and(&spec.description)
+                    .with_value(&settings)
+                    .with_value(&spec.description)
                     .finish(),
             ),
         ])
@@ -517,7 +527,9 @@ impl<'a> SnapshotBuilder<'a> {
         };
         let is_same = |id: &ResourceId| match id.is_base() {
             true => reads_the_same(id),
-            false => self.of(known, id) == self.of(&before.resources, id),
+            false => {
+                self.known_fingerprint(known, id) == self.known_fingerprint(&before.resources, id)
+            }
         };
         let is_unchanged = self.is_unchanged(agent, Bundle::agents) && named.all(is_same);
         before.agents.get(&agent.id.name).filter(|_| is_unchanged)
@@ -530,7 +542,7 @@ struct FingerprintHasher(Sha256);
 
 impl FingerprintHasher {
     /// Adds the debug output of a value.
-    fn and(mut self, value: &dyn fmt::Debug) -> Self {
+    fn with_value(mut self, value: &dyn fmt::Debug) -> Self {
         // Writing to a hash cannot fail.
         let _ = write!(self, "{value:?}\0");
         self

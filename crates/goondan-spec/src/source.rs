@@ -30,7 +30,7 @@ impl SourceTexts {
 
     /// Masks `ranges` of `file` with asterisks so that no output shows them. Each byte is replaced
     /// by one byte, so positions stay valid.
-    pub(crate) fn mask(&mut self, file: &str, ranges: &[Range<usize>]) {
+    pub(crate) fn mask_ranges(&mut self, file: &str, ranges: &[Range<usize>]) {
         let Some(text) = self.texts.get(file) else {
             return;
         };
@@ -119,7 +119,7 @@ mod tests {
     fn blotting_keeps_lines_and_lengths() {
         let mut sources = SourceTexts::default();
         sources.insert("f", "k: sé\nx: y");
-        sources.mask("f", &[3..7, 10..11]);
+        sources.mask_ranges("f", &[3..7, 10..11]);
         assert_eq!(sources.get("f"), Some("k: ***\nx: *"));
     }
 }

@@ -10,7 +10,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::ValueOrigin;
 use crate::kinds::{Agent, Connection, Swarm};
 use crate::meta::Kind;
-use crate::text::{alternatives, closest, excerpt, list};
+use crate::text::{closest, excerpt, format_alternatives, format_list};
 use crate::value::{Environment, Secret, SecretMasking, ValueSource};
 
 impl Bundle {
@@ -40,7 +40,7 @@ impl Bundle {
                     names.len()
                 );
                 Err(Diagnostic::new(Code::NO_SWARM, message)
-                    .suggest(format!("choose one: {}", alternatives(&names))))
+                    .suggest(format!("choose one: {}", format_alternatives(&names))))
             }
         }
     }
@@ -60,7 +60,7 @@ impl Bundle {
             .iter()
             .filter(|origin| used.contains(&origin.resource));
         origins
-            .filter_map(|origin| missing(origin, environment))
+            .filter_map(|origin| missing_variable_error(origin, environment))
             .collect()
     }
 
@@ -72,10 +72,12 @@ impl Bundle {
             .collect()
     }
 
-    /// Returns the settings of Connections that are set. They are not secrets, but may contain an
-    /// API key by mistake.
+    /// Returns the settings of Connections that come from variables or secrets. They may contain an
+    /// API key. Settings in the project's files, such as a schedule, are not secret.
     pub fn settings(&self, environment: &Environment) -> Vec<Secret> {
+        let is_looked_up = |origin: &&ValueOrigin| !matches!(origin.source, ValueSource::Value(_));
         let settings = self.values.iter().filter(|origin| is_setting(origin));
+        let settings = settings.filter(is_looked_up);
         settings
             .filter_map(|origin| environment.resolve(&origin.source, &origin.key).ok())
             .collect()
@@ -189,7 +191,7 @@ fn no_such_swarm(name: &str, names: &[&str]) -> Diagnostic {
     match closest(name, names) {
         Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
         None if names.is_empty() => no_swarm_error(),
-        None => diagnostic.suggest(format!("use {}", list(names, 24))),
+        None => diagnostic.suggest(format!("use {}", format_list(names, 24))),
     }
 }
 
@@ -238,7 +240,7 @@ fn short_secret(origin: &ValueOrigin, name: &str, secret: &Secret) -> Option<Dia
 }
 
 /// Returns the error for a value whose environment variable is not set; `None` if it is set.
-fn missing(origin: &ValueOrigin, environment: &Environment) -> Option<Diagnostic> {
+fn missing_variable_error(origin: &ValueOrigin, environment: &Environment) -> Option<Diagnostic> {
     let variables = environment.resolve(&origin.source, &origin.key).err()?;
     let (message, suggestion) = match &variables[..] {
         [only] => (
@@ -248,7 +250,7 @@ fn missing(origin: &ValueOrigin, environment: &Environment) -> Option<Diagnostic
         several => (
             format!(
                 "None of the environment variables {} is set.",
-                alternatives(several)
+                format_alternatives(several)
             ),
             format!(
                 "set one of them, preferably `{}`, or put the value into a file (see {})",

@@ -30,7 +30,7 @@ pub fn closest<'c, C: AsRef<str>>(word: &str, candidates: &'c [C]) -> Option<&'c
 }
 
 /// Formats alternatives in back quotes: `a`, `a or b`, `a, b or c`.
-pub(crate) fn alternatives<C: AsRef<str>>(words: &[C]) -> String {
+pub(crate) fn format_alternatives<C: AsRef<str>>(words: &[C]) -> String {
     let quoted: Vec<String> = words
         .iter()
         .map(|word| format!("`{}`", word.as_ref()))
@@ -43,7 +43,7 @@ pub(crate) fn alternatives<C: AsRef<str>>(words: &[C]) -> String {
 }
 
 /// Formats at most `limit` words in back quotes, with the number of omitted ones.
-pub(crate) fn list<C: AsRef<str>>(words: &[C], limit: usize) -> String {
+pub(crate) fn format_list<C: AsRef<str>>(words: &[C], limit: usize) -> String {
     let shown: Vec<String> = words
         .iter()
         .take(limit)
@@ -64,7 +64,7 @@ pub fn line_end_at(text: &str, at: usize) -> &'static str {
     }
 }
 
-/// Replaces the line ends of new text, each a `\n`, by those of the text that it is added to.
+/// Replaces each `\n` in `new` with `line_end`, the line end of the text that `new` is added to.
 pub fn with_line_end(new: &str, line_end: &str) -> String {
     new.replace('\n', line_end)
 }
@@ -161,8 +161,8 @@ mod tests {
 
     #[test]
     fn words_are_listed() {
-        assert_eq!(alternatives(&["a", "b", "c"]), "`a`, `b` or `c`");
-        assert_eq!(list(&["a", "b", "c"], 2), "`a`, `b` and 1 more");
+        assert_eq!(format_alternatives(&["a", "b", "c"]), "`a`, `b` or `c`");
+        assert_eq!(format_list(&["a", "b", "c"], 2), "`a`, `b` and 1 more");
         assert_eq!(excerpt("éabc", 2), "éa…");
     }
 }

@@ -112,14 +112,14 @@ impl TextEscaper {
         }
         match c {
             '\r' if self.kept != KeptCharacters::Nothing => self.returned = true,
-            _ if is_visible(c) || self.keeps(c) => shown.push(c),
+            _ if is_visible(c) || self.is_kept(c) => shown.push(c),
             _ => push_escape(c, shown),
         }
         self.last = c;
     }
 
     /// Returns whether the invisible character is allowed after the last one.
-    fn keeps(&self, c: char) -> bool {
+    fn is_kept(&self, c: char) -> bool {
         match (self.kept, c) {
             (KeptCharacters::Nothing, _) => false,
             (_, '\n' | '\t') => true,
@@ -178,8 +178,8 @@ fn is_blank(c: char) -> bool {
     )
 }
 
-/// Excludes controls, format characters, separators except the space, private use and unassigned
-/// code points, by the standard library's table.
+/// Returns false for controls, format characters, separators except the space, private use and
+/// unassigned code points, by the standard library's table.
 fn is_printable(c: char) -> bool {
     // Placed after another character, because `escape_debug` also escapes marks at the start.
     let mut buffer = [b'a', 0, 0, 0, 0];

@@ -138,7 +138,7 @@ fn read_text(entry: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<T
 pub(crate) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<ValueSource> {
     redact_in_diagnostics(field.node, findings);
     let source = read_source(field, findings)?;
-    Some(recorded(source, field, findings))
+    Some(record_position(source, field, findings))
 }
 
 /// Reads a setting that is no secret: plain text, a number or a boolean, or a value source.
@@ -161,7 +161,7 @@ pub(crate) fn read_setting(
         Some(text) => ValueSource::Value(Secret::new(&text)),
         None => read_source(field, findings)?,
     };
-    Some(recorded(source, field, findings))
+    Some(record_position(source, field, findings))
 }
 
 /// Records the value sources in a free-form `config`, at every depth: the tool or extension decides
@@ -178,7 +178,7 @@ pub(crate) fn record_in_config(
         Some(ValueSource::Value(Secret::new(literal)))
     });
     if let Some(source) = source {
-        recorded(source, field, findings);
+        record_position(source, field, findings);
     }
     let children = match &field.node.content {
         NodeContent::Map(_) => field.entries(findings),
@@ -215,7 +215,7 @@ fn literal_in(node: &YamlNode) -> Option<&str> {
 }
 
 /// Records the position of a value source.
-fn recorded(
+fn record_position(
     source: ValueSource,
     field: &FieldReader<'_>,
     findings: &mut DiagnosticSink,
@@ -224,7 +224,7 @@ fn recorded(
         findings.values.push(ValueOrigin {
             resource,
             file: findings.file.clone(),
-            at: field.at(),
+            at: field.position(),
             field: field.path.clone(),
             key: field.key.to_owned(),
             source: source.clone(),
@@ -277,9 +277,9 @@ fn read_source(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option
         let message = format!(
             "`{}` must be a map with the source of its value, but is {}.",
             field.path,
-            field.node.what()
+            field.node.type_phrase()
         );
-        let diagnostic = wrong(field, message);
+        let diagnostic = invalid_source_error(field, message);
         findings.add(match field.node.text().and_then(variable_in) {
             Some(name) => {
                 let source = format!("{{valueFrom: {{env: {name}}}}}");
@@ -301,12 +301,14 @@ fn read_source(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option
         (None, Some(from)) => read_from(&from, findings),
         (Some(_), Some(_)) => {
             let message = format!("`{}` has both `value` and `valueFrom`.", field.path);
-            findings.add(wrong(field, message).suggest("keep one of the two"));
+            findings.add(invalid_source_error(field, message).suggest("keep one of the two"));
             None
         }
         (None, None) => {
             let message = format!("`{}` has neither `value` nor `valueFrom`.", field.path);
-            findings.add(wrong(field, message).suggest("write `{valueFrom: {env: NAME}}`"));
+            findings.add(
+                invalid_source_error(field, message).suggest("write `{valueFrom: {env: NAME}}`"),
+            );
             None
         }
     }
@@ -318,9 +320,9 @@ fn read_value(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<
         let message = format!(
             "`{}` must be a string, but is {}.",
             field.path,
-            field.node.what()
+            field.node.type_phrase()
         );
-        findings.add(wrong(field, message).suggest("put it in quotes"));
+        findings.add(invalid_source_error(field, message).suggest("put it in quotes"));
         return None;
     };
     Some(ValueSource::Value(Secret::new(text)))
@@ -332,9 +334,10 @@ fn read_from(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<V
         let message = format!(
             "`{}` must be a map, but is {}.",
             field.path,
-            field.node.what()
+            field.node.type_phrase()
         );
-        findings.add(wrong(field, message).suggest("write `valueFrom: {env: NAME}`"));
+        findings
+            .add(invalid_source_error(field, message).suggest("write `valueFrom: {env: NAME}`"));
         return None;
     }
     let mut fields = field.fields(findings)?;
@@ -346,12 +349,14 @@ fn read_from(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<V
         (None, Some(secret)) => read_secret_ref(&secret, findings),
         (Some(_), Some(_)) => {
             let message = format!("`{}` has both `env` and `secretRef`.", field.path);
-            findings.add(wrong(field, message).suggest("keep one of the two"));
+            findings.add(invalid_source_error(field, message).suggest("keep one of the two"));
             None
         }
         (None, None) => {
             let message = format!("`{}` has neither `env` nor `secretRef`.", field.path);
-            findings.add(wrong(field, message).suggest("write `valueFrom: {env: NAME}`"));
+            findings.add(
+                invalid_source_error(field, message).suggest("write `valueFrom: {env: NAME}`"),
+            );
             None
         }
     }
@@ -373,7 +378,8 @@ fn read_env(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Va
                 field.path
             );
             findings.add(
-                wrong(field, message).suggest("write a name such as `OPENAI_API_KEY`, without `$`"),
+                invalid_source_error(field, message)
+                    .suggest("write a name such as `OPENAI_API_KEY`, without `$`"),
             );
             None
         }
@@ -386,10 +392,12 @@ fn read_secret_ref(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
         let message = format!(
             "`{}` must be a map, but is {}.",
             field.path,
-            field.node.what()
+            field.node.type_phrase()
         );
-        findings
-            .add(wrong(field, message).suggest("write `secretRef: {ref: Secret/name, key: key}`"));
+        findings.add(
+            invalid_source_error(field, message)
+                .suggest("write `secretRef: {ref: Secret/name, key: key}`"),
+        );
         return None;
     }
     let mut fields = field.fields(findings)?;
@@ -403,7 +411,7 @@ fn read_secret_ref(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
         .and_then(|text| text.strip_prefix("Secret/"));
     let Some(name) = name.filter(|name| !name.is_empty() && !name.contains('/')) else {
         let message = format!("`{}` must have the form `Secret/name`.", reference.path);
-        findings.add(wrong(&reference, message).suggest("write `ref: Secret/name`"));
+        findings.add(invalid_source_error(&reference, message).suggest("write `ref: Secret/name`"));
         return None;
     };
     Some(ValueSource::SecretRef {
@@ -413,6 +421,6 @@ fn read_secret_ref(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
 }
 
 /// Creates the error for an invalid value source.
-fn wrong(field: &FieldReader<'_>, message: String) -> Diagnostic {
-    field.problem(Code::INVALID_VALUE_SOURCE, message)
+fn invalid_source_error(field: &FieldReader<'_>, message: String) -> Diagnostic {
+    field.diagnostic(Code::INVALID_VALUE_SOURCE, message)
 }

@@ -74,7 +74,7 @@ impl FromStr for DatabaseAddress {
             config.get_connect_timeout().copied(),
             config.get_tcp_user_timeout().copied(),
         );
-        timed(&mut config, connect, silence);
+        set_timeouts(&mut config, connect, silence);
         Ok(DatabaseAddress { config })
     }
 }
@@ -122,7 +122,7 @@ impl DatabaseAddress {
         if let Some(options) = old.get_options() {
             config.options(options);
         }
-        timed(
+        set_timeouts(
             &mut config,
             old.get_connect_timeout().copied(),
             old.get_tcp_user_timeout().copied(),
@@ -132,7 +132,7 @@ impl DatabaseAddress {
 }
 
 /// Sets the timeouts of a connection.
-fn timed(config: &mut Config, connect: Option<Duration>, silence: Option<Duration>) {
+fn set_timeouts(config: &mut Config, connect: Option<Duration>, silence: Option<Duration>) {
     config
         .connect_timeout(connect.unwrap_or(CONNECT_TIMEOUT))
         .tcp_user_timeout(silence.unwrap_or(UNACKED_TIMEOUT));

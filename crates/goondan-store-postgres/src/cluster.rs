@@ -28,8 +28,8 @@ use crate::leadership::{
 };
 use crate::nodes;
 use crate::reconnecting_session::{ReconnectingSession, SessionPool};
-use crate::reliable_channel::{self, ReliableChannel, Said};
-use crate::rows::{decode, failed, key, lock_key};
+use crate::reliable_channel::{self, ReceivedMessage, ReliableChannel};
+use crate::rows::{decode, key, lock_key, store_error};
 use crate::session::{DatabaseSession, HEARTBEAT_INTERVAL, SESSION_LEASE, SessionKind};
 use crate::store::{HeartbeatSessions, PostgresStore};
 
@@ -44,11 +44,11 @@ const JOIN: &str = "\
 const RENEW: &str = "\
     UPDATE goondan.members SET seen_at = now() WHERE workspace = $1 AND node = $2 RETURNING 1";
 
-const SERVES: &str = "\
+const LEADER_GENERATION: &str = "\
     SELECT n.generation FROM goondan.workspaces w JOIN goondan.nodes n ON n.id = w.holder WHERE \
     w.id = $1";
 
-const HAS_GENERATION: &str = "\
+const SET_GENERATION: &str = "\
     WITH node AS (UPDATE goondan.nodes SET generation = $3 WHERE id = $2)
     UPDATE goondan.members SET generation = $3 WHERE workspace = $1 AND node = $2";
 
@@ -58,15 +58,15 @@ const MEMBERS: &str = "\
     = current_user
     ) FROM goondan.members m WHERE m.workspace = $1 AND m.epoch = $2";
 
-const EXPEL: &str = "DELETE FROM goondan.members WHERE workspace = $1 AND node = $2";
+const DELETE_MEMBER: &str = "DELETE FROM goondan.members WHERE workspace = $1 AND node = $2";
 
 const END_SESSIONS: &str = "\
     SELECT pg_terminate_backend(pid, 2000) FROM pg_stat_activity
     WHERE application_name = $1 AND usename = current_user AND pid <> pg_backend_pid()";
 
-const SERVES_NOW: &str = "UPDATE goondan.nodes SET generation = $2 WHERE id = $1";
+const SET_SERVED_GENERATION: &str = "UPDATE goondan.nodes SET generation = $2 WHERE id = $1";
 
-const NOTE: &str = "\
+const WRITE_RUNNING_TURNS: &str = "\
     UPDATE goondan.nodes n SET running = t.running FROM unnest($1::text[], $2::bigint[]) AS \
     t(node, running)
     WHERE n.id = t.node AND n.running <> t.running";
@@ -81,8 +81,11 @@ pub enum JoinOutcome {
     Again(PostgresOpenError),
 }
 
-/// Joins a workspace. If another node is the leader, this node becomes a member with the project
-/// fingerprint `generation` and at most `turns` concurrent turns.
+/// Joins a workspace as its leader or, if another node is the leader, as a member. Waits during a
+/// change of the leader.
+///
+/// `generation` is the fingerprint of this node's project. A member runs at most `turns` concurrent
+/// turns. Returns [`JoinOutcome::Again`] if the database connection was lost.
 pub async fn arrive(
     address: &DatabaseAddress,
     workspace: &str,
@@ -90,25 +93,25 @@ pub async fn arrive(
     generation: &str,
     turns: usize,
 ) -> Result<JoinOutcome, PostgresOpenError> {
-    let candidate = LeaderCandidate::enter(address, workspace).await?;
-    match find_place(candidate, folders, generation, turns).await {
+    let candidate = LeaderCandidate::register(address, workspace).await?;
+    match join_as_leader_or_member(candidate, folders, generation, turns).await {
         Err(error @ PostgresOpenError::Unusable { .. }) => Ok(JoinOutcome::Again(error)),
-        arrived => arrived,
+        outcome => outcome,
     }
 }
 
-/// Waits until this node is the leader of the workspace or joins the leader as a worker.
-async fn find_place(
+/// Waits until this node is the leader of the workspace or a member.
+async fn join_as_leader_or_member(
     candidate: LeaderCandidate,
     folders: impl Fn() -> Box<dyn WorkspacePaths>,
     generation: &str,
     turns: usize,
 ) -> Result<JoinOutcome, PostgresOpenError> {
-    nodes::describe(&candidate, generation).await?;
+    nodes::publish_generation(&candidate, generation).await?;
     let (epoch, leader) = loop {
         if candidate.try_hold().await? {
-            return Ok(JoinOutcome::Leads(PostgresStore::of_hold(
-                candidate.lead().await?,
+            return Ok(JoinOutcome::Leads(PostgresStore::for_leader(
+                candidate.become_leader().await?,
                 folders(),
             )));
         }
@@ -118,22 +121,21 @@ async fn find_place(
         tokio::time::sleep(MEMBER_CHECK_INTERVAL / 5).await;
     };
     let access = Arc::new(candidate.member_access(epoch));
-    let (renewing, renewed) = (
-        ReconnectingSession::new(Arc::clone(&access), SessionKind::Quick),
-        Arc::clone(&access),
-    );
-    let keep =
-        move |beat: HeartbeatSessions| async move { renew(&renewed, &renewing, &beat).await };
-    let store = PostgresStore::working(Arc::clone(&access), folders(), keep);
-    let (postbox, incoming) = ReliableChannel::open(&access);
+    let renewed_access = Arc::clone(&access);
+    let renewing_session = ReconnectingSession::new(Arc::clone(&access), SessionKind::Quick);
+    let monitor = move |sessions: HeartbeatSessions| async move {
+        renew_membership(&renewed_access, &renewing_session, &sessions).await
+    };
+    let store = PostgresStore::with_monitor(Arc::clone(&access), folders(), monitor);
+    let (channel, incoming) = ReliableChannel::open(&access);
     let state = candidate.state.clone();
-    let lines = Arc::clone(&store.quick);
+    let pool = Arc::clone(&store.quick);
     let leader = PostgresLeader {
-        postbox,
+        channel,
         incoming: incoming.into(),
         leader,
         access,
-        lines,
+        pool,
         state,
     };
     let queueing = tokio::spawn(async move {
@@ -148,11 +150,15 @@ async fn find_place(
 }
 
 /// Sends heartbeats until this node is no longer a member.
-async fn renew(access: &SessionAccess, line: &ReconnectingSession, beat: &HeartbeatSessions) {
+async fn renew_membership(
+    access: &SessionAccess,
+    session: &ReconnectingSession,
+    heartbeat_sessions: &HeartbeatSessions,
+) {
     while access.check().is_ok() {
-        beat.all().await;
-        match line.query(RENEW, &[&access.id, &access.node]).await {
-            Ok(rows) if rows.is_empty() => access.lose(),
+        heartbeat_sessions.send_heartbeats().await;
+        match session.query(RENEW, &[&access.id, &access.node]).await {
+            Ok(rows) if rows.is_empty() => access.mark_lost(),
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, "could not write a heartbeat; retrying"),
         }
@@ -167,37 +173,37 @@ impl LeaderCandidate {
         generation: &str,
         turns: usize,
     ) -> Result<Option<(i64, String)>, PostgresOpenError> {
-        let broken = |cause: String| PostgresOpenError::Unusable {
+        let unusable = |cause: String| PostgresOpenError::Unusable {
             address: self.address.to_string(),
             cause,
         };
         let session =
             DatabaseSession::open(&self.address, &session_name(&self.node), SessionKind::Quick)
                 .await;
-        let session = session.map_err(|error| broken(error.to_string()))?;
+        let session = session.map_err(|error| unusable(error.to_string()))?;
         let sql = "SELECT pg_try_advisory_lock_shared($1)";
         let locked = session
             .query(sql, &[&lock_key(WRITER_LOCK, &self.workspace)])
             .await;
-        let has_pen = locked
-            .map_err(|error| broken(error.to_string()))?
+        let may_write = locked
+            .map_err(|error| unusable(error.to_string()))?
             .first()
             .is_some_and(|row| row.get(0));
-        if !has_pen {
+        if !may_write {
             return Ok(None);
         }
         let turns = i64::try_from(turns).unwrap_or(i64::MAX);
         let joined = session
             .query(JOIN, &[&self.id, &self.node, &generation, &turns])
             .await;
-        let joined = joined.map_err(|error| broken(error.to_string()))?;
+        let joined = joined.map_err(|error| unusable(error.to_string()))?;
         let epoch = joined.first().map(|row| row.get(0)).unwrap_or_default();
         let sql = "SELECT holder FROM goondan.workspaces WHERE id = $1";
-        let led = session
+        let holder_rows = session
             .query(sql, &[&self.id])
             .await
-            .map_err(|error| broken(error.to_string()))?;
-        let leader: Option<String> = led.first().and_then(|row| row.get(0));
+            .map_err(|error| unusable(error.to_string()))?;
+        let leader: Option<String> = holder_rows.first().and_then(|row| row.get(0));
         Ok(Some((epoch, leader.unwrap_or_default())))
     }
 }
@@ -219,12 +225,12 @@ impl WorkerMembership {
             () = lost => None,
             queued = &mut self.queueing => match queued {
                 Ok(Ok(candidate)) => {
-                    self.store.access.lose();
+                    self.store.access.mark_lost();
                     Some(LeaderSuccession(candidate))
                 }
                 // The connection was lost, so the node joins again.
                 Ok(Err(_)) | Err(_) => {
-                    self.store.access.lose();
+                    self.store.access.mark_lost();
                     None
                 }
             },
@@ -234,7 +240,7 @@ impl WorkerMembership {
 
 impl Drop for WorkerMembership {
     fn drop(&mut self) {
-        self.store.access.lose();
+        self.store.access.mark_lost();
         self.queueing.abort();
     }
 }
@@ -248,17 +254,20 @@ impl LeaderSuccession {
         self,
         folders: Box<dyn WorkspacePaths>,
     ) -> Result<PostgresStore, PostgresOpenError> {
-        Ok(PostgresStore::of_hold(self.0.lead().await?, folders))
+        Ok(PostgresStore::for_leader(
+            self.0.become_leader().await?,
+            folders,
+        ))
     }
 }
 
 /// The leader, as a member reaches it.
 pub struct PostgresLeader {
-    postbox: ReliableChannel,
-    incoming: tokio::sync::Mutex<UnboundedReceiver<Said>>,
+    channel: ReliableChannel,
+    incoming: tokio::sync::Mutex<UnboundedReceiver<ReceivedMessage>>,
     leader: String,
     access: Arc<SessionAccess>,
-    lines: Arc<SessionPool>,
+    pool: Arc<SessionPool>,
     /// The displayed state of this node.
     state: watch::Sender<&'static str>,
 }
@@ -277,20 +286,21 @@ impl PostgresLeader {
     /// Returns the leader's project fingerprint; `None` if the leader has not published it yet.
     pub async fn serves(&self) -> Result<Option<String>, StoreError> {
         let rows = self
-            .lines
-            .of(&[0])
-            .query(SERVES, &[&self.access.id])
+            .pool
+            .workspace_session()
+            .query(LEADER_GENERATION, &[&self.access.id])
             .await?;
         Ok(rows.first().and_then(|row| row.get(0)))
     }
 
-    /// Publishes the new project fingerprint of this node.
+    /// Publishes the fingerprint of this node's project. The leader gives turns only to members
+    /// with its own fingerprint.
     pub async fn set_generation(&self, generation: &str) -> Result<(), StoreError> {
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
             [&self.access.id, &self.access.node, &generation];
-        self.lines
-            .of(&[0])
-            .query_surely(HAS_GENERATION, &values)
+        self.pool
+            .workspace_session()
+            .query_with_retry(SET_GENERATION, &values)
             .await
             .map(drop)
     }
@@ -298,9 +308,9 @@ impl PostgresLeader {
 
 #[async_trait]
 impl LeaderChannel for PostgresLeader {
-    async fn hear(&self) -> Option<String> {
-        let (mut incoming, lost) = (self.incoming.lock().await, self.access.lost());
-        let heard = async {
+    async fn receive_message(&self) -> Option<String> {
+        let (mut incoming, lost) = (self.incoming.lock().await, self.access.wait_until_lost());
+        let received = async {
             loop {
                 let (sender, words) = incoming.recv().await?;
                 if sender == self.leader {
@@ -309,13 +319,13 @@ impl LeaderChannel for PostgresLeader {
             }
         };
         tokio::select! {
-            heard = heard => heard,
+            received = received => received,
             () = lost => None,
         }
     }
 
-    fn say(&self, words: String) {
-        self.postbox.say(&self.leader, words);
+    fn send_message(&self, words: String) {
+        self.channel.send(&self.leader, words);
     }
 
     fn note_fit(&self, is_fit: bool) {
@@ -330,8 +340,8 @@ impl LeaderChannel for PostgresLeader {
 /// The members, as the leader reaches them.
 pub struct PostgresCrew {
     access: Arc<SessionAccess>,
-    postbox: Arc<ReliableChannel>,
-    news: tokio::sync::Mutex<UnboundedReceiver<ClusterEvent>>,
+    channel: Arc<ReliableChannel>,
+    events: tokio::sync::Mutex<UnboundedReceiver<ClusterEvent>>,
     generation: watch::Sender<String>,
     running: Arc<Mutex<HashMap<String, i64>>>,
     durable: ReconnectingSession,
@@ -349,33 +359,33 @@ impl PostgresStore {
     /// Returns the members of the workspace that this node leads with the project `generation`.
     pub fn cluster_members(&self, generation: &str, own_turns: usize) -> PostgresCrew {
         let access = Arc::clone(&self.access);
-        let (postbox, incoming) = ReliableChannel::open(&access);
-        let (postbox, generation) = (Arc::new(postbox), watch::channel(generation.to_owned()).0);
-        let (news, coming) = unbounded_channel();
+        let (channel, incoming) = ReliableChannel::open(&access);
+        let (channel, generation) = (Arc::new(channel), watch::channel(generation.to_owned()).0);
+        let (events, event_receiver) = unbounded_channel();
         let running = Arc::new(Mutex::default());
-        let roll = MemberMonitor {
+        let monitor = MemberMonitor {
             quick: ReconnectingSession::new(Arc::clone(&access), SessionKind::Quick),
             durable: ReconnectingSession::new(Arc::clone(&access), SessionKind::Durable),
             access: Arc::clone(&access),
             members: HashMap::new(),
-            news: news.clone(),
-            postbox: Arc::clone(&postbox),
+            events: events.clone(),
+            channel: Arc::clone(&channel),
             generation: generation.subscribe(),
-            told: None,
+            last_sent: None,
             running: Arc::clone(&running),
             session: None,
-            tells_again: false,
+            must_report_all: false,
             trusted_from: Instant::now(),
         };
         let tasks = [
-            tokio::spawn(pass_on(incoming, news)).abort_handle(),
-            tokio::spawn(roll.call()).abort_handle(),
+            tokio::spawn(forward_messages(incoming, events)).abort_handle(),
+            tokio::spawn(monitor.run()).abort_handle(),
         ];
         let durable = ReconnectingSession::new(Arc::clone(&access), SessionKind::Durable);
         PostgresCrew {
             access,
-            postbox,
-            news: coming.into(),
+            channel,
+            events: event_receiver.into(),
             generation,
             running,
             durable,
@@ -393,7 +403,10 @@ impl PostgresCrew {
 }
 
 /// Forwards the messages of the workers as cluster events, until one of the channels closes.
-async fn pass_on(mut incoming: UnboundedReceiver<Said>, events: UnboundedSender<ClusterEvent>) {
+async fn forward_messages(
+    mut incoming: UnboundedReceiver<ReceivedMessage>,
+    events: UnboundedSender<ClusterEvent>,
+) {
     while let Some((node, words)) = incoming.recv().await {
         if events.send(ClusterEvent::Said { node, words }).is_err() {
             return;
@@ -407,15 +420,16 @@ struct MemberMonitor {
     quick: ReconnectingSession,
     durable: ReconnectingSession,
     members: HashMap<String, ClusterMember>,
-    news: UnboundedSender<ClusterEvent>,
-    postbox: Arc<ReliableChannel>,
+    events: UnboundedSender<ClusterEvent>,
+    channel: Arc<ReliableChannel>,
     generation: watch::Receiver<String>,
     /// The project fingerprint that was last sent to other nodes.
-    told: Option<String>,
+    last_sent: Option<String>,
+    /// Number of running turns per node, not written yet.
     running: Arc<Mutex<HashMap<String, i64>>>,
     session: Option<Arc<DatabaseSession>>,
     /// Set when the served project changes: all members are reported again.
-    tells_again: bool,
+    must_report_all: bool,
     /// Before this time, a silent member may only have been cut off by a database outage.
     trusted_from: Instant,
 }
@@ -427,9 +441,9 @@ struct MemberRow {
 }
 
 impl MemberMonitor {
-    /// Reads the nodes of the cluster at intervals and reports changes, while this node is the
-    /// leader.
-    async fn call(mut self) {
+    /// Reports changes of the members while this node is the leader. Reads the members every
+    /// [`MEMBER_CHECK_INTERVAL`], and immediately after the served project changed.
+    async fn run(mut self) {
         while self.access.check().is_ok() {
             match self.read_members().await {
                 Ok(rows) => {
@@ -441,7 +455,12 @@ impl MemberMonitor {
             }
             tokio::select! {
                 () = tokio::time::sleep(MEMBER_CHECK_INTERVAL) => {}
-                changed = self.generation.changed() => if changed.is_err() { return },
+                changed = self.generation.changed() => {
+                    let is_sender_dropped = changed.is_err();
+                    if is_sender_dropped {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -459,32 +478,32 @@ impl MemberMonitor {
             }
         }
         // Known members are reported again if the served project changed.
-        self.tells_again |= self.generation.has_changed().unwrap_or_default();
+        self.must_report_all |= self.generation.has_changed().unwrap_or_default();
         let epoch = self.access.epoch.unwrap_or_default();
         let rows = session
             .query(MEMBERS, &[&self.access.id, &epoch])
             .await
-            .map_err(failed)?;
-        let notes = self
+            .map_err(store_error)?;
+        let running_turns = self
             .running
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .drain()
             .collect::<Vec<_>>();
-        if !notes.is_empty() {
-            let (nodes, running): (Vec<String>, Vec<i64>) = notes.into_iter().unzip();
+        if !running_turns.is_empty() {
+            let (nodes, counts): (Vec<String>, Vec<i64>) = running_turns.into_iter().unzip();
             session
-                .query(NOTE, &[&nodes, &running])
+                .query(WRITE_RUNNING_TURNS, &[&nodes, &counts])
                 .await
-                .map_err(failed)?;
+                .map_err(store_error)?;
         }
         let serving = self.generation.borrow_and_update().clone();
-        if self.told.as_ref() != Some(&serving) {
+        if self.last_sent.as_ref() != Some(&serving) {
             session
-                .query(SERVES_NOW, &[&self.access.node, &serving])
+                .query(SET_SERVED_GENERATION, &[&self.access.node, &serving])
                 .await
-                .map_err(failed)?;
-            self.told = Some(serving.clone());
+                .map_err(store_error)?;
+            self.last_sent = Some(serving.clone());
         }
         let member_row = |row: &tokio_postgres::Row| MemberRow {
             member: ClusterMember {
@@ -515,13 +534,13 @@ impl MemberMonitor {
                 continue;
             }
             gone.retain(|node| *node != member.node);
-            if self.tells_again || self.members.get(&member.node) != Some(&member) {
+            if self.must_report_all || self.members.get(&member.node) != Some(&member) {
                 self.members.insert(member.node.clone(), member.clone());
                 // Without a receiver, this node is no longer the leader.
-                let _ = self.news.send(ClusterEvent::Member(member));
+                let _ = self.events.send(ClusterEvent::Member(member));
             }
         }
-        self.tells_again = false;
+        self.must_report_all = false;
         for node in gone {
             self.evict(&node).await?;
         }
@@ -531,7 +550,7 @@ impl MemberMonitor {
     /// Evicts a node. After this returns, none of its writes can arrive.
     async fn evict(&mut self, node: &str) -> Result<(), StoreError> {
         self.durable
-            .query_surely(EXPEL, &[&self.access.id, &node])
+            .query_with_retry(DELETE_MEMBER, &[&self.access.id, &node])
             .await?;
         while !self
             .durable
@@ -541,11 +560,11 @@ impl MemberMonitor {
         {
             tokio::time::sleep(MEMBER_CHECK_INTERVAL / 50).await;
         }
-        self.postbox.forget(node);
+        self.channel.forget(node);
         reliable_channel::clear(&self.quick, self.access.id, node).await?;
         self.members.remove(node);
         tracing::info!(node, "removed a lost node from the cluster");
-        let _ = self.news.send(ClusterEvent::Left {
+        let _ = self.events.send(ClusterEvent::Left {
             node: node.to_owned(),
         });
         Ok(())
@@ -554,23 +573,24 @@ impl MemberMonitor {
 
 #[async_trait]
 impl ClusterMembership for PostgresCrew {
-    async fn news(&self) -> Option<ClusterEvent> {
-        self.news.lock().await.recv().await
+    async fn next_event(&self) -> Option<ClusterEvent> {
+        self.events.lock().await.recv().await
     }
 
-    fn say(&self, node: &str, words: String) {
-        self.postbox.say(node, words);
+    fn send_message(&self, node: &str, words: String) {
+        self.channel.send(node, words);
     }
 
     fn note_turns(&self, turns: Vec<(Option<String>, usize)>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        for (node, count) in turns {
-            let node = node.unwrap_or_else(|| self.access.node.clone());
-            running.insert(node, i64::try_from(count).unwrap_or(i64::MAX));
+        for (member, turn_count) in turns {
+            // `None` is this node, the leader.
+            let node = member.unwrap_or_else(|| self.access.node.clone());
+            running.insert(node, i64::try_from(turn_count).unwrap_or(i64::MAX));
         }
     }
 
-    async fn ended(
+    async fn find_turn_end(
         &self,
         event: &AgentEvent,
         joined: &[String],
@@ -626,7 +646,7 @@ impl ClusterMembership for PostgresCrew {
         };
         Ok(Some(EndedTurn {
             turn,
-            meta: self.meta(&event.target).await?,
+            meta: self.find_meta(&event.target).await?,
         }))
     }
 
@@ -637,7 +657,7 @@ impl ClusterMembership for PostgresCrew {
 
 impl PostgresCrew {
     /// Returns the stored metadata of an instance; `None` if the instance is not stored.
-    async fn meta(&self, instance: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
+    async fn find_meta(&self, instance: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
         let sql = "SELECT meta FROM goondan.instances WHERE workspace = $1 AND instance = $2";
         let key = crate::rows::instance_key(instance);
         let rows = self.durable.query(sql, &[&self.access.id, &key]).await?;

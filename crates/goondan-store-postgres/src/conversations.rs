@@ -101,11 +101,11 @@ const WAS_ENDED: &str = "\
 #[async_trait]
 impl ConversationStore for PostgresStore {
     async fn claim(&self, id: &InstanceId) -> Result<InstanceLease, StoreError> {
-        self.check_held()?;
+        self.check_writable()?;
         let key = instance_key(id);
         let rows = self
             .quick
-            .of(&key)
+            .session_for(&key)
             .query(CLAIM, &[&self.access.id, &key])
             .await?;
         let epoch = rows.first().map_or(0, |row| row.get::<_, i64>(0));
@@ -116,7 +116,7 @@ impl ConversationStore for PostgresStore {
     }
 
     async fn open(&self, lease: InstanceLease) -> Result<Box<dyn OpenConversation>, StoreError> {
-        self.check_held()?;
+        self.check_writable()?;
         let (key, epoch) = (
             instance_key(&lease.instance),
             i64::try_from(lease.epoch).unwrap_or(i64::MAX),
@@ -141,7 +141,7 @@ impl PostgresStore {
         let key = instance_key(id);
         let rows = self
             .quick
-            .of(&key)
+            .session_for(&key)
             .query(EXTENT, &[&self.access.id, &key])
             .await?;
         let extent = rows.first().map(|row| {
@@ -163,7 +163,7 @@ async fn read(parts: &StoreParts, key: &Key) -> Result<StoredConversation, Store
     }
     for row in parts
         .quick
-        .of(key)
+        .session_for(key)
         .query(READ, &[&parts.access.id, key])
         .await?
     {
@@ -189,7 +189,7 @@ struct PostgresConversation {
 
 impl PostgresConversation {
     /// Fails if `rows` is empty, because the statement then found no valid lease.
-    fn held(&self, rows: &[tokio_postgres::Row]) -> Result<(), StoreError> {
+    fn check_lease(&self, rows: &[tokio_postgres::Row]) -> Result<(), StoreError> {
         match rows.is_empty() {
             true => Err(StoreError::Fenced(self.instance.clone())),
             false => Ok(()),
@@ -218,27 +218,27 @@ impl OpenConversation for PostgresConversation {
 
     async fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError> {
         let event = encode(event)?;
-        let session = self.parts.quick.of(&self.key);
+        let session = self.parts.quick.session_for(&self.key);
         let rows = session
             .query(
                 APPEND,
                 &[&self.parts.access.id, &self.key, &self.epoch, &event],
             )
             .await?;
-        self.held(&rows)
+        self.check_lease(&rows)
     }
 
     async fn discard_events(&mut self) -> Result<(), StoreError> {
-        let session = self.parts.quick.of(&self.key);
+        let session = self.parts.quick.session_for(&self.key);
         let rows = session
             .query(DISCARD, &[&self.parts.access.id, &self.key, &self.epoch])
             .await?;
-        self.held(&rows)
+        self.check_lease(&rows)
     }
 
-    async fn fold(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError> {
+    async fn checkpoint(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError> {
         let (is_whole, messages) = encode_base_change(fold)?;
-        let session = self.parts.durable.of(&self.key);
+        let session = self.parts.durable.session_for(&self.key);
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] = [
             &self.parts.access.id,
             &self.key,
@@ -247,7 +247,7 @@ impl OpenConversation for PostgresConversation {
             &messages,
         ];
         let rows = session.query(FOLD, &values).await?;
-        self.held(&rows)
+        self.check_lease(&rows)
     }
 
     async fn end_turn(
@@ -265,9 +265,9 @@ impl OpenConversation for PostgresConversation {
             asked_by,
             asked_key,
             answer: a,
-        } = FinishedTurnRow::of(&turn)?;
+        } = FinishedTurnRow::from_turn(&turn)?;
         let id = self.parts.access.id;
-        let session = self.parts.durable.of(&self.key);
+        let session = self.parts.durable.session_for(&self.key);
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 17] = [
             &id,
             &ids,
@@ -287,18 +287,18 @@ impl OpenConversation for PostgresConversation {
             &messages,
             &meta,
         ];
-        let rows = session.query_surely(END_TURN, &values).await?;
+        let rows = session.query_with_retry(END_TURN, &values).await?;
         let has_ended = !rows.is_empty();
         if !has_ended {
             // Either the turn had already ended and only the answer was lost, or another node has
             // claimed the instance.
-            self.held(
+            self.check_lease(
                 &session
-                    .query_surely(WAS_ENDED, &[&id, &self.key, &self.epoch, &turn_id])
+                    .query_with_retry(WAS_ENDED, &[&id, &self.key, &self.epoch, &turn_id])
                     .await?,
             )?;
         }
-        self.parts.journals.ended(&self.key);
+        self.parts.journals.mark_ended(&self.key);
         Ok(has_ended)
     }
 }

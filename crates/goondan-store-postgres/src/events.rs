@@ -47,10 +47,10 @@ pub(crate) struct RuntimeEventWriter {
 
 impl RuntimeEventWriter {
     /// Starts the task that writes runtime events in the background.
-    pub(crate) fn start(access: Arc<SessionAccess>, lines: Arc<SessionPool>) -> Self {
+    pub(crate) fn start(access: Arc<SessionAccess>, pool: Arc<SessionPool>) -> Self {
         let (items, waiting) = channel(MAX_QUEUED_EVENTS);
         let dropped = Arc::new(AtomicU64::new(0));
-        tokio::spawn(write(access, lines, waiting, Arc::clone(&dropped)));
+        tokio::spawn(write(access, pool, waiting, Arc::clone(&dropped)));
         RuntimeEventWriter { items, dropped }
     }
 
@@ -74,7 +74,7 @@ impl RuntimeEventWriter {
 /// Writes queued events in batches until the queue closes. Events of a failed batch are lost.
 async fn write(
     access: Arc<SessionAccess>,
-    lines: Arc<SessionPool>,
+    pool: Arc<SessionPool>,
     mut waiting: Receiver<EventWriteItem>,
     dropped: Arc<AtomicU64>,
 ) {
@@ -93,7 +93,7 @@ async fn write(
                 items.push(item);
             }
         }
-        if let Err(error) = write_all(&access, &lines, &items).await {
+        if let Err(error) = write_all(&access, &pool, &items).await {
             tracing::warn!(%error, events = items.len(), "could not write runtime events; they \
                 are missing from the log");
         }
@@ -112,7 +112,7 @@ async fn write(
         }
         if tokio::time::Instant::now() >= clear_at {
             clear_at = tokio::time::Instant::now() + CLEAR_INTERVAL;
-            if let Err(error) = lines.of(&[0]).query(CLEAR, &[&access.id]).await {
+            if let Err(error) = pool.workspace_session().query(CLEAR, &[&access.id]).await {
                 tracing::warn!(%error, "could not delete old runtime events; retrying later");
             }
         }
@@ -122,7 +122,7 @@ async fn write(
 /// Writes the events of one batch; ignores flush requests.
 async fn write_all(
     access: &SessionAccess,
-    lines: &SessionPool,
+    pool: &SessionPool,
     items: &[EventWriteItem],
 ) -> Result<(), StoreError> {
     let events = items.iter().filter_map(|item| match item {
@@ -142,8 +142,7 @@ async fn write_all(
     if texts.is_empty() {
         return Ok(());
     }
-    lines
-        .of(&[0])
+    pool.workspace_session()
         .query(WRITE, &[&access.id, &instances, &sequences, &texts])
         .await
         .map(drop)
@@ -152,8 +151,8 @@ async fn write_all(
 impl PostgresStore {
     /// Waits until the recorded runtime events are written.
     pub async fn flush_events(&self) {
-        if let Some(happened) = &self.happened {
-            happened.flush().await;
+        if let Some(runtime_event_writer) = &self.runtime_event_writer {
+            runtime_event_writer.flush().await;
         }
     }
 }
@@ -161,8 +160,8 @@ impl PostgresStore {
 #[async_trait]
 impl RuntimeEventStore for PostgresStore {
     fn record(&self, event: &Arc<RuntimeEvent>) {
-        if let Some(happened) = &self.happened {
-            happened.record(Arc::clone(event));
+        if let Some(runtime_event_writer) = &self.runtime_event_writer {
+            runtime_event_writer.record(Arc::clone(event));
         }
     }
 
@@ -176,7 +175,7 @@ impl RuntimeEventStore for PostgresStore {
                    WHERE workspace = $1 AND instance = $2 AND sequence > $3 ORDER BY seq";
         let rows = self
             .quick
-            .of(&key)
+            .session_for(&key)
             .query(sql, &[&self.access.id, &key, &after])
             .await?;
         rows.iter()

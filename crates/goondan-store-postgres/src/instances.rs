@@ -19,7 +19,7 @@ const PUT: &str = "\
 /// statement.
 const MAX_REMEMBERED_INSTANCES: usize = 1_024;
 
-const BEHIND: &str = "\
+const INSTANCES_AFTER: &str = "\
     SELECT meta FROM goondan.instances WHERE workspace = $1 AND instance > $2 ORDER BY workspace, \
     instance LIMIT 500";
 
@@ -48,7 +48,11 @@ impl InstanceStore for PostgresStore {
             return Ok(Vec::new());
         }
         let sql = "SELECT meta FROM goondan.instances WHERE workspace = $1";
-        let rows = self.quick.of(&[0]).query(sql, &[&self.access.id]).await?;
+        let rows = self
+            .quick
+            .workspace_session()
+            .query(sql, &[&self.access.id])
+            .await?;
         rows.iter().map(decode_meta).collect()
     }
 
@@ -57,11 +61,11 @@ impl InstanceStore for PostgresStore {
         after: Option<&InstanceId>,
     ) -> Result<Vec<InstanceMeta>, StoreError> {
         // Every key sorts after the empty key.
-        let after = after.map(instance_key).unwrap_or_default();
+        let previous_key = after.map(instance_key).unwrap_or_default();
         let rows = self
             .quick
-            .of(&[0])
-            .query(BEHIND, &[&self.access.id, &after])
+            .workspace_session()
+            .query(INSTANCES_AFTER, &[&self.access.id, &previous_key])
             .await?;
         rows.iter().map(decode_meta).collect()
     }
@@ -71,7 +75,7 @@ impl InstanceStore for PostgresStore {
         let sql = "SELECT meta FROM goondan.instances WHERE workspace = $1 AND instance = $2";
         let rows = self
             .quick
-            .of(&key)
+            .session_for(&key)
             .query(sql, &[&self.access.id, &key])
             .await?;
         rows.first().map(decode_meta).transpose()
@@ -87,28 +91,27 @@ impl InstanceStore for PostgresStore {
     }
 
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
-        self.check_held()?;
+        self.check_writable()?;
         let key = instance_key(&meta.id());
         // The settings of a spawned instance are stored nowhere else. The rest can be rebuilt from
         // the event that the instance processes.
         let is_quick = meta.status == InstanceStatus::Processing
             && meta.cwd.is_none()
             && meta.narrowing.is_none();
-        let lines = if is_quick { &self.quick } else { &self.durable };
-        lines
-            .of(&key)
+        let pool = if is_quick { &self.quick } else { &self.durable };
+        pool.session_for(&key)
             .query(PUT, &[&self.access.id, &key, &encode(meta)?])
             .await
             .map(drop)
     }
 
     async fn delete_instance(&self, id: &InstanceId) -> Result<bool, StoreError> {
-        self.check_held()?;
+        self.check_writable()?;
         let key = instance_key(id);
         self.journals.forget(&key);
         let rows = self
             .durable
-            .of(&key)
+            .session_for(&key)
             .query(DELETE, &[&self.access.id, &key])
             .await?;
         Ok(!rows.is_empty())
@@ -130,7 +133,7 @@ impl RecordStore for PostgresStore {
                    WHERE workspace = $1 AND instance = $2 AND name_key = $3";
         let rows = self
             .quick
-            .of(&instance)
+            .session_for(&instance)
             .query(sql, &[&self.access.id, &instance, &key(&[name])])
             .await?;
         rows.first()
@@ -145,29 +148,34 @@ impl RecordStore for PostgresStore {
         value: &Value,
         expected: Option<RecordVersion>,
     ) -> Result<bool, StoreError> {
-        self.check_held()?;
+        self.check_writable()?;
         let (instance, value, who) = (instance_key(id), encode(value)?, encode(id)?);
-        let line = self.durable.of(&instance);
+        let connection = self.durable.session_for(&instance);
         let rows = match expected.map(|version| i64::try_from(version).unwrap_or(i64::MAX)) {
             None => {
-                line.query(
-                    MAKE_RECORD,
-                    &[&self.access.id, &instance, &key(&[name]), &who, &value],
-                )
-                .await?
+                connection
+                    .query(
+                        MAKE_RECORD,
+                        &[&self.access.id, &instance, &key(&[name]), &who, &value],
+                    )
+                    .await?
             }
             Some(version) => {
-                line.query(
-                    CHANGE_RECORD,
-                    &[&self.access.id, &instance, &key(&[name]), &version, &value],
-                )
-                .await?
+                connection
+                    .query(
+                        CHANGE_RECORD,
+                        &[&self.access.id, &instance, &key(&[name]), &version, &value],
+                    )
+                    .await?
             }
         };
         Ok(!rows.is_empty())
     }
 
-    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
+    async fn all_records(
+        &self,
+        name: &str,
+    ) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
         if self.access.id == 0 {
             return Ok(Vec::new());
         }
@@ -175,7 +183,7 @@ impl RecordStore for PostgresStore {
             name_key = $2";
         let rows = self
             .quick
-            .of(&[0])
+            .workspace_session()
             .query(sql, &[&self.access.id, &key(&[name])])
             .await?;
         let record_of_row = |row: &tokio_postgres::Row| {

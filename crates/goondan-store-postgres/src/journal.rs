@@ -78,7 +78,7 @@ impl PostgresStore {
         }
         let rows = self
             .quick
-            .of(&key)
+            .session_for(&key)
             .query(READ, &[&self.access.id, &key])
             .await?;
         let effect = |row: &tokio_postgres::Row| {
@@ -131,7 +131,7 @@ enum DeferredEffect {
     Over,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -150,41 +150,41 @@ impl JournalTable {
         }
     }
 
-    /// Notes that a turn of the instance is over and its journal deleted.
-    pub(crate) fn ended(&self, instance: &Key) {
-        locked(&self.running).remove(instance);
-        let mut empty = locked(&self.empty);
+    /// Records that a turn of the instance is over and its journal deleted.
+    pub(crate) fn mark_ended(&self, instance: &Key) {
+        lock(&self.running).remove(instance);
+        let mut empty = lock(&self.empty);
         if empty.len() >= MAX_EMPTY_JOURNALS {
             empty.clear();
         }
         empty.insert(instance.clone());
     }
 
-    /// Notes that the instance is deleted, or was used by another node.
+    /// Records that the instance is deleted, or was used by another node.
     pub(crate) fn forget(&self, instance: &Key) {
-        locked(&self.running).remove(instance);
-        locked(&self.empty).remove(instance);
+        lock(&self.running).remove(instance);
+        lock(&self.empty).remove(instance);
     }
 
     /// Returns the recorded effects of the turn: the running ones, or those in the database.
     /// Deletes records of a finished turn.
-    async fn recorded(
+    async fn recorded_effects(
         &self,
         instance: &Key,
         turn_id: &str,
     ) -> Result<Arc<StoredTurnEffects>, StoreError> {
-        if let Some(running) = locked(&self.running)
+        if let Some(running) = lock(&self.running)
             .get(instance)
             .filter(|running| running.turn_id == turn_id)
         {
             return Ok(Arc::clone(running));
         }
-        let is_empty = locked(&self.empty).remove(instance);
+        let is_empty = lock(&self.empty).remove(instance);
         let mut effects = HashMap::new();
         if !is_empty {
-            let line = self.quick.of(instance);
+            let connection = self.quick.session_for(instance);
             let (mut strange, turn) = (false, encode(turn_id)?);
-            for row in line.query(READ, &[&self.access.id, instance]).await? {
+            for row in connection.query(READ, &[&self.access.id, instance]).await? {
                 if row.get::<_, &str>(0) != turn {
                     strange = true;
                     continue;
@@ -199,7 +199,9 @@ impl JournalTable {
             }
             if strange && effects.is_empty() {
                 // The records belong to a finished turn.
-                line.query(CLEAR, &[&self.access.id, instance]).await?;
+                connection
+                    .query(CLEAR, &[&self.access.id, instance])
+                    .await?;
             }
         }
         let held = if effects.is_empty() {
@@ -213,7 +215,7 @@ impl JournalTable {
             held: held.into(),
         };
         let recorded = Arc::new(recorded);
-        locked(&self.running).insert(instance.clone(), Arc::clone(&recorded));
+        lock(&self.running).insert(instance.clone(), Arc::clone(&recorded));
         Ok(recorded)
     }
 
@@ -228,7 +230,7 @@ impl JournalTable {
     ) -> Result<(), StoreError> {
         let effects: Vec<Key> = entries.iter().map(|entry| key(&[&entry.effect])).collect();
         let records: Vec<String> = entries.iter().map(encode).collect::<Result<_, _>>()?;
-        let lines = if durably { &self.durable } else { &self.quick };
+        let pool = if durably { &self.durable } else { &self.quick };
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 5] = [
             &self.access.id,
             instance,
@@ -236,9 +238,8 @@ impl JournalTable {
             &effects,
             &records,
         ];
-        lines
-            .of(instance)
-            .query_surely(WRITE, &values)
+        pool.session_for(instance)
+            .query_with_retry(WRITE, &values)
             .await
             .map(drop)
     }
@@ -251,10 +252,10 @@ impl TurnJournalStore for PostgresStore {
         instance: &InstanceId,
         turn_id: &str,
     ) -> Result<Arc<dyn TurnJournal>, StoreError> {
-        self.check_held()?;
+        self.check_writable()?;
         let key = instance_key(instance);
-        let running = self.journals.recorded(&key, turn_id).await?;
-        let before = locked(&running.effects).clone();
+        let running = self.journals.recorded_effects(&key, turn_id).await?;
+        let before = lock(&running.effects).clone();
         Ok(Arc::new(PostgresJournal {
             journals: Arc::clone(&self.journals),
             instance: key,
@@ -266,9 +267,9 @@ impl TurnJournalStore for PostgresStore {
     async fn close_journal(&self, instance: &InstanceId, _turn_id: &str) -> Result<(), StoreError> {
         let key = instance_key(instance);
         // The end of a turn has already deleted it.
-        if locked(&self.journals.running).remove(&key).is_some() {
+        if lock(&self.journals.running).remove(&key).is_some() {
             self.quick
-                .of(&key)
+                .session_for(&key)
                 .query(CLEAR, &[&self.access.id, &key])
                 .await?;
         }
@@ -295,9 +296,9 @@ impl PostgresJournal {
     async fn begin(&self, effect: &TurnEffect) -> Result<(), StoreError> {
         let is_once = effect.when_interrupted == InterruptionPolicy::Report;
         if is_once || effect.kind.is_tool_call() || effect.kind == EffectKind::Approval {
-            self.write(entry(effect, None), is_once).await?;
+            self.write(effect_entry(effect, None), is_once).await?;
         }
-        locked(&self.running.effects).insert(effect.id.clone(), JournalEffect::new(effect, None));
+        lock(&self.running.effects).insert(effect.id.clone(), JournalEffect::new(effect, None));
         Ok(())
     }
 
@@ -309,8 +310,8 @@ impl PostgresJournal {
         outcome: &Arc<Value>,
     ) -> Result<(), StoreError> {
         let started = JournalEffect::new(effect, Some(Arc::clone(outcome)));
-        locked(&self.running.effects).insert(effect.id.clone(), started);
-        let entry = entry(effect, Some(outcome));
+        lock(&self.running.effects).insert(effect.id.clone(), started);
+        let entry = effect_entry(effect, Some(outcome));
         if effect.kind == EffectKind::ModelCall && self.defer_write(&entry)? {
             return Ok(());
         }
@@ -321,7 +322,7 @@ impl PostgresJournal {
     /// Keeps the first record of the turn in memory until the next one is written. Returns false
     /// if the record is not the first, or is too large, so that the caller must write it.
     fn defer_write(&self, entry: &EffectEntry) -> Result<bool, StoreError> {
-        let mut held = locked(&self.running.held);
+        let mut held = lock(&self.running.held);
         let is_first = matches!(*held, DeferredEffect::Nothing);
         if is_first && encode(&*entry.outcome)?.len() <= MAX_DEFERRED_BYTES {
             *held = DeferredEffect::First(Box::new(entry.clone()));
@@ -333,7 +334,7 @@ impl PostgresJournal {
     /// Writes a record, preceded by the deferred record if there is one. `durably`: returns only
     /// after the database has synced the records to disk.
     async fn write(&self, entry: EffectEntry, durably: bool) -> Result<(), StoreError> {
-        let before = match &*locked(&self.running.held) {
+        let before = match &*lock(&self.running.held) {
             DeferredEffect::First(first) => Some(EffectEntry::clone(first)),
             DeferredEffect::Nothing | DeferredEffect::Over => None,
         };
@@ -341,13 +342,13 @@ impl PostgresJournal {
         self.journals
             .write(&self.instance, &self.running.turn_id, &entries, durably)
             .await?;
-        *locked(&self.running.held) = DeferredEffect::Over;
+        *lock(&self.running.held) = DeferredEffect::Over;
         Ok(())
     }
 }
 
 /// Creates the record of an effect; without an `outcome`, the record states only the intent.
-fn entry(effect: &TurnEffect, outcome: Option<&Arc<Value>>) -> EffectEntry {
+fn effect_entry(effect: &TurnEffect, outcome: Option<&Arc<Value>>) -> EffectEntry {
     EffectEntry {
         effect: effect.id.clone(),
         kind: effect.kind,

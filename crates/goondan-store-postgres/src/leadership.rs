@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::address::{AddressError, DatabaseAddress};
 use crate::nodes;
-use crate::rows::{failed, lock_key, other_error};
+use crate::rows::{lock_key, other_error, store_error};
 use crate::schema::{self, SchemaError};
 use crate::session::{DatabaseSession, DbError, HEARTBEAT_INTERVAL, SESSION_LEASE, SessionKind};
 use crate::store::HeartbeatSessions;
@@ -96,14 +96,17 @@ impl SessionAccess {
         self.check()?;
         let session = DatabaseSession::open(&self.address, &session_name(&self.node), kind)
             .await
-            .map_err(failed)?;
-        self.admit(&session).await?;
+            .map_err(store_error)?;
+        self.register_writer(&session).await?;
         Ok(session)
     }
 
     /// Registers a session as a writer of the workspace, so that a later leader terminates it
     /// first.
-    pub(crate) async fn admit(&self, session: &DatabaseSession) -> Result<(), StoreError> {
+    pub(crate) async fn register_writer(
+        &self,
+        session: &DatabaseSession,
+    ) -> Result<(), StoreError> {
         self.check()?;
         let Some(epoch) = self.epoch else {
             return Ok(());
@@ -112,15 +115,15 @@ impl SessionAccess {
         let has_pen = session
             .query(sql, &[&lock_key(WRITER_LOCK, &self.workspace)])
             .await
-            .map_err(failed)?;
+            .map_err(store_error)?;
         if !has_pen.first().is_some_and(|row| row.get::<_, bool>(0)) {
             return Err(other_error(format!(
                 "another node is taking over the workspace `{}`",
                 self.workspace
             )));
         }
-        if current_epoch(session, self.id).await.map_err(failed)? != epoch {
-            self.lose();
+        if current_epoch(session, self.id).await.map_err(store_error)? != epoch {
+            self.mark_lost();
             self.check()?;
         }
         // An evicted node loses first its row and then its sessions. A session opened after that
@@ -128,21 +131,21 @@ impl SessionAccess {
         if self.is_member
             && !is_member(session, self.id, &self.node)
                 .await
-                .map_err(failed)?
+                .map_err(store_error)?
         {
-            self.lose();
+            self.mark_lost();
             self.check()?;
         }
         Ok(())
     }
 
     /// Marks the access as lost, so that later checks fail.
-    pub(crate) fn lose(&self) {
+    pub(crate) fn mark_lost(&self) {
         self.lost.send_replace(true);
     }
 
     /// Waits until another node has taken over.
-    pub(crate) fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(crate) fn wait_until_lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut lost = self.lost.subscribe();
         async move {
             if lost.wait_for(|lost| *lost).await.is_err() {
@@ -153,15 +156,15 @@ impl SessionAccess {
     }
 
     /// Opens read-only access to a workspace.
-    pub(crate) async fn look(
+    pub(crate) async fn open_read_only(
         address: &DatabaseAddress,
         workspace: &str,
     ) -> Result<Self, PostgresOpenError> {
-        let unusable = |cause: &dyn fmt::Display| unusable(address, cause);
+        let unusable = |cause: &dyn fmt::Display| unusable_error(address, cause);
         let session = DatabaseSession::open(address, "gdn", SessionKind::ReadOnly)
             .await
             .map_err(|error| unusable(&error))?;
-        let id = match schema::is_there(&session)
+        let id = match schema::exists(&session)
             .await
             .map_err(|error| unusable(&error))?
         {
@@ -184,7 +187,10 @@ impl SessionAccess {
 }
 
 /// Creates the error for a database that cannot be used; the address is shown without its password.
-pub(crate) fn unusable(address: &DatabaseAddress, cause: &dyn fmt::Display) -> PostgresOpenError {
+pub(crate) fn unusable_error(
+    address: &DatabaseAddress,
+    cause: &dyn fmt::Display,
+) -> PostgresOpenError {
     PostgresOpenError::Unusable {
         address: address.to_string(),
         cause: cause.to_string(),
@@ -237,9 +243,9 @@ pub(crate) async fn take(
     workspace: &str,
     wait: WorkspaceWait,
 ) -> Result<LeaderLock, PostgresOpenError> {
-    let candidate = LeaderCandidate::enter(address, workspace).await?;
+    let candidate = LeaderCandidate::register(address, workspace).await?;
     candidate.queue(wait).await?;
-    candidate.lead().await
+    candidate.become_leader().await
 }
 
 /// Name of the lock that all writing sessions share.
@@ -269,18 +275,18 @@ const END_WRITERS: &str = "\
 
 impl LeaderCandidate {
     /// Registers a candidate and creates the workspace if it is missing.
-    pub(crate) async fn enter(
+    pub(crate) async fn register(
         address: &DatabaseAddress,
         workspace: &str,
     ) -> Result<Self, PostgresOpenError> {
-        let broken = |error: DbError| unusable(address, &error);
+        let broken = |error: DbError| unusable_error(address, &error);
         let node = node_name();
         let sign = DatabaseSession::open(address, &session_name(&node), SessionKind::Durable)
             .await
             .map_err(broken)?;
         schema::prepare(&sign)
             .await
-            .map_err(|error: SchemaError| unusable(address, &error))?;
+            .map_err(|error: SchemaError| unusable_error(address, &error))?;
         let made = "INSERT INTO goondan.workspaces (name) VALUES ($1) ON CONFLICT DO NOTHING";
         sign.query(made, &[&workspace]).await.map_err(broken)?;
         let id = id_of(&sign, workspace)
@@ -307,7 +313,7 @@ impl LeaderCandidate {
     }
 
     /// Returns the heartbeat session.
-    pub(crate) fn sign(&self) -> &DatabaseSession {
+    pub(crate) fn heartbeat_session(&self) -> &DatabaseSession {
         &self.sign
     }
 
@@ -318,7 +324,7 @@ impl LeaderCandidate {
             .guard
             .query("SELECT pg_try_advisory_lock($1)", &[&key])
             .await;
-        let got = got.map_err(|error| unusable(&self.address, &error))?;
+        let got = got.map_err(|error| unusable_error(&self.address, &error))?;
         Ok(got.first().is_some_and(|row| row.get(0)))
     }
 
@@ -345,7 +351,7 @@ impl LeaderCandidate {
     }
 
     /// Begins an epoch. The candidate must have the hold.
-    pub(crate) async fn lead(self) -> Result<LeaderLock, PostgresOpenError> {
+    pub(crate) async fn become_leader(self) -> Result<LeaderLock, PostgresOpenError> {
         let LeaderCandidate {
             address,
             workspace,
@@ -355,7 +361,7 @@ impl LeaderCandidate {
             sign,
             state,
         } = self;
-        let broken = |error: DbError| unusable(&address, &error);
+        let broken = |error: DbError| unusable_error(&address, &error);
         state.send_replace(nodes::STATE_WAITS);
         let queue = LeaderQueue {
             address: &address,
@@ -380,7 +386,7 @@ impl LeaderCandidate {
             .query(sql, &[&lock_key(WRITER_LOCK, &workspace)])
             .await
             .map_err(broken)?;
-        nodes::note(&guard, &node, id, nodes::STATE_LEADS)
+        nodes::send_heartbeat(&guard, &node, id, nodes::STATE_LEADS)
             .await
             .map_err(broken)?;
         let lost = watch::channel(false).0;
@@ -447,7 +453,7 @@ impl LeaderQueue<'_> {
         lock: &str,
         wait: WorkspaceWait,
     ) -> Result<(), PostgresOpenError> {
-        let broken = |error: DbError| unusable(self.address, &error);
+        let broken = |error: DbError| unusable_error(self.address, &error);
         let key = lock_key(lock, self.workspace);
         let attempt = guard
             .query("SELECT pg_try_advisory_lock($1)", &[&key])
@@ -462,10 +468,11 @@ impl LeaderQueue<'_> {
         };
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&key];
         let mut state = self.state.clone();
-        let mut locked = std::pin::pin!(guard.wait("SELECT pg_advisory_lock($1)", &values));
+        let mut locked =
+            std::pin::pin!(guard.query_without_timeout("SELECT pg_advisory_lock($1)", &values));
         loop {
             let node_state = *state.borrow_and_update();
-            nodes::note(self.sign, self.node, self.id, node_state)
+            nodes::send_heartbeat(self.sign, self.node, self.id, node_state)
                 .await
                 .map_err(broken)?;
             let mut beat = Instant::now() + HEARTBEAT_INTERVAL;
@@ -500,18 +507,18 @@ impl LeaderQueue<'_> {
 impl LeaderLock {
     /// Monitors the hold until it is lost. A lost guard session is replaced, unless another node
     /// was faster.
-    pub(crate) async fn watch(self, beat: HeartbeatSessions) {
+    pub(crate) async fn monitor_lock(self, beat: HeartbeatSessions) {
         let LeaderLock { access, mut guard } = self;
         loop {
-            beat.all().await;
-            if nodes::note(&guard, &access.node, access.id, nodes::STATE_LEADS)
+            beat.send_heartbeats().await;
+            if nodes::send_heartbeat(&guard, &access.node, access.id, nodes::STATE_LEADS)
                 .await
                 .is_err()
             {
                 match reacquire_lock(&access).await {
                     Some(regained) => guard = regained,
                     None => {
-                        access.lose();
+                        access.mark_lost();
                         return;
                     }
                 }

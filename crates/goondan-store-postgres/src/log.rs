@@ -15,7 +15,7 @@ use goondan_core::result_cache::EncodedResult;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::reconnecting_session::ReconnectingSession;
-use crate::rows::{Key, decode, encode, failed, instance_key, key};
+use crate::rows::{Key, decode, encode, instance_key, key, store_error};
 use crate::session::{DatabaseSession, DbError, HEARTBEAT_INTERVAL};
 use crate::store::PostgresStore;
 
@@ -104,7 +104,7 @@ pub(crate) struct EventRow {
 
 impl EventRow {
     /// Encodes an accepted event for the database.
-    fn of(event: &AgentEvent) -> Result<Self, StoreError> {
+    fn from_event(event: &AgentEvent) -> Result<Self, StoreError> {
         Ok(EventRow {
             id: key(&[&event.id]),
             target: instance_key(&event.target),
@@ -137,8 +137,8 @@ pub(crate) struct AnswerRow {
 
 impl FinishedTurnRow {
     /// Encodes a finished turn for the database.
-    pub(crate) fn of(turn: &FinishedTurn) -> Result<Self, StoreError> {
-        let answer = turn.answer.as_ref().map(EventRow::of).transpose()?;
+    pub(crate) fn from_turn(turn: &FinishedTurn) -> Result<Self, StoreError> {
+        let answer = turn.answer.as_ref().map(EventRow::from_event).transpose()?;
         let answer = answer.map_or_else(AnswerRow::default, |row| AnswerRow {
             id: Some(row.id),
             target: Some(row.target),
@@ -166,9 +166,9 @@ pub(crate) struct RecordWriter(UnboundedSender<(LogRecord, DurabilityResolver)>)
 
 impl RecordWriter {
     /// Starts the task that writes the records of the workspace log.
-    pub(crate) fn start(line: Arc<ReconnectingSession>, workspace: i64) -> Self {
+    pub(crate) fn start(connection: Arc<ReconnectingSession>, workspace: i64) -> Self {
         let (records, waiting) = unbounded_channel();
-        tokio::spawn(write(line, workspace, waiting));
+        tokio::spawn(write(connection, workspace, waiting));
         RecordWriter(records)
     }
 
@@ -183,7 +183,7 @@ impl RecordWriter {
 
 /// Writes queued records until the sender is dropped.
 async fn write(
-    line: Arc<ReconnectingSession>,
+    connection: Arc<ReconnectingSession>,
     id: i64,
     mut waiting: UnboundedReceiver<(LogRecord, DurabilityResolver)>,
 ) {
@@ -195,12 +195,12 @@ async fn write(
             count = waiting.recv_many(&mut batch, MAX_BATCH_RECORDS) => if count == 0 { return },
             () = beat => {
                 // The next record reports a failure.
-                let _ = line.beat().await;
+                let _ = connection.send_heartbeat().await;
                 continue;
             }
         }
         let (records, receipts): (Vec<_>, Vec<_>) = batch.drain(..).unzip();
-        let written = write_batch(&line, id, &records).await;
+        let written = write_batch(&connection, id, &records).await;
         for receipt in receipts {
             receipt.settle(written.clone());
         }
@@ -210,7 +210,7 @@ async fn write(
             .count();
         if done >= TRIM_THRESHOLD {
             done = 0;
-            trim(&line, id).await;
+            trim_handled(&connection, id).await;
         }
     }
 }
@@ -218,18 +218,18 @@ async fn write(
 /// Writes records in one transaction. A batch with an unknown result is written again, which has no
 /// further effect.
 async fn write_batch(
-    line: &ReconnectingSession,
+    connection: &ReconnectingSession,
     id: i64,
     records: &[LogRecord],
 ) -> Result<(), StoreError> {
     let mut tries = 0;
     loop {
-        let session = line.session().await?;
-        match transact(&session, id, records).await? {
+        let session = connection.session().await?;
+        match write_transaction(&session, id, records).await? {
             Ok(()) => return Ok(()),
             Err(error) if error.is_refusal() || tries >= 3 => {
-                line.close().await;
-                return Err(failed(error));
+                connection.close().await;
+                return Err(store_error(error));
             }
             Err(_) => tries += 1,
         }
@@ -240,7 +240,7 @@ type Written = Result<(), DbError>;
 
 /// Writes records in one transaction. The inner result is the error of the database, which the
 /// caller may retry.
-async fn transact(
+async fn write_transaction(
     session: &DatabaseSession,
     id: i64,
     records: &[LogRecord],
@@ -271,7 +271,7 @@ async fn record(
 ) -> Result<Written, StoreError> {
     let written = match record {
         LogRecord::Accepted(event) => {
-            let row = EventRow::of(event)?;
+            let row = EventRow::from_event(event)?;
             let turn_id = encode(&event.turn_id())?;
             session
                 .query(
@@ -299,7 +299,7 @@ async fn record(
                 asked_by,
                 asked_key,
                 answer: a,
-            } = FinishedTurnRow::of(turn)?;
+            } = FinishedTurnRow::from_turn(turn)?;
             session
                 .query(
                     DONE,
@@ -324,8 +324,8 @@ async fn record(
 }
 
 /// Deletes old handled events.
-async fn trim(line: &ReconnectingSession, id: i64) {
-    if let Err(error) = line.query(TRIM, &[&id, &MAX_HANDLED_EVENTS]).await {
+async fn trim_handled(connection: &ReconnectingSession, id: i64) {
+    if let Err(error) = connection.query(TRIM, &[&id, &MAX_HANDLED_EVENTS]).await {
         tracing::warn!(%error, "could not delete old turn results; a later turn retries");
     }
 }
@@ -333,19 +333,19 @@ async fn trim(line: &ReconnectingSession, id: i64) {
 #[async_trait]
 impl WorkspaceLog for PostgresStore {
     async fn recover(&self) -> Result<RecoveredState, StoreError> {
-        let line = self.durable.of(&[0]);
+        let connection = self.durable.workspace_session();
         let id = self.access.id;
-        line.query(TRIM, &[&id, &MAX_HANDLED_EVENTS]).await?;
+        connection.query(TRIM, &[&id, &MAX_HANDLED_EVENTS]).await?;
         let mut recovered = RecoveredState::default();
         let sql = "SELECT event FROM goondan.pending WHERE workspace = $1 ORDER BY seq";
-        for row in line.query(sql, &[&id]).await? {
+        for row in connection.query(sql, &[&id]).await? {
             recovered
                 .pending
                 .push(decode("an accepted event", row.get(0))?);
         }
         let sql = "SELECT event_id, result, needed_by FROM goondan.handled WHERE workspace = $1 \
             ORDER BY seq";
-        for row in line.query(sql, &[&id]).await? {
+        for row in connection.query(sql, &[&id]).await? {
             let needed_by: Option<&str> = row.get(2);
             recovered.handled.push(HandledEvent {
                 event_id: decode("the id of an event", row.get(0))?,
@@ -355,9 +355,9 @@ impl WorkspaceLog for PostgresStore {
                     .transpose()?,
             });
         }
-        let begun = self.unfinished_turns(line).await?;
+        let begun = self.unfinished_turns(connection).await?;
         put_begun_first(&mut recovered, |id: &InstanceId| {
-            begun.traces(&instance_key(id))
+            begun.turn_remains(&instance_key(id))
         });
         Ok(recovered)
     }
@@ -377,7 +377,7 @@ struct UnfinishedTurns {
 
 impl UnfinishedTurns {
     /// Returns what an interrupted turn of an instance left in its journal and events.
-    fn traces(&self, instance: &[u8]) -> TurnRemains {
+    fn turn_remains(&self, instance: &[u8]) -> TurnRemains {
         let journal = self.journals.iter().find(|(key, _)| key == instance);
         let events = self
             .events
@@ -395,7 +395,7 @@ impl PostgresStore {
     /// Reads the journals and events of all turns that have not finished.
     async fn unfinished_turns(
         &self,
-        line: &ReconnectingSession,
+        connection: &ReconnectingSession,
     ) -> Result<UnfinishedTurns, StoreError> {
         let id = self.access.id;
         let mut unfinished = UnfinishedTurns {
@@ -403,14 +403,14 @@ impl PostgresStore {
             events: Vec::new(),
         };
         let sql = "SELECT DISTINCT instance, turn_id FROM goondan.journal WHERE workspace = $1";
-        for row in line.query(sql, &[&id]).await? {
+        for row in connection.query(sql, &[&id]).await? {
             unfinished
                 .journals
                 .push((row.get(0), decode("the id of a turn", row.get(1))?));
         }
         let sql =
             "SELECT instance, event FROM goondan.turn_events WHERE workspace = $1 ORDER BY seq";
-        for row in line.query(sql, &[&id]).await? {
+        for row in connection.query(sql, &[&id]).await? {
             unfinished.events.push((
                 row.get(0),
                 decode("an event of a conversation", row.get(1))?,

@@ -45,7 +45,7 @@ pub enum MailboxInputState {
 #[derive(Default)]
 pub(crate) struct MailboxNotifier {
     /// Signaled when a queued input may have arrived.
-    rung: Arc<Notify>,
+    input_arrived: Arc<Notify>,
     task: Option<AbortHandle>,
 }
 
@@ -63,7 +63,7 @@ impl MailboxNotifier {
         let input_arrived = Arc::new(Notify::new());
         let task = tokio::spawn(listen(access, Arc::clone(&input_arrived)));
         Arc::new(MailboxNotifier {
-            rung: input_arrived,
+            input_arrived,
             task: Some(task.abort_handle()),
         })
     }
@@ -74,11 +74,14 @@ impl MailboxNotifier {
 async fn listen(access: Arc<SessionAccess>, input_arrived: Arc<Notify>) {
     while access.check().is_ok() {
         if let Ok(session) = access.open(SessionKind::Quick).await {
-            let listening = session.run(&format!("LISTEN {}", channel(access.id))).await;
+            let listening = session
+                .run(&format!("LISTEN {}", channel_name(access.id)))
+                .await;
             while listening.is_ok() && access.check().is_ok() && session.run("").await.is_ok() {
                 input_arrived.notify_one();
                 // After a silent period, the loop sends a heartbeat.
-                let _ = tokio::time::timeout(HEARTBEAT_INTERVAL, session.bell.notified()).await;
+                let _ =
+                    tokio::time::timeout(HEARTBEAT_INTERVAL, session.notification.notified()).await;
             }
         }
         tokio::time::sleep(INPUT_POLL_INTERVAL).await;
@@ -86,16 +89,17 @@ async fn listen(access: Arc<SessionAccess>, input_arrived: Arc<Notify>) {
 }
 
 /// Returns the name of the notification channel of a workspace.
-fn channel(workspace: i64) -> String {
+fn channel_name(workspace: i64) -> String {
     format!("goondan_{workspace}")
 }
 
 impl PostgresStore {
-    /// Waits for a notification of a queued input, or until the next periodic check is due.
+    /// Waits until the caller must query the mailbox: after a notification of the database, or
+    /// after [`INPUT_POLL_INTERVAL`], because a notification may have been lost.
     pub fn letters_may_have_come(&self) -> impl Future<Output = ()> + Send + use<> {
-        let input_arrived = Arc::clone(&self.bell.rung);
+        let input_arrived = Arc::clone(&self.mailbox_notifier.input_arrived);
         async move {
-            // Return after a timeout too, because a notification may have been lost.
+            // Both outcomes mean that the caller queries the mailbox.
             let _ = tokio::time::timeout(INPUT_POLL_INTERVAL, input_arrived.notified()).await;
         }
     }
@@ -106,7 +110,7 @@ impl PostgresStore {
             ORDER BY seq LIMIT $2";
         let rows = self
             .quick
-            .of(&[0])
+            .workspace_session()
             .query(sql, &[&self.access.id, &MAX_INPUTS_PER_QUERY])
             .await?;
         rows.iter()
@@ -125,8 +129,8 @@ impl PostgresStore {
         letter: &MailboxInput,
         refusal: Option<&Value>,
     ) -> Result<(), StoreError> {
-        self.check_held()?;
-        let session = self.durable.of(&[0]);
+        self.check_writable()?;
+        let session = self.durable.workspace_session();
         match refusal.map(encode).transpose()? {
             None => {
                 let sql = "DELETE FROM goondan.letters WHERE workspace = $1 AND seq = $2";
@@ -166,14 +170,14 @@ pub async fn post(
         .await
         .map_err(|error| unusable(error.to_string()))?;
     let text = encode(input).map_err(|error| unusable(error.to_string()))?;
-    follow(&session, workspace, &text, patience)
+    submit_and_wait(&session, workspace, &text, patience)
         .await
         .map_err(|error| unusable(error.to_string()))
 }
 
 /// Queues an input in the mailbox of a workspace, and waits up to `patience` until the leader
 /// accepts or rejects it.
-async fn follow(
+async fn submit_and_wait(
     session: &DatabaseSession,
     workspace: &str,
     text: &str,

@@ -8,11 +8,11 @@ use crate::leadership::{self, LeaderCandidate, LeaderHolder, PostgresOpenError};
 use crate::schema;
 use crate::session::{DatabaseSession, DbError, SessionKind};
 
-/// State of the leader.
+/// Stored state of the leader. Nodes of all versions share the table, so the stored words stay.
 pub(crate) const STATE_LEADS: &str = "leads";
-/// State of a member.
+/// Stored state of a worker.
 pub(crate) const STATE_WORKS: &str = "works";
-/// State of a standby node.
+/// Stored state of a standby node.
 pub(crate) const STATE_WAITS: &str = "waits";
 
 /// A node with a recent heartbeat.
@@ -21,7 +21,7 @@ pub(crate) const STATE_WAITS: &str = "waits";
 pub struct NodeStatus {
     pub id: String,
     pub workspace: String,
-    /// `leads`, `works` or `waits`.
+    /// `leader`, `worker` or `standby`.
     pub state: String,
     /// Host name.
     pub machine: String,
@@ -39,13 +39,13 @@ pub struct NodeStatus {
 
 /// Returns the nodes with a heartbeat within the lease, by workspace, leaders first.
 pub async fn nodes(address: &DatabaseAddress) -> Result<Vec<NodeStatus>, PostgresOpenError> {
-    let unusable = |error: DbError| leadership::unusable(address, &error);
+    let unusable = |error: DbError| leadership::unusable_error(address, &error);
     let session = DatabaseSession::open(address, "gdn nodes", SessionKind::ReadOnly)
         .await
         .map_err(unusable)?;
-    if !schema::is_there(&session)
+    if !schema::exists(&session)
         .await
-        .map_err(|error| leadership::unusable(address, &error))?
+        .map_err(|error| leadership::unusable_error(address, &error))?
     {
         return Ok(Vec::new());
     }
@@ -60,7 +60,7 @@ pub async fn nodes(address: &DatabaseAddress) -> Result<Vec<NodeStatus>, Postgre
     let node = |row: &tokio_postgres::Row| NodeStatus {
         id: row.get(0),
         workspace: row.get(1),
-        state: row.get(2),
+        state: role(row.get(2)),
         machine: row.get(3),
         process: row.get(4),
         generation: row.get(7),
@@ -69,6 +69,17 @@ pub async fn nodes(address: &DatabaseAddress) -> Result<Vec<NodeStatus>, Postgre
         seen_at: timestamp(row.get(6)),
     };
     Ok(rows.iter().map(node).collect())
+}
+
+/// Returns the role for a stored state.
+fn role(state: &str) -> String {
+    match state {
+        STATE_LEADS => "leader",
+        STATE_WORKS => "worker",
+        STATE_WAITS => "standby",
+        other => other,
+    }
+    .to_owned()
 }
 
 #[allow(
@@ -81,7 +92,7 @@ fn timestamp(seconds: f64) -> DateTime<Utc> {
 }
 
 /// Sends a heartbeat.
-pub(crate) async fn note(
+pub(crate) async fn send_heartbeat(
     session: &DatabaseSession,
     node: &str,
     workspace: i64,
@@ -99,7 +110,7 @@ pub(crate) async fn note(
 }
 
 /// Publishes the project fingerprint of a node.
-pub(crate) async fn describe(
+pub(crate) async fn publish_generation(
     node: &LeaderCandidate,
     generation: &str,
 ) -> Result<(), PostgresOpenError> {
@@ -109,11 +120,11 @@ pub(crate) async fn describe(
         address: address.to_string(),
         cause: error.to_string(),
     };
-    note(node.sign(), id, workspace, state)
+    send_heartbeat(node.heartbeat_session(), id, workspace, state)
         .await
         .map_err(unusable)?;
     let sql = "UPDATE goondan.nodes SET generation = $2 WHERE id = $1";
-    node.sign()
+    node.heartbeat_session()
         .query(sql, &[id, &generation])
         .await
         .map(drop)

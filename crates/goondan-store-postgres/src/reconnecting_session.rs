@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::leadership::SessionAccess;
-use crate::rows::failed;
+use crate::rows::store_error;
 use crate::session::{DatabaseSession, DbError, SessionKind};
 
 /// Time that a call waits for an unreachable database. Restarting the database takes less time.
@@ -37,7 +37,7 @@ enum ReconnectState {
 }
 
 impl ReconnectingSession {
-    /// Creates a line that connects on its first call.
+    /// Creates a connection that opens on its first call.
     pub(crate) fn new(access: Arc<SessionAccess>, kind: SessionKind) -> Self {
         ReconnectingSession {
             access,
@@ -92,11 +92,11 @@ impl ReconnectingSession {
             .await?
             .query(sql, values)
             .await
-            .map_err(failed)
+            .map_err(store_error)
     }
 
-    /// Runs one idempotent statement. Repeats it if the result is unknown.
-    pub(crate) async fn query_surely(
+    /// Runs an idempotent statement. Retries it until its result is known or a timeout is over.
+    pub(crate) async fn query_with_retry(
         &self,
         sql: &'static str,
         values: &[&(dyn ToSql + Sync)],
@@ -107,7 +107,7 @@ impl ReconnectingSession {
             match session.query(sql, values).await {
                 Ok(rows) => return Ok(rows),
                 Err(error) if error.is_refusal() || Instant::now() >= until => {
-                    return Err(failed(error));
+                    return Err(store_error(error));
                 }
                 Err(_) => tokio::time::sleep(RECONNECT_INTERVAL).await,
             }
@@ -115,7 +115,7 @@ impl ReconnectingSession {
     }
 
     /// Sends a heartbeat if a session is open.
-    pub(crate) async fn beat(&self) -> Result<(), DbError> {
+    pub(crate) async fn send_heartbeat(&self) -> Result<(), DbError> {
         let session = match &*self.session.lock().await {
             ReconnectState::Open(session) if !session.is_closed() => Arc::clone(session),
             _ => return Ok(()),
@@ -129,28 +129,34 @@ impl ReconnectingSession {
     }
 }
 
-/// Lines of one kind. All calls for an instance use the same line, in order.
+/// Connections of one kind. All calls for an instance use the same connection, in order.
 pub(crate) struct SessionPool(Vec<ReconnectingSession>);
 
 impl SessionPool {
-    /// Creates a pool of `how_many` sessions. Each opens on its first use.
-    pub(crate) fn new(access: &Arc<SessionAccess>, kind: SessionKind, how_many: usize) -> Self {
+    /// Creates a pool of `count` sessions. Each opens on its first use.
+    pub(crate) fn new(access: &Arc<SessionAccess>, kind: SessionKind, count: usize) -> Self {
         SessionPool(
-            (0..how_many)
+            (0..count)
                 .map(|_| ReconnectingSession::new(Arc::clone(access), kind))
                 .collect(),
         )
     }
 
+    /// Returns the session for statements about the whole workspace. It is always the same session,
+    /// so these statements run in order.
+    pub(crate) fn workspace_session(&self) -> &ReconnectingSession {
+        &self.0[0]
+    }
+
     /// Returns the session for a key. Equal keys get the same session, so their statements run in
     /// order.
-    pub(crate) fn of(&self, key: &[u8]) -> &ReconnectingSession {
-        let number = key.first().copied().map_or(0, usize::from);
-        &self.0[number % self.0.len()]
+    pub(crate) fn session_for(&self, key: &[u8]) -> &ReconnectingSession {
+        let first_byte = key.first().copied().map_or(0, usize::from);
+        &self.0[first_byte % self.0.len()]
     }
 
     /// Returns all sessions of the pool.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &ReconnectingSession> {
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = &ReconnectingSession> {
         self.0.iter()
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn decode<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, S
 }
 
 /// Converts a database error to a store error.
-pub(crate) fn failed(error: DbError) -> StoreError {
+pub(crate) fn store_error(error: DbError) -> StoreError {
     StoreError::Other(Arc::new(error))
 }
 

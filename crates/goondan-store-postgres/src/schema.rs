@@ -36,7 +36,7 @@ pub(crate) async fn prepare(session: &DatabaseSession) -> Result<(), SchemaError
         return Ok(());
     }
     session
-        .wait("SELECT pg_advisory_lock($1)", &[&lock_key("tables", "")])
+        .query_without_timeout("SELECT pg_advisory_lock($1)", &[&lock_key("tables", "")])
         .await?;
     // If the migration fails, the lock ends with the session.
     apply_missing_steps(session).await?;
@@ -58,7 +58,7 @@ async fn apply_missing_steps(session: &DatabaseSession) -> Result<(), SchemaErro
         .iter()
         .enumerate()
         .skip(found)
-        .map(|(number, step)| noted(step, number + 1))
+        .map(|(number, step)| with_version_record(step, number + 1))
         .collect();
     if !missing.is_empty() {
         session.run(&format!("BEGIN; {missing}COMMIT")).await?;
@@ -67,13 +67,13 @@ async fn apply_missing_steps(session: &DatabaseSession) -> Result<(), SchemaErro
 }
 
 /// Returns a migration that also records its version.
-fn noted(step: &str, version: usize) -> String {
+fn with_version_record(step: &str, version: usize) -> String {
     format!("{step}; INSERT INTO goondan.versions (version) VALUES ({version}); ")
 }
 
 /// Returns true if the tables exist. Other versions are an error, because only [`prepare`] may
 /// migrate them.
-pub(crate) async fn is_there(session: &DatabaseSession) -> Result<bool, SchemaError> {
+pub(crate) async fn exists(session: &DatabaseSession) -> Result<bool, SchemaError> {
     match version(session).await? {
         0 => Ok(false),
         found if found < SCHEMA_STEPS.len() => Err(SchemaError::Older { found }),

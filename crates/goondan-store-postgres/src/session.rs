@@ -70,7 +70,7 @@ pub(crate) struct DatabaseSession {
     client: Client,
     connection: AbortHandle,
     /// Signals notifications on the channels that the session listens to.
-    pub(crate) bell: Arc<Notify>,
+    pub(crate) notification: Arc<Notify>,
     statements: Mutex<HashMap<&'static str, Statement>>,
 }
 
@@ -96,15 +96,15 @@ impl DatabaseSession {
         let (client, mut connection) = tokio::time::timeout(ANSWER_TIMEOUT, opening)
             .await
             .map_err(|_| DbError::Silent)??;
-        let rung = Arc::new(Notify::new());
-        let bell = Arc::clone(&rung);
+        let notification = Arc::new(Notify::new());
+        let received_notification = Arc::clone(&notification);
         let connection = tokio::spawn(async move {
             let mut messages =
                 futures::stream::poll_fn(move |context| connection.poll_message(context));
             // The next call reports a connection error.
             while let Some(Ok(message)) = messages.next().await {
                 if let AsyncMessage::Notification(_) = message {
-                    rung.notify_one();
+                    received_notification.notify_one();
                 }
             }
         })
@@ -112,10 +112,10 @@ impl DatabaseSession {
         let session = DatabaseSession {
             client,
             connection,
-            bell,
+            notification,
             statements: Mutex::default(),
         };
-        session.run(&settings(kind)).await?;
+        session.run(&setup_sql(kind)).await?;
         Ok(session)
     }
 
@@ -127,7 +127,7 @@ impl DatabaseSession {
     /// Runs statements without parameters.
     pub(crate) async fn run(&self, sql: &str) -> Result<(), DbError> {
         let run: BoxFuture<'_, _> = Box::pin(self.client.batch_execute(sql));
-        self.answered(run).await
+        self.with_timeout(run).await
     }
 
     /// Runs a statement and returns its rows. Prepares the statement on its first use.
@@ -136,13 +136,14 @@ impl DatabaseSession {
         sql: &'static str,
         values: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, DbError> {
-        let statement = self.prepared(sql).await?;
+        let statement = self.prepare_statement(sql).await?;
         let query: BoxFuture<'_, _> = Box::pin(self.client.query(&statement, values));
-        self.answered(query).await
+        self.with_timeout(query).await
     }
 
-    /// Runs one statement without a timeout, because it waits for a lock.
-    pub(crate) async fn wait(
+    /// Runs one statement and returns its rows. Has no timeout, for statements that wait for a lock
+    /// or change many rows.
+    pub(crate) async fn query_without_timeout(
         &self,
         sql: &'static str,
         values: &[&(dyn ToSql + Sync)],
@@ -151,7 +152,7 @@ impl DatabaseSession {
     }
 
     /// Returns the prepared statement; prepares it if this session has not done so.
-    async fn prepared(&self, sql: &'static str) -> Result<Statement, DbError> {
+    async fn prepare_statement(&self, sql: &'static str) -> Result<Statement, DbError> {
         let cached = self
             .statements
             .lock()
@@ -162,7 +163,7 @@ impl DatabaseSession {
             return Ok(statement);
         }
         let prepare: BoxFuture<'_, _> = Box::pin(self.client.prepare(sql));
-        let statement = self.answered(prepare).await?;
+        let statement = self.with_timeout(prepare).await?;
         self.statements
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -170,13 +171,14 @@ impl DatabaseSession {
         Ok(statement)
     }
 
-    /// Waits for an answer with a timeout. A session without an answer is unusable.
-    async fn answered<T>(
+    /// Waits for the answer of the database, at most [`ANSWER_TIMEOUT`]. After a timeout, aborts
+    /// the connection: a late answer must not be mistaken for the answer to the next call.
+    async fn with_timeout<T>(
         &self,
         call: BoxFuture<'_, Result<T, tokio_postgres::Error>>,
     ) -> Result<T, DbError> {
         match tokio::time::timeout(ANSWER_TIMEOUT, call).await {
-            Ok(answer) => Ok(answer?),
+            Ok(answer) => answer.map_err(DbError::from),
             Err(_) => {
                 self.connection.abort();
                 Err(DbError::Silent)
@@ -186,7 +188,7 @@ impl DatabaseSession {
 }
 
 /// Returns the SQL that sets up a new session.
-fn settings(kind: SessionKind) -> String {
+fn setup_sql(kind: SessionKind) -> String {
     let lease = SESSION_LEASE.as_millis();
     let kind_setting = match kind {
         SessionKind::Durable => "SET synchronous_commit = on",

@@ -32,8 +32,8 @@ pub struct PostgresStore {
     pub(crate) journals: Arc<JournalTable>,
     /// `None` if access is read-only.
     pub(crate) writer: Option<RecordWriter>,
-    pub(crate) happened: Option<RuntimeEventWriter>,
-    pub(crate) bell: Arc<MailboxNotifier>,
+    pub(crate) runtime_event_writer: Option<RuntimeEventWriter>,
+    pub(crate) mailbox_notifier: Arc<MailboxNotifier>,
     watch: Option<JoinHandle<()>>,
     folders: Box<dyn WorkspacePaths>,
 }
@@ -53,13 +53,13 @@ pub(crate) struct HeartbeatSessions {
 
 impl HeartbeatSessions {
     /// Sends a heartbeat on each open session, so that no session reaches its idle timeout.
-    pub(crate) async fn all(&self) {
-        // The next call reopens a closed line.
+    pub(crate) async fn send_heartbeats(&self) {
+        // The next call reopens a closed session.
         join_all(
             self.durable
-                .all()
-                .chain(self.quick.all())
-                .map(|line| line.beat()),
+                .sessions()
+                .chain(self.quick.sessions())
+                .map(|session| session.send_heartbeat()),
         )
         .await;
     }
@@ -74,24 +74,24 @@ impl PostgresStore {
         folders: Box<dyn WorkspacePaths>,
         wait: WorkspaceWait,
     ) -> Result<Self, PostgresOpenError> {
-        Ok(Self::of_hold(
+        Ok(Self::for_leader(
             leadership::take(address, workspace, wait).await?,
             folders,
         ))
     }
 
-    /// Returns the workspace of a leading node.
-    pub(crate) fn of_hold(hold: LeaderLock, folders: Box<dyn WorkspacePaths>) -> Self {
-        let access = Arc::clone(&hold.access);
-        Self::working(access, folders, move |beat| hold.watch(beat))
+    /// Creates the store of the node that is the leader of the workspace.
+    pub(crate) fn for_leader(lock: LeaderLock, folders: Box<dyn WorkspacePaths>) -> Self {
+        let access = Arc::clone(&lock.access);
+        Self::with_monitor(access, folders, move |sessions| lock.monitor_lock(sessions))
     }
 
-    /// Creates the store of a workspace that `keep` monitors. `keep` receives the heartbeats, and
-    /// returns when the sessions have become invalid.
-    pub(crate) fn working<F: Future<Output = ()> + Send>(
+    /// Creates a writable store. `monitor` sends heartbeats on the given sessions, and returns when
+    /// this node has lost its write access. All sessions are then closed.
+    pub(crate) fn with_monitor<F: Future<Output = ()> + Send>(
         access: Arc<SessionAccess>,
         folders: Box<dyn WorkspacePaths>,
-        keep: impl FnOnce(HeartbeatSessions) -> F + Send + 'static,
+        monitor: impl FnOnce(HeartbeatSessions) -> F + Send + 'static,
     ) -> Self {
         let durable = Arc::new(SessionPool::new(
             &access,
@@ -108,21 +108,23 @@ impl PostgresStore {
             SessionKind::Durable,
         ));
         let writer = RecordWriter::start(Arc::clone(&log), access.id);
-        let happened = RuntimeEventWriter::start(Arc::clone(&access), Arc::clone(&quick));
-        let lost = access.lost();
-        let beat = HeartbeatSessions {
+        let runtime_event_writer =
+            RuntimeEventWriter::start(Arc::clone(&access), Arc::clone(&quick));
+        let lost = access.wait_until_lost();
+        let heartbeat_sessions = HeartbeatSessions {
             durable: Arc::clone(&durable),
             quick: Arc::clone(&quick),
         };
-        let (end_durable, end_quick) = (Arc::clone(&durable), Arc::clone(&quick));
+        let (durable_to_close, quick_to_close) = (Arc::clone(&durable), Arc::clone(&quick));
         let watch = tokio::spawn(async move {
             tokio::select! {
-                () = keep(beat) => {}
+                () = monitor(heartbeat_sessions) => {}
                 () = lost => {}
             }
             // The other node can begin only after these sessions end.
-            let others = end_durable.all().chain(end_quick.all());
-            join_all(others.chain([&*log]).map(|line| line.close())).await;
+            let pooled_sessions = durable_to_close.sessions().chain(quick_to_close.sessions());
+            let all_sessions = pooled_sessions.chain([&*log]);
+            join_all(all_sessions.map(|session| session.close())).await;
         });
         let journals = JournalTable::new(
             Arc::clone(&access),
@@ -130,16 +132,17 @@ impl PostgresStore {
             Arc::clone(&durable),
         );
         let journals = Arc::new(journals);
-        let bell = MailboxNotifier::subscribe(Arc::clone(&access));
-        let (writer, happened, watch) = (Some(writer), Some(happened), Some(watch));
+        let mailbox_notifier = MailboxNotifier::subscribe(Arc::clone(&access));
+        let (writer, runtime_event_writer, watch) =
+            (Some(writer), Some(runtime_event_writer), Some(watch));
         PostgresStore {
             access,
             quick,
             durable,
             journals,
             writer,
-            happened,
-            bell,
+            runtime_event_writer,
+            mailbox_notifier,
             watch,
             folders,
         }
@@ -151,23 +154,23 @@ impl PostgresStore {
         workspace: &str,
         folders: Box<dyn WorkspacePaths>,
     ) -> Result<Self, PostgresOpenError> {
-        let access = Arc::new(SessionAccess::look(address, workspace).await?);
-        let lines = Arc::new(SessionPool::new(&access, SessionKind::ReadOnly, 1));
+        let access = Arc::new(SessionAccess::open_read_only(address, workspace).await?);
+        let pool = Arc::new(SessionPool::new(&access, SessionKind::ReadOnly, 1));
         let journals = Arc::new(JournalTable::new(
             Arc::clone(&access),
-            Arc::clone(&lines),
-            Arc::clone(&lines),
+            Arc::clone(&pool),
+            Arc::clone(&pool),
         ));
-        let (quick, durable, bell) = (Arc::clone(&lines), lines, Arc::default());
-        let (writer, happened, watch) = (None, None, None);
+        let (quick, durable, mailbox_notifier) = (Arc::clone(&pool), pool, Arc::default());
+        let (writer, runtime_event_writer, watch) = (None, None, None);
         Ok(PostgresStore {
             access,
             quick,
             durable,
             journals,
             writer,
-            happened,
-            bell,
+            runtime_event_writer,
+            mailbox_notifier,
             watch,
             folders,
         })
@@ -175,7 +178,7 @@ impl PostgresStore {
 
     /// Waits until another node has taken over the workspace. Changes through this store then fail.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        self.access.lost()
+        self.access.wait_until_lost()
     }
 
     /// Returns the name of this node.
@@ -193,18 +196,19 @@ impl PostgresStore {
         }
     }
 
-    /// Fails if this store must not change anything.
-    pub(crate) fn check_held(&self) -> Result<(), StoreError> {
-        match self.writer {
-            Some(_) => self.access.check(),
-            None => Err(StoreError::Closed),
+    /// Fails if this store is read-only, or if this node has lost its write access.
+    pub(crate) fn check_writable(&self) -> Result<(), StoreError> {
+        if self.writer.is_none() {
+            return Err(StoreError::Closed);
         }
+        self.access.check()
     }
 }
 
 impl Drop for PostgresStore {
     fn drop(&mut self) {
-        // Sessions end with their lines. The writer ends after it has written the appended records.
+        // Sessions end with their connections. The writer ends after it has written the appended
+        // records.
         if let Some(watch) = &self.watch {
             watch.abort();
         }
@@ -222,7 +226,7 @@ impl WorkspacePaths for PostgresStore {
 }
 
 /// Returns a function that converts a database error to "database cannot be used".
-fn unusable(address: &DatabaseAddress) -> impl Fn(DbError) -> PostgresOpenError {
+fn unusable_error(address: &DatabaseAddress) -> impl Fn(DbError) -> PostgresOpenError {
     move |error| PostgresOpenError::Unusable {
         address: address.to_string(),
         cause: error.to_string(),
@@ -232,13 +236,13 @@ fn unusable(address: &DatabaseAddress) -> impl Fn(DbError) -> PostgresOpenError 
 /// Returns the names of all workspaces in the database, sorted; none if the schema does not exist
 /// yet.
 pub async fn workspaces(address: &DatabaseAddress) -> Result<Vec<String>, PostgresOpenError> {
-    let unusable = unusable(address);
+    let unusable = unusable_error(address);
     let session = DatabaseSession::open(address, "gdn", SessionKind::ReadOnly)
         .await
         .map_err(&unusable)?;
-    if !schema::is_there(&session)
+    if !schema::exists(&session)
         .await
-        .map_err(|error| leadership::unusable(address, &error))?
+        .map_err(|error| leadership::unusable_error(address, &error))?
     {
         return Ok(Vec::new());
     }
@@ -251,7 +255,7 @@ pub async fn workspaces(address: &DatabaseAddress) -> Result<Vec<String>, Postgr
 
 /// Deletes a workspace with all contents. Fails while a node holds it.
 pub async fn forget(address: &DatabaseAddress, workspace: &str) -> Result<(), PostgresOpenError> {
-    let hold = leadership::take(
+    let lock = leadership::take(
         address,
         workspace,
         WorkspaceWait::For(std::time::Duration::from_secs(5)),
@@ -259,13 +263,13 @@ pub async fn forget(address: &DatabaseAddress, workspace: &str) -> Result<(), Po
     .await?;
     let session = DatabaseSession::open(address, "gdn", SessionKind::Durable)
         .await
-        .map_err(unusable(address))?;
-    let id = hold.access.id;
+        .map_err(unusable_error(address))?;
+    let id = lock.access.id;
     for sql in DELETE_WORKSPACE {
         session
             .query(sql, &[&id])
             .await
-            .map_err(unusable(address))?;
+            .map_err(unusable_error(address))?;
     }
     Ok(())
 }

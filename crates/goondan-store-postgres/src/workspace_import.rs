@@ -4,7 +4,7 @@ use goondan_core::ports::store::StoreError;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::rows::failed;
+use crate::rows::store_error;
 use crate::session::{DatabaseSession, SessionKind};
 use crate::store::PostgresStore;
 
@@ -29,7 +29,7 @@ const MOVE_TABLES: [&str; 10] = [
     "UPDATE goondan.conversations SET workspace = $2 WHERE workspace = $1",
 ];
 
-const HAS_ANYTHING: &str = "\
+const HAS_CONTENTS: &str = "\
     SELECT EXISTS (SELECT 1 FROM goondan.conversations WHERE workspace = $1)
     OR EXISTS (SELECT 1 FROM goondan.instances WHERE workspace = $1)
     OR EXISTS (SELECT 1 FROM goondan.pending WHERE workspace = $1)
@@ -47,48 +47,55 @@ impl PostgresStore {
         // This session is registered as a writer of both workspaces. A node that takes over either
         // one ends the session and rolls the transaction back.
         let session = self.access.open(SessionKind::Durable).await?;
-        from.access.admit(&session).await?;
-        session.run("BEGIN").await.map_err(failed)?;
+        from.access.register_writer(&session).await?;
+        session.run("BEGIN").await.map_err(store_error)?;
         let (own_id, other_id) = (self.access.id, from.access.id);
-        if !has_anything(&session, other_id).await? {
+        if !has_contents(&session, other_id).await? {
             return Ok(None);
         }
         let mut adopted = WorkspaceImport { aside: None };
-        if has_anything(&session, own_id).await? {
-            let (name, id) = make_beside(&session, &self.access.workspace).await?;
+        if has_contents(&session, own_id).await? {
+            let (name, id) = create_aside_workspace(&session, &self.access.workspace).await?;
             move_all(&session, own_id, id).await?;
             adopted.aside = Some(name);
         }
         move_all(&session, other_id, own_id).await?;
-        session.run("COMMIT").await.map_err(failed)?;
+        session.run("COMMIT").await.map_err(store_error)?;
         Ok(Some(adopted))
     }
 }
 
-/// Runs a statement without a timeout.
-async fn query(
+/// Runs a statement without a timeout, because it may move any number of rows.
+async fn query_without_timeout(
     session: &DatabaseSession,
     sql: &'static str,
     values: &[&(dyn ToSql + Sync)],
 ) -> Result<Vec<Row>, StoreError> {
-    session.wait(sql, values).await.map_err(failed)
+    session
+        .query_without_timeout(sql, values)
+        .await
+        .map_err(store_error)
 }
 
 /// Returns whether the database contains any data of the workspace.
-async fn has_anything(session: &DatabaseSession, workspace: i64) -> Result<bool, StoreError> {
-    let rows = query(session, HAS_ANYTHING, &[&workspace]).await?;
+async fn has_contents(session: &DatabaseSession, workspace: i64) -> Result<bool, StoreError> {
+    let rows = query_without_timeout(session, HAS_CONTENTS, &[&workspace]).await?;
     Ok(rows.first().is_some_and(|row| row.get(0)))
 }
 
-/// Creates a workspace with a name derived from `workspace`.
-async fn make_beside(
+/// Creates a workspace with the first free name `{workspace}-aside-{number}`. Returns its name and
+/// its id.
+async fn create_aside_workspace(
     session: &DatabaseSession,
     workspace: &str,
 ) -> Result<(String, i64), StoreError> {
     let mut number = 1;
     loop {
         let name = format!("{workspace}-aside-{number}");
-        if let Some(row) = query(session, CREATE_WORKSPACE, &[&name]).await?.first() {
+        if let Some(row) = query_without_timeout(session, CREATE_WORKSPACE, &[&name])
+            .await?
+            .first()
+        {
             return Ok((name, row.get(0)));
         }
         number += 1;
@@ -98,7 +105,7 @@ async fn make_beside(
 /// Moves all rows of the workspace `from` to the workspace `to`.
 async fn move_all(session: &DatabaseSession, from: i64, to: i64) -> Result<(), StoreError> {
     for sql in MOVE_TABLES {
-        query(session, sql, &[&from, &to]).await?;
+        query_without_timeout(session, sql, &[&from, &to]).await?;
     }
     Ok(())
 }

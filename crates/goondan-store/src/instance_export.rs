@@ -127,7 +127,7 @@ impl InstanceExport {
     /// Reads instances. A single instance is renamed to `target` if given. Fails on any error in
     /// the stream.
     pub fn read(target: Option<InstanceId>, input: &mut dyn BufRead) -> Result<Self, ImportError> {
-        named(read(input)?, target).map(InstanceExport)
+        with_metadata(read(input)?, target).map(InstanceExport)
     }
 
     /// Adds the instances to a store. Each is added completely or not at all, and nothing is
@@ -151,7 +151,7 @@ impl InstanceExport {
             store
                 .open(lease)
                 .await?
-                .fold(BaseChange::Rewrite(messages))
+                .checkpoint(BaseChange::Rewrite(messages))
                 .await?;
             update(store, &meta.id(), UNTRUSTED_RECORD, |_| {
                 Some(json!({"origin": IMPORT_ORIGIN}))
@@ -166,7 +166,7 @@ impl InstanceExport {
 type Exported<T> = (T, Vec<Arc<Message>>);
 
 /// Returns the instances with their new metadata.
-fn named(
+fn with_metadata(
     read: Vec<Exported<ExportHeader>>,
     target: Option<InstanceId>,
 ) -> Result<Vec<Exported<InstanceMeta>>, ImportError> {
@@ -217,7 +217,7 @@ fn read(input: &mut dyn BufRead) -> Result<Vec<Exported<ExportHeader>>, ImportEr
         read.push((header, messages));
     }
     if read.is_empty() {
-        Err(malformed(1, "it is empty"))
+        Err(malformed_line_error(1, "it is empty"))
     } else {
         Ok(read)
     }
@@ -238,10 +238,10 @@ fn read_messages(
                 found: messages.len(),
             });
         };
-        let message: Message =
-            serde_json::from_slice(&line).map_err(|error| malformed(lines.number, error))?;
+        let message: Message = serde_json::from_slice(&line)
+            .map_err(|error| malformed_line_error(lines.number, error))?;
         if !ids.insert(message.id.clone()) {
-            return Err(malformed(
+            return Err(malformed_line_error(
                 lines.number,
                 format!("the message ID {} occurs twice", message.id),
             ));
@@ -266,9 +266,10 @@ fn check_header(line: &[u8], number: usize) -> Result<ExportHeader, ImportError>
         version: u32,
     }
     // Check format and version first, because other versions may have other fields.
-    let kind: Kind = serde_json::from_slice(line).map_err(|error| malformed(number, error))?;
+    let kind: Kind =
+        serde_json::from_slice(line).map_err(|error| malformed_line_error(number, error))?;
     if kind.format != EXPORT_FORMAT {
-        return Err(malformed(
+        return Err(malformed_line_error(
             number,
             format!("its `format` is {:?}, not {EXPORT_FORMAT:?}", kind.format),
         ));
@@ -278,7 +279,7 @@ fn check_header(line: &[u8], number: usize) -> Result<ExportHeader, ImportError>
             found: kind.version,
         });
     }
-    serde_json::from_slice(line).map_err(|error| malformed(number, error))
+    serde_json::from_slice(line).map_err(|error| malformed_line_error(number, error))
 }
 
 /// Providers reject a conversation with a tool call that is not followed directly by its result.
@@ -293,7 +294,7 @@ fn check_calls(messages: &[Arc<Message>], first: usize) -> Result<(), ImportErro
             .tool_calls()
             .find(|call| !answered.contains(call.tool_call_id.as_str()))
         {
-            return Err(malformed(
+            return Err(malformed_line_error(
                 index + first,
                 format!("the call {} has no result after it", call.tool_call_id),
             ));
@@ -303,7 +304,7 @@ fn check_calls(messages: &[Arc<Message>], first: usize) -> Result<(), ImportErro
 }
 
 /// Creates the error for an invalid line (from 1).
-fn malformed(line: usize, problem: impl ToString) -> ImportError {
+fn malformed_line_error(line: usize, problem: impl ToString) -> ImportError {
     ImportError::Malformed {
         line,
         problem: problem.to_string(),

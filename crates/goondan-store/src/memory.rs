@@ -74,10 +74,10 @@ impl MemoryState {
     fn take(&mut self, record: InboxRecord) {
         self.inbox.push(record);
         if self.inbox.len() >= self.compact_at.max(MIN_COMPACTION_RECORDS) {
-            let ledger = WalIndex::of(self.inbox.iter());
+            let ledger = WalIndex::from_records(self.inbox.iter());
             let records = self.inbox.iter().enumerate();
             self.inbox = records
-                .filter_map(|(place, record)| ledger.reduce(place, record))
+                .filter_map(|(position, record)| ledger.reduce_record(position, record))
                 .map(Cow::into_owned)
                 .collect();
             self.compact_at = self.inbox.len() * 2;
@@ -94,9 +94,12 @@ impl MemoryState {
 impl WorkspaceLog for MemoryStore {
     async fn recover(&self) -> Result<RecoveredState, StoreError> {
         let state = self.state();
-        let (ledger, mut held) = (WalIndex::of(state.inbox.iter()), WalState::default());
-        for place in ledger.places() {
-            ledger.take_up(place, state.inbox[place].clone(), &mut held);
+        let (ledger, mut held) = (
+            WalIndex::from_records(state.inbox.iter()),
+            WalState::default(),
+        );
+        for position in ledger.needed_positions() {
+            ledger.take_up(position, state.inbox[position].clone(), &mut held);
         }
         let mut recovered = held.recovered;
         put_begun_first(&mut recovered, |id| {
@@ -204,7 +207,10 @@ impl RecordStore for MemoryStore {
         Ok(true)
     }
 
-    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
+    async fn all_records(
+        &self,
+        name: &str,
+    ) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
         let state = self.state();
         let records = state
             .records
@@ -241,7 +247,7 @@ struct MemoryConversation {
 
 impl MemoryConversation {
     /// Changes the stored state if the lease is still valid.
-    fn change(&self, change: impl FnOnce(&mut MemoryState)) -> Result<(), StoreError> {
+    fn change_state(&self, change: impl FnOnce(&mut MemoryState)) -> Result<(), StoreError> {
         let mut state = lock(&self.state);
         if state.epochs.get(&self.lease.instance) != Some(&self.lease.epoch) {
             return Err(StoreError::Fenced(self.lease.instance.clone()));
@@ -253,7 +259,7 @@ impl MemoryConversation {
     /// Changes the events of the open turn of this conversation.
     fn change_events(&self, change: impl FnOnce(&mut Vec<MessageEvent>)) -> Result<(), StoreError> {
         let id = self.lease.instance.clone();
-        self.change(|state| change(&mut state.conversations.entry(id).or_default().events))
+        self.change_state(|state| change(&mut state.conversations.entry(id).or_default().events))
     }
 }
 
@@ -275,9 +281,9 @@ impl OpenConversation for MemoryConversation {
         self.change_events(Vec::clear)
     }
 
-    async fn fold(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError> {
+    async fn checkpoint(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError> {
         let id = self.lease.instance.clone();
-        self.change(|state| apply_fold(state.conversations.entry(id).or_default(), fold))
+        self.change_state(|state| apply_fold(state.conversations.entry(id).or_default(), fold))
     }
 
     async fn end_turn(
@@ -287,7 +293,7 @@ impl OpenConversation for MemoryConversation {
         meta: InstanceMeta,
     ) -> Result<bool, StoreError> {
         let id = self.lease.instance.clone();
-        self.change(|state| {
+        self.change_state(|state| {
             state.take(InboxRecord::done(turn, None));
             apply_fold(state.conversations.entry(id.clone()).or_default(), fold);
             state.metas.insert(id, meta);

@@ -8,15 +8,15 @@ use goondan_core::result_cache::EncodedResult;
 /// The facts about a record that a [`WalIndex`](crate::wal_index::WalIndex) needs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum RecordFacts {
-    Accepted(EventNote),
+    Accepted(EventFacts),
     Done {
         turn_id: String,
         event_ids: Vec<String>,
         /// Memory size of the result in bytes.
         result_size: usize,
         asked_by: Option<InstanceId>,
-        answer: Option<EventNote>,
-        fold: Option<FoldNote>,
+        answer: Option<EventFacts>,
+        fold: Option<FoldFacts>,
     },
     /// Folds are durable in their bases.
     Settled(Vec<SettledFold>),
@@ -27,7 +27,7 @@ pub(super) enum RecordFacts {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct EventNote {
+pub(super) struct EventFacts {
     pub(super) id: String,
     pub(super) target: InstanceId,
     /// The instance whose turn created the event.
@@ -35,7 +35,7 @@ pub(super) struct EventNote {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct FoldNote {
+pub(super) struct FoldFacts {
     pub(super) instance: InstanceId,
     /// True if the fold replaces the whole conversation.
     pub(super) is_whole: bool,
@@ -44,7 +44,7 @@ pub(super) struct FoldNote {
 impl From<&InboxRecord> for RecordFacts {
     fn from(record: &InboxRecord) -> Self {
         match record {
-            InboxRecord::Accepted { event } => RecordFacts::Accepted(EventNote::from(&**event)),
+            InboxRecord::Accepted { event } => RecordFacts::Accepted(EventFacts::from(&**event)),
             InboxRecord::Done {
                 turn_id,
                 event_ids,
@@ -57,8 +57,8 @@ impl From<&InboxRecord> for RecordFacts {
                 event_ids: event_ids.clone(),
                 result_size: EncodedResult::encode(result).size(),
                 asked_by: asked_by.clone(),
-                answer: answer.as_deref().map(EventNote::from),
-                fold: fold.as_deref().map(FoldNote::from),
+                answer: answer.as_deref().map(EventFacts::from),
+                fold: fold.as_deref().map(FoldFacts::from),
             },
             InboxRecord::Settled { folds } => RecordFacts::Settled(folds.clone()),
             InboxRecord::Closed { .. } => RecordFacts::Closed,
@@ -67,18 +67,18 @@ impl From<&InboxRecord> for RecordFacts {
     }
 }
 
-impl From<&CarriedFold> for FoldNote {
+impl From<&CarriedFold> for FoldFacts {
     fn from(fold: &CarriedFold) -> Self {
-        FoldNote {
+        FoldFacts {
             instance: fold.instance.clone(),
             is_whole: fold.is_whole,
         }
     }
 }
 
-impl From<&AgentEvent> for EventNote {
+impl From<&AgentEvent> for EventFacts {
     fn from(event: &AgentEvent) -> Self {
-        EventNote {
+        EventFacts {
             id: event.id.clone(),
             target: event.target.clone(),
             asked_by: event.caller().cloned(),

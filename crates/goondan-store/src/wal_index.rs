@@ -5,7 +5,7 @@ mod checkpoint;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::record_facts::{EventNote, RecordFacts};
+use super::record_facts::{EventFacts, RecordFacts};
 use crate::record::{CarriedFold, InboxRecord, SettledFold};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{HandledEvent, RecoveredState};
@@ -56,14 +56,14 @@ struct PendingInput {
 
 impl WalIndex {
     /// Creates the index of `records`, whose positions are counted from 0.
-    pub(super) fn of<'a>(records: impl Iterator<Item = &'a InboxRecord>) -> Self {
-        WalIndex::default().after(records)
+    pub(super) fn from_records<'a>(records: impl Iterator<Item = &'a InboxRecord>) -> Self {
+        WalIndex::default().with_records(records)
     }
 
     /// Adds records to the index; their positions are counted from 0.
-    fn after<'a>(mut self, records: impl Iterator<Item = &'a InboxRecord>) -> Self {
-        for (place, record) in records.enumerate() {
-            self.apply(place, record.into());
+    fn with_records<'a>(mut self, records: impl Iterator<Item = &'a InboxRecord>) -> Self {
+        for (position, record) in records.enumerate() {
+            self.apply(position, record.into());
         }
         self
     }
@@ -76,10 +76,10 @@ impl WalIndex {
         self.unsettled.clear();
     }
 
-    /// Adds the facts of the record at `place` to the index.
-    pub(super) fn apply(&mut self, place: usize, note: RecordFacts) {
-        match note {
-            RecordFacts::Accepted(event) => self.accept(place, event),
+    /// Adds the facts of the record at `position` to the index.
+    pub(super) fn apply(&mut self, position: usize, facts: RecordFacts) {
+        match facts {
+            RecordFacts::Accepted(event) => self.add_accepted(position, event),
             RecordFacts::Withdrawn(event_id) => drop(self.take_pending(&event_id)),
             RecordFacts::Done {
                 turn_id,
@@ -90,17 +90,17 @@ impl WalIndex {
                 fold,
             } => {
                 for event_id in &event_ids {
-                    self.done(place, event_id, result_size, asked_by.as_ref());
+                    self.mark_handled(position, event_id, result_size, asked_by.as_ref());
                 }
                 if let Some(answer) = answer {
-                    self.accept(place, answer);
+                    self.add_accepted(position, answer);
                 }
                 if let Some(fold) = fold {
                     let folds = self.unsettled.entry(fold.instance).or_default();
                     if fold.is_whole {
                         folds.clear();
                     }
-                    folds.push((turn_id, place));
+                    folds.push((turn_id, position));
                 }
             }
             RecordFacts::Closed => {}
@@ -111,8 +111,8 @@ impl WalIndex {
     }
 
     /// Adds an accepted event. A duplicate of a pending event changes nothing.
-    fn accept(&mut self, place: usize, event: EventNote) {
-        let EventNote {
+    fn add_accepted(&mut self, position: usize, event: EventFacts) {
+        let EventFacts {
             id,
             target,
             asked_by,
@@ -126,7 +126,7 @@ impl WalIndex {
         self.pending.insert(
             id,
             PendingInput {
-                record: place,
+                record: position,
                 target,
                 asked_by,
             },
@@ -134,9 +134,9 @@ impl WalIndex {
     }
 
     /// Marks an event as handled, and keeps its result while a pending caller needs it.
-    fn done(
+    fn mark_handled(
         &mut self,
-        place: usize,
+        position: usize,
         event_id: &str,
         result_size: usize,
         asked_by: Option<&InstanceId>,
@@ -149,7 +149,7 @@ impl WalIndex {
             .and_then(|pending| pending.asked_by)
             .or_else(|| asked_by.cloned());
         let needed_by = asked_by.filter(|instance| self.waiting.contains_key(instance));
-        self.handled.put(event_id, place, result_size, needed_by);
+        self.handled.put(event_id, position, result_size, needed_by);
     }
 
     /// Forgets checkpoints of an instance up to the settled turn; their messages are on disk.
@@ -184,13 +184,16 @@ impl WalIndex {
         Some(pending)
     }
 
-    /// Returns the parts of a record that are still needed; `None` if the record is obsolete. A
-    /// settled fold must not return when the record that settled it is removed.
-    pub(super) fn keeps(&self, place: usize, note: &RecordFacts) -> Option<RetainedParts> {
-        match note {
+    /// Returns the parts of a record that are still needed; `None` if the record is obsolete.
+    pub(super) fn retained_parts(
+        &self,
+        position: usize,
+        facts: &RecordFacts,
+    ) -> Option<RetainedParts> {
+        match facts {
             RecordFacts::Withdrawn(_) | RecordFacts::Settled(_) | RecordFacts::Closed => None,
             RecordFacts::Accepted(event) => self
-                .is_pending(place, &event.id)
+                .is_pending(position, &event.id)
                 .then(RetainedParts::default),
             RecordFacts::Done {
                 event_ids,
@@ -201,73 +204,77 @@ impl WalIndex {
                 let keeps = RetainedParts {
                     answer: answer
                         .as_ref()
-                        .is_some_and(|answer| self.is_pending(place, &answer.id)),
+                        .is_some_and(|answer| self.is_pending(position, &answer.id)),
                     fold: fold
                         .as_ref()
-                        .is_some_and(|fold| self.is_unsettled(place, &fold.instance)),
+                        .is_some_and(|fold| self.is_unsettled(position, &fold.instance)),
                 };
                 let is_remembered = event_ids
                     .iter()
-                    .any(|id| self.handled.get(id) == Some(&place));
+                    .any(|id| self.handled.get(id) == Some(&position));
                 (keeps.answer || keeps.fold || is_remembered).then_some(keeps)
             }
         }
     }
 
     /// Returns the record reduced to the parts that are still needed; `None` if it is obsolete.
-    pub(super) fn reduce<'a>(
+    pub(super) fn reduce_record<'a>(
         &self,
-        place: usize,
+        position: usize,
         record: &'a InboxRecord,
     ) -> Option<Cow<'a, InboxRecord>> {
-        let keeps = self.keeps(place, &record.into())?;
+        let keeps = self.retained_parts(position, &record.into())?;
         match record {
             InboxRecord::Done { answer, fold, .. }
                 if keeps.answer != answer.is_some() || keeps.fold != fold.is_some() =>
             {
-                Some(Cow::Owned(only(record, keeps)))
+                Some(Cow::Owned(retain_parts(record, keeps)))
             }
             _ => Some(Cow::Borrowed(record)),
         }
     }
 
-    /// Returns whether the record at `place` accepted the event and the event is still pending.
-    fn is_pending(&self, place: usize, event_id: &str) -> bool {
+    /// Returns whether the record at `position` accepted the event and the event is still pending.
+    fn is_pending(&self, position: usize, event_id: &str) -> bool {
         self.pending
             .get(event_id)
-            .is_some_and(|pending| pending.record == place)
+            .is_some_and(|pending| pending.record == position)
     }
 
-    /// Returns whether the record at `place` contains messages of the instance that are not yet on
-    /// disk.
-    fn is_unsettled(&self, place: usize, instance: &InstanceId) -> bool {
+    /// Returns whether the record at `position` contains messages of the instance that are not yet
+    /// on disk.
+    fn is_unsettled(&self, position: usize, instance: &InstanceId) -> bool {
         self.unsettled
             .get(instance)
-            .is_some_and(|folds| folds.iter().any(|(_, unsettled)| *unsettled == place))
+            .is_some_and(|folds| folds.iter().any(|(_, unsettled)| *unsettled == position))
     }
 
     /// Returns the positions of the needed records in order. Some of them may have become obsolete.
-    pub(super) fn places(&self) -> Vec<usize> {
+    pub(super) fn needed_positions(&self) -> Vec<usize> {
         let pending = self.pending.values().map(|pending| pending.record);
-        let unsettled = self.unsettled.values().flatten().map(|(_, place)| *place);
-        let mut places: Vec<usize> = pending
+        let unsettled = self
+            .unsettled
+            .values()
+            .flatten()
+            .map(|(_, position)| *position);
+        let mut positions: Vec<usize> = pending
             .chain(unsettled)
             .chain(self.handled.values().copied())
             .collect();
-        places.sort_unstable();
-        places.dedup();
-        places
+        positions.sort_unstable();
+        positions.dedup();
+        positions
     }
 
     /// Moves the needed contents of a record into `held`. Records must come in order. Those not in
-    /// [places](Ledger::places) may be left out.
-    pub(super) fn take_up(&self, place: usize, record: InboxRecord, held: &mut WalState) {
+    /// [positions](WalIndex::positions) may be left out.
+    pub(super) fn take_up(&self, position: usize, record: InboxRecord, held: &mut WalState) {
         let recovered = &mut held.recovered;
         match record {
             InboxRecord::Accepted { event } => {
                 recovered
                     .pending
-                    .extend(Some(*event).filter(|event| self.is_pending(place, &event.id)));
+                    .extend(Some(*event).filter(|event| self.is_pending(position, &event.id)));
             }
             InboxRecord::Done {
                 turn_id,
@@ -277,7 +284,7 @@ impl WalIndex {
                 fold,
                 ..
             } => {
-                let is_kept = |id: &String| self.handled.get(id) == Some(&place);
+                let is_kept = |id: &String| self.handled.get(id) == Some(&position);
                 for event_id in event_ids.into_iter().filter(is_kept) {
                     let needed_by = self.handled.requester_of(&event_id).cloned();
                     recovered.handled.push(HandledEvent {
@@ -288,11 +295,11 @@ impl WalIndex {
                 }
                 let answer = answer
                     .map(|answer| *answer)
-                    .filter(|answer| self.is_pending(place, &answer.id));
+                    .filter(|answer| self.is_pending(position, &answer.id));
                 recovered.pending.extend(answer);
                 let fold = fold
                     .map(|fold| *fold)
-                    .filter(|fold| self.is_unsettled(place, &fold.instance));
+                    .filter(|fold| self.is_unsettled(position, &fold.instance));
                 held.unsettled
                     .extend(fold.map(|fold| TurnCheckpoint { turn_id, fold }));
             }
@@ -304,7 +311,7 @@ impl WalIndex {
 }
 
 /// Returns a finished turn's record with or without its answer and its fold.
-fn only(record: &InboxRecord, keeps: RetainedParts) -> InboxRecord {
+fn retain_parts(record: &InboxRecord, keeps: RetainedParts) -> InboxRecord {
     let mut record = record.clone();
     if let InboxRecord::Done { answer, fold, .. } = &mut record {
         *answer = answer.take().filter(|_| keeps.answer);
@@ -329,7 +336,7 @@ mod tests {
             handled: ResultCache::with_max_events(ROOM),
             ..WalIndex::default()
         }
-        .after(records.iter())
+        .with_records(records.iter())
     }
 
     fn reduced(records: &[InboxRecord]) -> Vec<InboxRecord> {
@@ -337,14 +344,14 @@ mod tests {
         let kept = records
             .iter()
             .enumerate()
-            .filter_map(|(place, record)| ledger.reduce(place, record));
+            .filter_map(|(position, record)| ledger.reduce_record(position, record));
         kept.map(Cow::into_owned).collect()
     }
 
     fn held(records: &[InboxRecord]) -> WalState {
         let (ledger, mut held) = (ledger_of(records), WalState::default());
-        for place in ledger.places() {
-            ledger.take_up(place, records[place].clone(), &mut held);
+        for position in ledger.needed_positions() {
+            ledger.take_up(position, records[position].clone(), &mut held);
         }
         held
     }

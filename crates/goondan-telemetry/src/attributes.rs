@@ -22,7 +22,7 @@ impl SpanAttributes {
     }
 
     /// Adds an attribute if it has a value.
-    pub(crate) fn maybe(
+    pub(crate) fn set_optional(
         &mut self,
         key: &str,
         value: Option<impl Into<AttributeValue>>,
@@ -61,13 +61,13 @@ impl SpanAttributes {
     }
 
     /// Returns the attributes.
-    pub(crate) fn done(self) -> Vec<KeyValue> {
+    pub(crate) fn into_key_values(self) -> Vec<KeyValue> {
         self.0
     }
 }
 
 /// Converts a time to OTLP: nanoseconds since the Unix epoch.
-pub(crate) fn nanos(time: DateTime<Utc>) -> u64 {
+pub(crate) fn unix_nanos(time: DateTime<Utc>) -> u64 {
     time.timestamp_nanos_opt()
         .and_then(|nanos| u64::try_from(nanos).ok())
         .unwrap_or_default()

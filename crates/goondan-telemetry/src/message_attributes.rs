@@ -16,7 +16,7 @@ pub(crate) fn add_content(
         .system
         .as_ref()
         .map(|text| json!([{ "type": "text", "content": text }]).to_string());
-    attributes.maybe("gen_ai.system_instructions", system);
+    attributes.set_optional("gen_ai.system_instructions", system);
     let input: Vec<Value> = content.input.iter().map(message).collect();
     attributes.set("gen_ai.input.messages", Value::from(input).to_string());
     if content.left_out > 0 {
@@ -50,11 +50,11 @@ fn message(message: &MessageData) -> Value {
 
 /// Converts the parts of a message.
 fn parts(parts: &[MessagePart]) -> Vec<Value> {
-    parts.iter().filter_map(part).collect()
+    parts.iter().filter_map(part_to_json).collect()
 }
 
 /// Converts a part; `None` for a part without readable content.
-fn part(part: &MessagePart) -> Option<Value> {
+fn part_to_json(part: &MessagePart) -> Option<Value> {
     Some(match part {
         MessagePart::Reasoning { text, .. } if text.is_empty() => return None,
         MessagePart::Reasoning { text, .. } => json!({ "type": "reasoning", "content": text }),

@@ -63,7 +63,7 @@ impl OtlpClient {
     ) -> Result<Option<PartialSuccess>, ExportError> {
         let client = self
             .client
-            .get_or_try_init(|| connector(self.endpoint.url.scheme() == "https"))
+            .get_or_try_init(|| build_client(self.endpoint.url.scheme() == "https"))
             .await?;
         let (content_type, body) = match self.endpoint.protocol {
             OtlpProtocol::Protobuf => ("application/x-protobuf", message.encode_to_vec()),
@@ -192,8 +192,8 @@ fn connection_error(error: &reqwest::Error) -> ExportError {
     }
 }
 
-/// Builds the client on a thread for blocking work, because it reads certificates from files.
-async fn connector(is_secure: bool) -> Result<Client, ExportError> {
+/// Builds the client on a blocking thread, because it reads certificate files.
+async fn build_client(is_secure: bool) -> Result<Client, ExportError> {
     let building = tokio::task::spawn_blocking(move || {
         let tls = if is_secure {
             goondan_tls::with_system_certificates()

@@ -11,8 +11,8 @@ use crate::otlp::OtlpSpan;
 #[derive(Debug)]
 pub(crate) struct SpanQueue {
     state: Mutex<QueueState>,
-    limit: usize,
-    batch: usize,
+    max_spans: usize,
+    batch_size: usize,
     /// Notified when the first span arrives, and when a batch is full.
     changed: Notify,
 }
@@ -25,25 +25,29 @@ struct QueueState {
 }
 
 impl SpanQueue {
-    /// Creates a queue of at most `limit` spans, which are taken in batches of `batch`.
-    pub(crate) fn new(limit: usize, batch: usize) -> Self {
+    /// Creates a queue of at most `max_spans` spans. They are taken in batches of `batch_size`
+    /// spans.
+    pub(crate) fn new(max_spans: usize, batch_size: usize) -> Self {
         SpanQueue {
             state: Mutex::default(),
-            limit,
-            batch,
+            max_spans,
+            batch_size,
             changed: Notify::new(),
         }
     }
 
-    /// Adds a span, or drops it if the queue is full.
-    pub(crate) fn put(&self, span: OtlpSpan) {
+    /// Adds a span, or drops and counts it if the queue is full. Wakes the sender if it may wait
+    /// for this span.
+    pub(crate) fn push(&self, span: OtlpSpan) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.spans.len() >= self.limit {
+        if state.spans.len() >= self.max_spans {
             state.dropped += 1;
             return;
         }
         state.spans.push_back(span);
-        if state.spans.len() == 1 || state.spans.len() == self.batch {
+        let is_first = state.spans.len() == 1;
+        let completes_batch = state.spans.len() == self.batch_size;
+        if is_first || completes_batch {
             self.changed.notify_one();
         }
     }
@@ -51,7 +55,7 @@ impl SpanQueue {
     /// Removes and returns the next batch; empty if there are no spans.
     pub(crate) fn take(&self) -> Vec<OtlpSpan> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = state.spans.len().min(self.batch);
+        let count = state.spans.len().min(self.batch_size);
         state.spans.drain(..count).collect()
     }
 
@@ -64,7 +68,7 @@ impl SpanQueue {
     }
 
     /// Returns the number of dropped spans.
-    pub(crate) fn dropped(&self) -> u64 {
+    pub(crate) fn dropped_count(&self) -> u64 {
         self.state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -81,15 +85,15 @@ impl SpanQueue {
     }
 
     /// Waits until the queue has a span.
-    pub(crate) async fn first(&self) {
+    pub(crate) async fn wait_for_span(&self) {
         while self.len() == 0 {
             self.changed.notified().await;
         }
     }
 
     /// Waits until the queue has a full batch.
-    pub(crate) async fn full(&self) {
-        while self.len() < self.batch {
+    pub(crate) async fn wait_for_full_batch(&self) {
+        while self.len() < self.batch_size {
             self.changed.notified().await;
         }
     }
@@ -102,13 +106,13 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_dropped_and_counted() {
         let queue = SpanQueue::new(3, 2);
-        (0..5).for_each(|_| queue.put(OtlpSpan::default()));
-        assert_eq!(queue.dropped(), 2);
+        (0..5).for_each(|_| queue.push(OtlpSpan::default()));
+        assert_eq!(queue.dropped_count(), 2);
         assert_eq!(
             (queue.take().len(), queue.take().len(), queue.take().len()),
             (2, 1, 0)
         );
         queue.drop_spans(3);
-        assert_eq!(queue.dropped(), 5);
+        assert_eq!(queue.dropped_count(), 5);
     }
 }

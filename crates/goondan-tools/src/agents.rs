@@ -7,7 +7,7 @@ use std::time::Duration;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::tool::{
-    AgentEventInput, RequestOptions, SpawnOptions, SpawnedInstanceInfo, ToolContext, ToolError,
+    AgentEventInput, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolContext, ToolError,
     ToolOutput,
 };
 use goondan_core::reserved_names::{REQUEST_EVENT, SEND_EVENT};
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::builtin_tool::BuiltinTool;
 use crate::config_error::ConfigError;
 use crate::paths::FileRoot;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "agents",
@@ -124,14 +124,14 @@ impl ToolOperation for AskAgent {
         let mut output = json!({
             "response": answer.response,
             "accepted": answer.accepted,
-            "async": answer.async_,
+            "async": answer.asynchronous,
         });
         metadata
             .iter()
             .for_each(|(name, value)| output[name] = value.clone());
         Ok(ToolOutput {
             metadata,
-            ..titled(format!("Asked {}", self.target), output)
+            ..titled_output(format!("Asked {}", self.target), output)
         })
     }
 }
@@ -169,7 +169,7 @@ impl ToolOperation for NotifyAgent {
         let sent = ctx.runtime.send(&self.target, event).await?;
         let output =
             json!({"target": sent.target, "eventId": sent.event_id, "accepted": sent.accepted});
-        Ok(titled(format!("Notified {}", self.target), output))
+        Ok(titled_output(format!("Notified {}", self.target), output))
     }
 }
 
@@ -195,7 +195,7 @@ impl ToolOperation for SpawnAgentInstance {
         // A sub-agent gets no more access than its caller (rule S1b), including the file system.
         let place = self
             .cwd
-            .map(|cwd| FileRoot::of(ctx)?.resolve(&cwd))
+            .map(|cwd| FileRoot::from_context(ctx)?.resolve(&cwd))
             .transpose()?;
         let cwd = place.map(|place| place.path.display().to_string());
         let options = SpawnOptions {
@@ -211,7 +211,7 @@ impl ToolOperation for SpawnAgentInstance {
             "spawned": instance.spawned,
             "cwd": instance.cwd,
         });
-        Ok(titled(title, output))
+        Ok(titled_output(title, output))
     }
 }
 
@@ -228,12 +228,12 @@ impl ToolOperation for ListInstances {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let agents = ctx.runtime.list(self.include_all).await?;
-        let id = |info: &SpawnedInstanceInfo| InstanceId::new(&*info.target, &*info.instance_key);
+        let agents = ctx.runtime.list_instances(self.include_all).await?;
+        let id = |info: &SpawnedAgentInfo| InstanceId::new(&*info.target, &*info.instance_key);
         let agents = retain_reachable(ctx, agents, id).await?;
         let agents: Vec<Value> = agents.into_iter().map(instance).collect();
         let title = format!("{} instances", agents.len());
-        Ok(titled(
+        Ok(titled_output(
             title,
             json!({"count": agents.len(), "agents": agents}),
         ))
@@ -262,7 +262,7 @@ impl ToolOperation for ListAgents {
         if !catalog.descriptions.is_empty() {
             output["descriptions"] = json!(catalog.descriptions);
         }
-        Ok(titled("Looked up the agents", output))
+        Ok(titled_output("Looked up the agents", output))
     }
 }
 
@@ -323,7 +323,7 @@ fn event(
 }
 
 /// Returns an instance for the model, with all fields.
-fn instance(info: SpawnedInstanceInfo) -> Value {
+fn instance(info: SpawnedAgentInfo) -> Value {
     json!({
         "target": info.target,
         "instanceKey": info.instance_key,

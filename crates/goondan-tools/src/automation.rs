@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
 use crate::host_capabilities;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "automation",
@@ -25,7 +25,7 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         // The id of a job is derived from the id of the call.
         Ok(vec![
             ToolExport::new::<CronJobTool>("cron", &Arc::new(()))
-                .needs(Permission::Write)
+                .with_permission(Permission::Write)
                 .idempotent(),
         ])
     },
@@ -52,7 +52,7 @@ struct CronJobTool {
     #[schemars(length(max = 200))]
     schedule: Option<String>,
     /// For `add`: the time zone of the schedule, such as `Europe/Berlin`.
-    #[serde(default = "utc")]
+    #[serde(default = "default_timezone")]
     #[schemars(length(max = 100))]
     timezone: String,
     /// For `add`: the prompt to send when the job is due.
@@ -67,18 +67,18 @@ impl ToolOperation for CronJobTool {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let schedules = host_capabilities::schedules(ctx)?;
+        let schedules = host_capabilities::prompt_scheduler(ctx)?;
         match self.action {
             CronAction::List => {
-                let jobs: Vec<Value> = schedules.jobs().await?.iter().map(shown).collect();
-                Ok(titled(
+                let jobs: Vec<Value> = schedules.jobs().await?.iter().map(job_json).collect();
+                Ok(titled_output(
                     format!("{} jobs", jobs.len()),
                     json!({"count": jobs.len(), "jobs": jobs}),
                 ))
             }
             CronAction::Add => {
-                let schedule = filled(self.schedule, "add", "schedule")?;
-                let prompt = filled(self.prompt, "add", "prompt")?;
+                let schedule = require_parameter(self.schedule, "add", "schedule")?;
+                let prompt = require_parameter(self.prompt, "add", "prompt")?;
                 let job = schedules
                     .add(JobRequest {
                         schedule,
@@ -86,19 +86,19 @@ impl ToolOperation for CronJobTool {
                         prompt,
                     })
                     .await?;
-                Ok(titled(
+                Ok(titled_output(
                     format!("Next at {}", job.due),
-                    json!({"added": true, "job": shown(&job)}),
+                    json!({"added": true, "job": job_json(&job)}),
                 ))
             }
             CronAction::Remove => {
-                let id = filled(self.id, "remove", "id")?;
+                let id = require_parameter(self.id, "remove", "id")?;
                 let Some(job) = schedules.remove(&id).await? else {
                     return Err(no_job(&id, &schedules.jobs().await?));
                 };
-                Ok(titled(
+                Ok(titled_output(
                     format!("Removed {id}"),
-                    json!({"removed": true, "job": shown(&job)}),
+                    json!({"removed": true, "job": job_json(&job)}),
                 ))
             }
         }
@@ -107,9 +107,9 @@ impl ToolOperation for CronJobTool {
 
 /// Returns the parameter `name`. Fails if the call does not contain it, although `action` requires
 /// it.
-fn filled(value: Option<String>, action: &str, name: &str) -> Result<String, ToolError> {
+fn require_parameter(value: Option<String>, action: &str, name: &str) -> Result<String, ToolError> {
     let value = value.filter(|value| !value.trim().is_empty());
-    value.ok_or_else(|| errors::invalid(format!("action `{action}` needs `{name}`")))
+    value.ok_or_else(|| errors::invalid_argument(format!("action `{action}` needs `{name}`")))
 }
 
 /// Returns the error of an unknown job id, with the known ids.
@@ -130,7 +130,7 @@ fn no_job(id: &str, jobs: &[ScheduledJob]) -> ToolError {
 }
 
 /// Returns the JSON of a job for the model.
-fn shown(job: &ScheduledJob) -> Value {
+fn job_json(job: &ScheduledJob) -> Value {
     json!({
         "id": job.id,
         "schedule": job.schedule,
@@ -141,6 +141,6 @@ fn shown(job: &ScheduledJob) -> Value {
     })
 }
 
-fn utc() -> String {
+fn default_timezone() -> String {
     "UTC".to_owned()
 }

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use goondan_core::ids::derived_id;
 use goondan_core::ports::tool::{ToolContext, ToolError};
 use goondan_spec::Code;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -53,7 +54,7 @@ impl BackgroundProcesses {
         work: PreparedCommand,
         limit: Option<Duration>,
     ) -> Result<String, ToolError> {
-        let owner = InstanceOwner::of(ctx);
+        let owner = InstanceOwner::from_context(ctx);
         lock(&self.table).make_room(&owner)?;
         let process = BackgroundProcess::start(line, work, limit).await;
         let process =
@@ -70,7 +71,7 @@ impl BackgroundProcesses {
     /// Ends the processes of an instance, and removes them.
     pub(crate) fn end_of(&self, owner: &InstanceOwner) {
         let mut table = lock(&self.table);
-        let keys: Vec<_> = table.of(owner).map(|(key, _)| key.clone()).collect();
+        let keys: Vec<_> = table.owned_by(owner).map(|(key, _)| key.clone()).collect();
         for key in keys {
             if let Some(process) = table.all.remove(&key) {
                 process.stop.cancel();
@@ -91,14 +92,14 @@ impl BackgroundProcesses {
         ctx: &ToolContext,
         id: &str,
     ) -> Result<Arc<BackgroundProcess>, ToolError> {
-        let owner = InstanceOwner::of(ctx);
+        let owner = InstanceOwner::from_context(ctx);
         let table = lock(&self.table);
         let number = id.strip_prefix('p').and_then(|number| number.parse().ok());
         if let Some(process) = number.and_then(|number| table.all.get(&(owner.clone(), number))) {
             return Ok(Arc::clone(process));
         }
         let known: Vec<String> = table
-            .of(&owner)
+            .owned_by(&owner)
             .map(|((_, number), _)| format!("p{number}"))
             .collect();
         let known = if known.is_empty() {
@@ -116,7 +117,7 @@ impl BackgroundProcesses {
 
 impl BackgroundProcessTable {
     /// Returns the processes of `owner`, with their keys.
-    fn of(
+    fn owned_by(
         &self,
         owner: &InstanceOwner,
     ) -> impl Iterator<Item = (&(InstanceOwner, u64), &Arc<BackgroundProcess>)> {
@@ -129,11 +130,11 @@ impl BackgroundProcessTable {
     /// Refuses a process above the limit, and removes the oldest ended ones.
     fn make_room(&mut self, owner: &InstanceOwner) -> Result<(), ToolError> {
         let ended: Vec<_> = self
-            .of(owner)
+            .owned_by(owner)
             .filter(|(_, process)| process.end().is_some())
             .map(|(key, _)| key.clone())
             .collect();
-        let all = self.of(owner).count();
+        let all = self.owned_by(owner).count();
         if all - ended.len() >= MAX_RUNNING_PROCESSES {
             return Err(ToolError::new(format!(
                 "{MAX_RUNNING_PROCESSES} processes are already running"
@@ -154,6 +155,8 @@ impl BackgroundProcessTable {
 /// One process. Dropping it kills the process with its child processes.
 pub(crate) struct BackgroundProcess {
     pub(crate) line: String,
+    /// Id that no other process has, even after a restart.
+    pub(crate) identity: String,
     started: Instant,
     state: Arc<Mutex<BackgroundProcessState>>,
     stdin: tokio::sync::Mutex<Option<ChildStdin>>,
@@ -164,6 +167,13 @@ pub(crate) struct BackgroundProcess {
     done: CancellationToken,
     /// Owns the process group.
     _watcher: AbortOnDropHandle<()>,
+}
+
+/// Returns an id from this process and the time.
+fn new_identity() -> String {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let time = since_epoch.unwrap_or_default().as_nanos().to_string();
+    derived_id(&[&std::process::id().to_string(), &time])
 }
 
 /// The output since the last poll, and the end of the process.
@@ -203,9 +213,10 @@ impl BackgroundProcess {
             stop: stop.clone(),
             done: done.clone().drop_guard(),
         };
-        let watcher = tokio::spawn(watch(started, requests, ends, Arc::clone(&state)));
+        let watcher = tokio::spawn(watch_process(started, requests, ends, Arc::clone(&state)));
         Ok(BackgroundProcess {
             line: line.to_owned(),
+            identity: new_identity(),
             started: Instant::now(),
             state,
             stdin: tokio::sync::Mutex::new(stdin),
@@ -290,7 +301,7 @@ struct ProcessEndTriggers {
 }
 
 /// Follows a process to its end.
-async fn watch(
+async fn watch_process(
     mut started: RunningCommand,
     requests: mpsc::UnboundedReceiver<ProcessSignal>,
     ends: ProcessEndTriggers,
@@ -300,8 +311,8 @@ async fn watch(
     let (stdout, stderr) = started.take_output();
     let reading = async {
         tokio::join!(
-            follow(stdout, |piece| lock(&state).stdout.push(piece)),
-            follow(stderr, |piece| lock(&state).stderr.push(piece)),
+            forward_pipe(stdout, |piece| lock(&state).stdout.push(piece)),
+            forward_pipe(stderr, |piece| lock(&state).stderr.push(piece)),
         );
     };
     let status = while_reading(end_of(&mut started, requests, &ends), reading).await;
@@ -331,7 +342,7 @@ async fn end_of(
 }
 
 /// Forwards the data of a pipe.
-async fn follow(pipe: Option<impl AsyncRead + Unpin>, push: impl Fn(&[u8])) {
+async fn forward_pipe(pipe: Option<impl AsyncRead + Unpin>, push: impl Fn(&[u8])) {
     let Some(mut pipe) = pipe else { return };
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = pipe.read(&mut buffer).await {

@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 
 use crate::builtin_tool::BuiltinTool;
 use crate::command_runner::PreparedCommand;
-use crate::errors::lossy;
+use crate::errors::lossy_path;
 use crate::paths::FileRoot;
 use crate::process::{self, FinishedProgram};
 use crate::sandbox::ProgramLauncher;
 use crate::shell::{self, CommandLineLauncher};
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 /// Number of bytes kept of standard output and of standard error. Both fit in a result.
 const KEPT_OUTPUT_BYTES: (usize, usize) = (40_000, 40_000);
@@ -39,8 +39,8 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
             opening.state.helper.as_ref(),
         )?);
         Ok(vec![
-            ToolExport::new::<BashCommand>("exec", &settings).needs(Permission::Execute),
-            ToolExport::new::<BashScript>("script", &settings).needs(Permission::Execute),
+            ToolExport::new::<BashCommand>("exec", &settings).with_permission(Permission::Execute),
+            ToolExport::new::<BashScript>("script", &settings).with_permission(Permission::Execute),
         ])
     },
     ..BuiltinTool::DEFAULT_ROW
@@ -63,7 +63,7 @@ struct BashCommand {
     timeout_ms: u64,
     /// Environment variables to set.
     #[serde(default)]
-    #[schemars(schema_with = "variables")]
+    #[schemars(schema_with = "variables_schema")]
     env: JsonObject,
 }
 
@@ -87,24 +87,25 @@ impl ToolOperation for BashCommand {
         let launcher = &lines.launcher;
         if let Some(host) = lines.host_of(&self.command)? {
             let beside = [("cwd", self.cwd.is_some()), ("env", !self.env.is_empty())];
-            let work = host.work(&self.command, &beside, launcher, ctx)?;
+            let work = host.prepare_command(&self.command, &beside, launcher, ctx)?;
             let finished = run(launcher, work, self.timeout_ms, ctx, "`ssh`").await?;
             let mut output = json!({"command": self.command});
             host.describe_result(&mut output, &finished);
             let Value::Object(output) = output else {
                 unreachable!("it was made above")
             };
-            return Ok(report(&self.command, output, finished));
+            return Ok(process_report(&self.command, output, finished));
         }
-        let folder = shell::folder(&ctx.workdir, self.cwd.as_deref())?;
+        let folder = shell::resolve_directory(&ctx.workdir, self.cwd.as_deref())?;
         let environment = shell::environment(&launcher.env, self.env)?;
-        let work = shell::work(&self.command, folder.clone(), environment, launcher, ctx)?;
+        let work =
+            shell::prepare_command(&self.command, folder.clone(), environment, launcher, ctx)?;
         let finished = run(launcher, work, self.timeout_ms, ctx, "the command").await?;
         let mut output = JsonObject::new();
         output.insert("command".to_owned(), json!(self.command));
-        output.insert("cwd".to_owned(), json!(lossy(&folder)));
-        let note = shell::note(ctx, &finished);
-        let mut report = report(&self.command, output, finished);
+        output.insert("cwd".to_owned(), json!(lossy_path(&folder)));
+        let note = shell::sandbox_note(ctx, &finished);
+        let mut report = process_report(&self.command, output, finished);
         shell::add(&mut report.output, note);
         Ok(report)
     }
@@ -130,7 +131,7 @@ struct BashScript {
     timeout_ms: u64,
     /// Environment variables to set.
     #[serde(default)]
-    #[schemars(schema_with = "variables")]
+    #[schemars(schema_with = "variables_schema")]
     env: JsonObject,
 }
 
@@ -153,7 +154,7 @@ impl ToolOperation for BashScript {
                 .code(Code::TOOL_UNAVAILABLE)
                 .suggest("if the script exists there, run it with `bash__exec`"));
         }
-        let root = FileRoot::of(ctx)?;
+        let root = FileRoot::from_context(ctx)?;
         let script = root.resolve(&self.path)?;
         root.open(&script)?;
         let environment = shell::environment(&launcher.env, self.env)?;
@@ -169,10 +170,10 @@ impl ToolOperation for BashScript {
         )
         .await?;
         let mut output = JsonObject::new();
-        output.insert("path".to_owned(), json!(lossy(&script.path)));
+        output.insert("path".to_owned(), json!(lossy_path(&script.path)));
         output.insert("shell".to_owned(), json!(self.shell));
         output.insert("args".to_owned(), json!(self.args));
-        Ok(report(&self.path, output, finished))
+        Ok(process_report(&self.path, output, finished))
     }
 }
 
@@ -190,7 +191,7 @@ async fn run(
 }
 
 /// Combines the operation's own fields with the result of the process.
-fn report(title: &str, mut output: JsonObject, finished: FinishedProgram) -> ToolOutput {
+fn process_report(title: &str, mut output: JsonObject, finished: FinishedProgram) -> ToolOutput {
     let fields = [
         (
             "durationMs",
@@ -203,10 +204,10 @@ fn report(title: &str, mut output: JsonObject, finished: FinishedProgram) -> Too
         ("timedOut", json!(finished.timed_out)),
     ];
     output.extend(fields.map(|(name, value)| (name.to_owned(), value)));
-    titled(shell::title(title), Value::Object(output))
+    titled_output(shell::title(title), Value::Object(output))
 }
 
-fn variables(_generator: &mut SchemaGenerator) -> Schema {
+fn variables_schema(_generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "format": SHELL_ENVIRONMENT_FORMAT, "additionalProperties": {"type": ["string", "number", "boolean"]}})
 }
 

@@ -6,94 +6,41 @@ pub(crate) type Inventory = (
     &'static [(&'static str, &'static str, &'static str)],
 );
 
+// Test cases that are the evidence of several tools.
+const FILE_CASE: &str = "files-are-handled-with-arguments-that-make-sense";
+const SMALL_TOOLS_CASE: &str = "small-tools-refuse-what-makes-no-sense";
+const KEPT_NAMES_CASE: &str = "what-is-kept-is-kept-under-names-that-make-sense";
+const AGENT_CASE: &str = "agents-are-told-with-arguments-that-make-sense";
+const PROGRAM_CASE: &str = "programs-are-started-with-arguments-that-make-sense";
+const READ_ONLY_SESSION_CASE: &str = "a-spawned-session-may-only-read";
+const WEB_PAGE_CASE: &str = "pages-are-read-and-data-is-sent";
+const MESSAGE_CASE: &str = "messages-and-work-reach-others";
+const TASK_LIST_CASE: &str = "a-task-list-lasts-with-its-conversation";
+
 pub(crate) const INVENTORIES: &[Inventory] = &[
     (
         "Goondan",
         &[
-            (
-                "agents__request",
-                "agents__request",
-                "agents-are-told-with-arguments-that-make-sense",
-            ),
-            (
-                "agents__send",
-                "agents__send",
-                "messages-and-work-reach-others",
-            ),
-            (
-                "agents__spawn",
-                "agents__spawn",
-                "agents-are-told-with-arguments-that-make-sense",
-            ),
-            (
-                "agents__list",
-                "agents__list",
-                "agents-are-told-with-arguments-that-make-sense",
-            ),
-            (
-                "agents__catalog",
-                "agents__catalog",
-                "agents-are-told-with-arguments-that-make-sense",
-            ),
-            (
-                "bash__exec",
-                "bash__exec",
-                "programs-are-started-with-arguments-that-make-sense",
-            ),
-            (
-                "bash__script",
-                "bash__script",
-                "programs-are-started-with-arguments-that-make-sense",
-            ),
-            (
-                "file-system__read",
-                "file-system__read",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "file-system__write",
-                "file-system__write",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "file-system__list",
-                "file-system__list",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "file-system__mkdir",
-                "file-system__mkdir",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "http-fetch__get",
-                "http-fetch__get",
-                "pages-are-read-and-data-is-sent",
-            ),
-            (
-                "http-fetch__post",
-                "http-fetch__post",
-                "pages-are-read-and-data-is-sent",
-            ),
-            (
-                "json-query__query",
-                "json-query__query",
-                "small-tools-refuse-what-makes-no-sense",
-            ),
-            (
-                "json-query__pick",
-                "json-query__pick",
-                "small-tools-refuse-what-makes-no-sense",
-            ),
-            (
-                "json-query__count",
-                "json-query__count",
-                "small-tools-refuse-what-makes-no-sense",
-            ),
+            ("agents__request", "agents__request", AGENT_CASE),
+            ("agents__send", "agents__send", MESSAGE_CASE),
+            ("agents__spawn", "agents__spawn", AGENT_CASE),
+            ("agents__list", "agents__list", AGENT_CASE),
+            ("agents__catalog", "agents__catalog", AGENT_CASE),
+            ("bash__exec", "bash__exec", PROGRAM_CASE),
+            ("bash__script", "bash__script", PROGRAM_CASE),
+            ("file-system__read", "file-system__read", FILE_CASE),
+            ("file-system__write", "file-system__write", FILE_CASE),
+            ("file-system__list", "file-system__list", FILE_CASE),
+            ("file-system__mkdir", "file-system__mkdir", FILE_CASE),
+            ("http-fetch__get", "http-fetch__get", WEB_PAGE_CASE),
+            ("http-fetch__post", "http-fetch__post", WEB_PAGE_CASE),
+            ("json-query__query", "json-query__query", SMALL_TOOLS_CASE),
+            ("json-query__pick", "json-query__pick", SMALL_TOOLS_CASE),
+            ("json-query__count", "json-query__count", SMALL_TOOLS_CASE),
             (
                 "json-query__flatten",
                 "json-query__flatten",
-                "small-tools-refuse-what-makes-no-sense",
+                SMALL_TOOLS_CASE,
             ),
             (
                 "self-restart__request",
@@ -103,83 +50,47 @@ pub(crate) const INVENTORIES: &[Inventory] = &[
             (
                 "text-transform__replace",
                 "text-transform__replace",
-                "small-tools-refuse-what-makes-no-sense",
+                SMALL_TOOLS_CASE,
             ),
             (
                 "text-transform__slice",
                 "text-transform__slice",
-                "small-tools-refuse-what-makes-no-sense",
+                SMALL_TOOLS_CASE,
             ),
             (
                 "text-transform__split",
                 "text-transform__split",
-                "small-tools-refuse-what-makes-no-sense",
+                SMALL_TOOLS_CASE,
             ),
             (
                 "text-transform__join",
                 "text-transform__join",
-                "small-tools-refuse-what-makes-no-sense",
+                SMALL_TOOLS_CASE,
             ),
             (
                 "text-transform__trim",
                 "text-transform__trim",
-                "small-tools-refuse-what-makes-no-sense",
+                SMALL_TOOLS_CASE,
             ),
             (
                 "text-transform__case",
                 "text-transform__case",
-                "small-tools-refuse-what-makes-no-sense",
+                SMALL_TOOLS_CASE,
             ),
-            (
-                "wait__seconds",
-                "wait__seconds",
-                "small-tools-refuse-what-makes-no-sense",
-            ),
+            ("wait__seconds", "wait__seconds", SMALL_TOOLS_CASE),
         ],
     ),
     (
         "The twenty tools",
         &[
-            (
-                "read",
-                "fs__read",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "write",
-                "fs__write",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "edit",
-                "fs__edit",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "apply_patch",
-                "fs__apply_patch",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "grep",
-                "fs__grep",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "glob",
-                "fs__glob",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "ls",
-                "fs__ls",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "exec",
-                "runtime__exec",
-                "programs-are-started-with-arguments-that-make-sense",
-            ),
+            ("read", "fs__read", FILE_CASE),
+            ("write", "fs__write", FILE_CASE),
+            ("edit", "fs__edit", FILE_CASE),
+            ("apply_patch", "fs__apply_patch", FILE_CASE),
+            ("grep", "fs__grep", FILE_CASE),
+            ("glob", "fs__glob", FILE_CASE),
+            ("ls", "fs__ls", FILE_CASE),
+            ("exec", "runtime__exec", PROGRAM_CASE),
             (
                 "process",
                 "runtime__process",
@@ -195,133 +106,49 @@ pub(crate) const INVENTORIES: &[Inventory] = &[
                 "messaging__message",
                 "messages-go-over-channels-that-are-set-up",
             ),
-            (
-                "agents_list",
-                "introspection__agents_list",
-                "agents-are-told-with-arguments-that-make-sense",
-            ),
-            (
-                "sessions_list",
-                "sessions__list",
-                "agents-are-told-with-arguments-that-make-sense",
-            ),
+            ("agents_list", "introspection__agents_list", AGENT_CASE),
+            ("sessions_list", "sessions__list", AGENT_CASE),
             (
                 "sessions_history",
                 "sessions__history",
-                "a-spawned-session-may-only-read",
+                READ_ONLY_SESSION_CASE,
             ),
-            (
-                "sessions_send",
-                "sessions__send",
-                "a-spawned-session-may-only-read",
-            ),
-            (
-                "sessions_spawn",
-                "sessions__spawn",
-                "messages-and-work-reach-others",
-            ),
-            (
-                "subagents",
-                "sessions__subagents",
-                "a-spawned-session-may-only-read",
-            ),
+            ("sessions_send", "sessions__send", READ_ONLY_SESSION_CASE),
+            ("sessions_spawn", "sessions__spawn", MESSAGE_CASE),
+            ("subagents", "sessions__subagents", READ_ONLY_SESSION_CASE),
             (
                 "sessions_status",
                 "sessions__status",
                 "a-session-tells-what-it-has-used-up",
             ),
-            (
-                "memory_search",
-                "memory__search",
-                "what-is-kept-is-kept-under-names-that-make-sense",
-            ),
-            (
-                "memory_get",
-                "memory__get",
-                "what-is-kept-is-kept-under-names-that-make-sense",
-            ),
+            ("memory_search", "memory__search", KEPT_NAMES_CASE),
+            ("memory_get", "memory__get", KEPT_NAMES_CASE),
         ],
     ),
     (
         "Tool.define",
         &[
-            (
-                "read",
-                "fs__read",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "write",
-                "fs__write",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "edit",
-                "fs__edit",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "glob",
-                "fs__glob",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "grep",
-                "fs__grep",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "list",
-                "fs__ls",
-                "files-are-handled-with-arguments-that-make-sense",
-            ),
-            (
-                "bash",
-                "bash__exec",
-                "programs-are-started-with-arguments-that-make-sense",
-            ),
-            ("task", "task__run", "messages-and-work-reach-others"),
-            (
-                "todowrite",
-                "todo__write",
-                "a-task-list-lasts-with-its-conversation",
-            ),
-            (
-                "todoread",
-                "todo__read",
-                "a-task-list-lasts-with-its-conversation",
-            ),
-            ("webfetch", "web__fetch", "pages-are-read-and-data-is-sent"),
+            ("read", "fs__read", FILE_CASE),
+            ("write", "fs__write", FILE_CASE),
+            ("edit", "fs__edit", FILE_CASE),
+            ("glob", "fs__glob", FILE_CASE),
+            ("grep", "fs__grep", FILE_CASE),
+            ("list", "fs__ls", FILE_CASE),
+            ("bash", "bash__exec", PROGRAM_CASE),
+            ("task", "task__run", MESSAGE_CASE),
+            ("todowrite", "todo__write", TASK_LIST_CASE),
+            ("todoread", "todo__read", TASK_LIST_CASE),
+            ("webfetch", "web__fetch", WEB_PAGE_CASE),
         ],
     ),
     (
         "Squad",
         &[
-            (
-                "squad_route",
-                "squad__route",
-                "what-is-kept-is-kept-under-names-that-make-sense",
-            ),
-            (
-                "squad_decide",
-                "squad__decide",
-                "what-is-kept-is-kept-under-names-that-make-sense",
-            ),
-            (
-                "squad_memory",
-                "squad__memory",
-                "what-is-kept-is-kept-under-names-that-make-sense",
-            ),
-            (
-                "squad_status",
-                "squad__status",
-                "what-is-kept-is-kept-under-names-that-make-sense",
-            ),
-            (
-                "squad_skill",
-                "squad__skill",
-                "what-is-kept-is-kept-under-names-that-make-sense",
-            ),
+            ("squad_route", "squad__route", KEPT_NAMES_CASE),
+            ("squad_decide", "squad__decide", KEPT_NAMES_CASE),
+            ("squad_memory", "squad__memory", KEPT_NAMES_CASE),
+            ("squad_status", "squad__status", KEPT_NAMES_CASE),
+            ("squad_skill", "squad__skill", KEPT_NAMES_CASE),
         ],
     ),
     (
@@ -330,13 +157,9 @@ pub(crate) const INVENTORIES: &[Inventory] = &[
             (
                 "create_custom_tool",
                 "custom-tools__create",
-                "what-is-kept-is-kept-under-names-that-make-sense",
+                KEPT_NAMES_CASE,
             ),
-            (
-                "run_custom_tool",
-                "custom-tools__run",
-                "what-is-kept-is-kept-under-names-that-make-sense",
-            ),
+            ("run_custom_tool", "custom-tools__run", KEPT_NAMES_CASE),
         ],
     ),
 ];

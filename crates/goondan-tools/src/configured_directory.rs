@@ -44,12 +44,12 @@ fn stated_directory(stated: &str, project: &Path, workdir: &Path) -> Option<Path
         None if Path::new(stated).is_absolute() => {
             Some(stated_place(Path::new(stated), &replaceable))
         }
-        None => Some(below(project, Path::new(stated))),
+        None => Some(resolve_below(project, Path::new(stated))),
     }
 }
 
 /// Returns `base`, which contains no links, with the components of `path`.
-fn below(base: &Path, path: &Path) -> PathBuf {
+fn resolve_below(base: &Path, path: &Path) -> PathBuf {
     let mut place = base.to_owned();
     for part in path.components() {
         match part {

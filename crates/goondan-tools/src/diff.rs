@@ -20,7 +20,7 @@ pub fn unified(before: &str, after: &str, context: usize) -> String {
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();
     let mut text = String::new();
-    for hunk in group_diff_ops(changes(&old, &new), context)
+    for hunk in group_diff_ops(diff_operations(&old, &new), context)
         .iter()
         .filter(|hunk| !hunk.is_empty())
     {
@@ -87,7 +87,7 @@ impl DiffStat {
 }
 
 /// Returns the line operations that convert `old` to `new`.
-fn changes(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
+fn diff_operations(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
     let mut operations = Compact::new(Replace::new(Capture::new()), old, new);
     let Ok(()) = myers::diff(&mut operations, old, 0..old.len(), new, 0..new.len());
     operations.into_inner().into_inner().into_ops()

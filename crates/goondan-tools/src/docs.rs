@@ -77,13 +77,13 @@ A Rust program that embeds `goondan` can register tools and run them without a s
 pub fn markdown() -> String {
     let mut page = TOOLS_PAGE_INTRODUCTION.to_owned();
     for (builtin, manifest) in BUILTINS.iter().zip(crate::base_tools()) {
-        resource(&mut page, builtin, &manifest).expect("writing to a string does not fail");
+        write_resource(&mut page, builtin, &manifest).expect("writing to a string does not fail");
     }
-    inventories(&mut page).expect("writing to a string does not fail");
+    write_inventories(&mut page).expect("writing to a string does not fail");
     page
 }
 
-fn inventories(page: &mut String) -> std::fmt::Result {
+fn write_inventories(page: &mut String) -> std::fmt::Result {
     page.push_str(
         "\n## Names in other programs\n\nPrompts written for the tools of these programs also \
         work with the gdn tools in this table. Parameters, defaults and limits are the same. \
@@ -99,7 +99,11 @@ fn inventories(page: &mut String) -> std::fmt::Result {
         })
 }
 
-fn resource(page: &mut String, builtin: &BuiltinTool, manifest: &ToolManifest) -> std::fmt::Result {
+fn write_resource(
+    page: &mut String,
+    builtin: &BuiltinTool,
+    manifest: &ToolManifest,
+) -> std::fmt::Result {
     write!(page, "\n## {}\n\n{}", manifest.name, builtin.about)?;
     if let Some(limit) = manifest.timeout_ms {
         write!(page, " Time limit: {} s.", limit / 1000)?;
@@ -120,16 +124,16 @@ fn resource(page: &mut String, builtin: &BuiltinTool, manifest: &ToolManifest) -
     manifest
         .exports
         .iter()
-        .try_for_each(|export| self::export(page, &manifest.name, export))
+        .try_for_each(|export| self::write_export(page, &manifest.name, export))
 }
 
-fn export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::Result {
+fn write_export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::Result {
     writeln!(
         page,
         "\n### `{resource}__{}`\n\n{}{}",
         export.name,
         export.description,
-        traits(export)
+        describe_traits(export)
     )?;
     let Some(Value::Object(properties)) = export
         .parameters
@@ -170,7 +174,7 @@ fn export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::R
 }
 
 /// Returns the permissions and properties of the export, as a sentence in italics.
-fn traits(export: &ExportSpec) -> String {
+fn describe_traits(export: &ExportSpec) -> String {
     let permissions = export
         .permissions
         .iter()

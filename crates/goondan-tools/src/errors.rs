@@ -10,12 +10,12 @@ use goondan_spec::{Code, reason};
 use crate::running_programs::ApprovedFileError;
 
 /// Returns the error of a cancelled call.
-pub(crate) fn cancelled() -> ToolError {
+pub(crate) fn cancelled_error() -> ToolError {
     ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
 }
 
 /// Creates the error for an invalid argument.
-pub(crate) fn invalid(message: impl Into<String>) -> ToolError {
+pub(crate) fn invalid_argument(message: impl Into<String>) -> ToolError {
     ToolError::new(message).code(Code::TOOL_INVALID_ARGS)
 }
 
@@ -29,26 +29,26 @@ pub(crate) fn approved_file(error: &ApprovedFileError) -> ToolError {
 
 /// Returns a path as text, with replacement characters if it is not UTF-8. A path itself in `json!`
 /// panics for such a name.
-pub(crate) fn lossy(path: &Path) -> Cow<'_, str> {
+pub(crate) fn lossy_path(path: &Path) -> Cow<'_, str> {
     path.to_string_lossy()
 }
 
 /// Converts an I/O error. `what` is the attempted operation, such as "read `a.txt`".
-pub(crate) fn io(what: impl std::fmt::Display, error: &io::Error) -> ToolError {
+pub(crate) fn io_error(what: impl std::fmt::Display, error: &io::Error) -> ToolError {
     let code = match error.kind() {
         io::ErrorKind::NotFound => Code::TOOL_FILE_NOT_FOUND,
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => Code::TOOL_WRONG_FILE_TYPE,
         _ => Code::TOOL_IO,
     };
     let failed = ToolError::new(format!("cannot {what}: {}", reason(error))).code(code);
-    match remedy(error) {
+    match io_suggestion(error) {
         Some(remedy) => failed.suggest(remedy),
         None => failed,
     }
 }
 
 /// Returns a suggestion for an I/O error.
-fn remedy(error: &io::Error) -> Option<&'static str> {
+fn io_suggestion(error: &io::Error) -> Option<&'static str> {
     Some(match error.kind() {
         io::ErrorKind::PermissionDenied => {
             "use another file, or ask the user to change the permissions"
@@ -67,7 +67,7 @@ fn remedy(error: &io::Error) -> Option<&'static str> {
 }
 
 /// Runs blocking file operations on a thread that may block.
-pub(crate) async fn blocking<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
     match tokio::task::spawn_blocking(work).await {

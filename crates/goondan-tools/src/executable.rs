@@ -1,7 +1,6 @@
 //! Tools whose entry is a directory with a `tool.yaml` (rule T2). The single export runs its
 //! program.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,16 +9,16 @@ use goondan_core::JsonObject;
 use goondan_core::ports::tool::{
     EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
-use goondan_spec::Resource;
 use goondan_spec::kinds::{Tool, ToolEntry};
+use goondan_spec::{Resource, regular_file};
 use serde_json::Value;
 
 use crate::custom_tools::program;
-use crate::custom_tools::tool_catalog::{UsableCustomTool, inspect};
-use crate::errors::blocking;
+use crate::custom_tools::tool_catalog::{UsableCustomTool, inspect_tool};
+use crate::errors::run_blocking;
 use crate::sandbox::{HelperCommand, ProgramLauncher, SandboxHelper};
 use crate::shell::ShellSettings;
-use crate::tool_operation::titled;
+use crate::tool_operation::titled_output;
 
 /// Opens tools with an executable entry.
 ///
@@ -57,7 +56,7 @@ impl ToolSource for ExecutableTools {
             serde_json::from_value(Value::Object(tool.spec.config.clone()))
                 .map_err(|error| failed(format!("its config is invalid: {error}")))?;
         let folder = bundle_root.join(path);
-        let ready = blocking(move || Ok(inspect(&folder)))
+        let ready = run_blocking(move || Ok(inspect_tool(&folder)))
             .await
             .map_err(|error| failed(error.message))?;
         let ready = ready.map_err(|reason| failed(format!("`{path}` cannot be used: {reason}")))?;
@@ -98,12 +97,13 @@ pub enum EntryFault {
 /// Returns the error that prevents the program in `folder` from running, as far as it can be
 /// detected without starting it. Blocks.
 pub fn entry_fault(folder: &Path) -> Option<EntryFault> {
-    let ready = match inspect(folder) {
+    let ready = match inspect_tool(folder) {
         Ok(ready) if ready.is_library => return None,
         Ok(ready) => ready,
         Err(reason) => return Some(EntryFault::Unusable(reason.to_string())),
     };
-    let interpreter = interpreter(&ready.program).filter(|interpreter| !is_there(interpreter))?;
+    let interpreter =
+        script_interpreter(&ready.program).filter(|interpreter| !is_there(interpreter))?;
     Some(EntryFault::NoInterpreter {
         program: ready.manifest.entrypoint,
         interpreter,
@@ -114,17 +114,8 @@ pub fn entry_fault(folder: &Path) -> Option<EntryFault> {
 const MAX_SHEBANG_BYTES: u64 = 256;
 
 /// Returns the interpreter in the first line of a script.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "only the name of the interpreter is read"
-)]
-fn interpreter(script: &Path) -> Option<String> {
-    let mut line = Vec::new();
-    std::fs::File::open(script)
-        .ok()?
-        .take(MAX_SHEBANG_BYTES)
-        .read_to_end(&mut line)
-        .ok()?;
+fn script_interpreter(script: &Path) -> Option<String> {
+    let line = regular_file::read_start(script, MAX_SHEBANG_BYTES).ok()?;
     let line = line
         .strip_prefix(b"#!")?
         .split(|byte| *byte == b'\n')
@@ -157,10 +148,13 @@ struct ExecutableTool {
 impl ToolHandler for ExecutableTool {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         let output = program::run(ctx, &self.tool, input, &self.launcher, None).await?;
-        Ok(titled(format!("Ran {}", self.tool.manifest.name), output))
+        Ok(titled_output(
+            format!("Ran {}", self.tool.manifest.name),
+            output,
+        ))
     }
 
-    async fn programs(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
+    async fn executed_files(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
         vec![self.tool.program.clone()]
     }
 }

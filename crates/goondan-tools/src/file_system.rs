@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::builtin_tool::BuiltinTool;
-use crate::errors::{self, blocking, lossy};
+use crate::errors::{self, lossy_path, run_blocking};
 use crate::file_changes::{
     FileChangeLock, MAX_GUARDED_FILE_BYTES, StaleWriteGuard, read_text, replace,
 };
@@ -19,7 +19,7 @@ use crate::fs::with_warning;
 use crate::output_capture::without_cut_end;
 use crate::paths::{FileRoot, FileToolSettings, ResolvedPath};
 use crate::state_directory;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
 
 /// Maximum number of entries in one list.
@@ -34,13 +34,15 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         let roots: Arc<FileToolSettings> = Arc::new(opening.config()?);
         Ok(vec![
             ToolExport::new::<ReadTextFile>("read", &roots)
-                .needs(Permission::Read)
+                .with_permission(Permission::Read)
                 .read_only(),
-            ToolExport::new::<WriteTextFile>("write", &roots).needs(Permission::Write),
+            ToolExport::new::<WriteTextFile>("write", &roots)
+                .with_permission(Permission::Write)
+                .with_optional_permission(Permission::Read),
             ToolExport::new::<ListDirectory>("list", &roots)
-                .needs(Permission::Read)
+                .with_permission(Permission::Read)
                 .read_only(),
-            ToolExport::new::<MakeDirectory>("mkdir", &roots).needs(Permission::Write),
+            ToolExport::new::<MakeDirectory>("mkdir", &roots).with_permission(Permission::Write),
         ])
     },
     ..BuiltinTool::DEFAULT_ROW
@@ -67,8 +69,8 @@ impl ToolOperation for ReadTextFile {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<ToolOutput, ToolError> {
-        let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
-        blocking(move || {
+        let (root, guard) = (roots.file_root(ctx)?, roots.stale_write_guard(ctx));
+        run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
             read(&root, &guard, &resolved, self.max_bytes)
         })
@@ -94,7 +96,7 @@ fn read(
     let mut bytes = Vec::new();
     file.take(u64::from(limit) + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| errors::io(format_args!("read `{}`", resolved.given), &error))?;
+        .map_err(|error| errors::io_error(format_args!("read `{}`", resolved.given), &error))?;
     if is_guarded {
         guard.note_read(&resolved.path, &bytes);
     }
@@ -105,12 +107,12 @@ fn read(
         &bytes
     };
     let output = json!({
-        "path": lossy(&resolved.path),
+        "path": lossy_path(&resolved.path),
         "size": metadata.len(),
         "truncated": truncated,
         "content": String::from_utf8_lossy(kept),
     });
-    Ok(titled(format!("Read {}", resolved.given), output))
+    Ok(titled_output(format!("Read {}", resolved.given), output))
 }
 
 /// Write a text file. Missing parent directories are created.
@@ -136,8 +138,8 @@ impl ToolOperation for WriteTextFile {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<ToolOutput, ToolError> {
-        let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
-        blocking(move || {
+        let (root, guard) = (roots.file_root(ctx)?, roots.stale_write_guard(ctx));
+        run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
             let _lock = FileChangeLock::acquire_to_write([&resolved])?;
             root.create_parents(&resolved)?;
@@ -164,10 +166,10 @@ impl ToolOperation for WriteTextFile {
                 None => guard.note_written(&resolved.path, &self.content),
             }
             let output = json!({
-                "path": lossy(&resolved.path), "size": size, "written": true, "append": self.append,
+                "path": lossy_path(&resolved.path), "size": size, "written": true, "append": self.append,
             });
             let output = with_warning(output, warning);
-            Ok(titled(format!("Wrote {}", resolved.given), output))
+            Ok(titled_output(format!("Wrote {}", resolved.given), output))
         })
         .await
     }
@@ -186,7 +188,7 @@ fn append(root: &FileRoot, resolved: &ResolvedPath, content: &[u8]) -> Result<u6
     file.write_all(content)
         .and_then(|()| file.metadata())
         .map(|metadata| metadata.len())
-        .map_err(|error| errors::io(format_args!("append to `{}`", resolved.given), &error))
+        .map_err(|error| errors::io_error(format_args!("append to `{}`", resolved.given), &error))
 }
 
 /// List a directory.
@@ -194,17 +196,17 @@ fn append(root: &FileRoot, resolved: &ResolvedPath, content: &[u8]) -> Result<u6
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ListDirectory {
     /// The directory, relative to the working directory.
-    #[serde(default = "here")]
+    #[serde(default = "default_path")]
     #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
     /// Include subdirectory contents.
     #[serde(default)]
     recursive: bool,
     /// List directories.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     include_dirs: bool,
     /// List files.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     include_files: bool,
 }
 
@@ -216,15 +218,15 @@ impl ToolOperation for ListDirectory {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<ToolOutput, ToolError> {
-        let root = roots.of(ctx)?;
-        blocking(move || {
+        let root = roots.file_root(ctx)?;
+        run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
             let mut entries = Vec::new();
             root.open_directory(&resolved)
                 .and_then(|directory| self.collect(&directory, &resolved.path, &mut entries))
-                .map_err(|error| errors::io(format_args!("list `{}`", self.path), &error))?;
+                .map_err(|error| errors::io_error(format_args!("list `{}`", self.path), &error))?;
             entries.sort_by(|left, right| left.path.cmp(&right.path));
-            Ok(self.report(&resolved, entries))
+            Ok(self.report_entries(&resolved, entries))
         })
         .await
     }
@@ -279,16 +281,16 @@ impl ListDirectory {
     }
 
     /// Returns the first entries as JSON for the model.
-    fn report(&self, resolved: &ResolvedPath, mut listed: Vec<ListedEntry>) -> ToolOutput {
+    fn report_entries(&self, resolved: &ResolvedPath, mut listed: Vec<ListedEntry>) -> ToolOutput {
         let truncated = listed.len() > MAX_DIRECTORY_ENTRIES;
         listed.truncate(MAX_DIRECTORY_ENTRIES);
         let entries: Vec<Value> = listed.into_iter().map(entry_json).collect();
         let title = format!("Listed {} ({})", resolved.given, entries.len());
-        let mut output = json!({"path": lossy(&resolved.path), "recursive": self.recursive, "count": entries.len(), "entries": entries});
+        let mut output = json!({"path": lossy_path(&resolved.path), "recursive": self.recursive, "count": entries.len(), "entries": entries});
         if truncated {
             output["truncated"] = json!(true);
         }
-        titled(title, output)
+        titled_output(title, output)
     }
 }
 
@@ -296,9 +298,9 @@ impl ListDirectory {
 fn entry_json(entry: ListedEntry) -> Value {
     match entry.size {
         Some(size) => {
-            json!({"name": entry.name, "path": lossy(&entry.path), "type": "file", "size": size})
+            json!({"name": entry.name, "path": lossy_path(&entry.path), "type": "file", "size": size})
         }
-        None => json!({"name": entry.name, "path": lossy(&entry.path), "type": "dir"}),
+        None => json!({"name": entry.name, "path": lossy_path(&entry.path), "type": "dir"}),
     }
 }
 
@@ -310,7 +312,7 @@ struct MakeDirectory {
     #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
     /// Create parent directories; succeed if it exists.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     recursive: bool,
 }
 
@@ -322,8 +324,8 @@ impl ToolOperation for MakeDirectory {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<ToolOutput, ToolError> {
-        let root = roots.of(ctx)?;
-        blocking(move || {
+        let root = roots.file_root(ctx)?;
+        run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
             let existed = resolved.path.is_dir();
             if self.recursive {
@@ -336,8 +338,8 @@ impl ToolOperation for MakeDirectory {
                 )?;
             }
             let output =
-                json!({"path": lossy(&resolved.path), "created": !existed, "recursive": self.recursive});
-            Ok(titled(format!("Created {}", resolved.given), output))
+                json!({"path": lossy_path(&resolved.path), "created": !existed, "recursive": self.recursive});
+            Ok(titled_output(format!("Created {}", resolved.given), output))
         })
         .await
     }
@@ -347,10 +349,10 @@ fn default_max_bytes() -> u32 {
     100_000
 }
 
-fn here() -> String {
+fn default_path() -> String {
     ".".to_owned()
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }

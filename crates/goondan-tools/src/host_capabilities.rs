@@ -10,29 +10,31 @@ use goondan_spec::Code;
 pub(crate) fn sessions(ctx: &ToolContext) -> Result<&dyn ConversationAccess, ToolError> {
     ctx.runtime
         .sessions()
-        .ok_or_else(|| lacks("access conversations"))
+        .ok_or_else(|| missing_capability("access conversations"))
 }
 
 /// Returns the store for the state of tools. Fails if this program has none.
 pub(crate) fn state(ctx: &ToolContext) -> Result<&dyn ToolStateStore, ToolError> {
-    ctx.runtime.state().ok_or_else(|| lacks("store data"))
+    ctx.runtime
+        .state()
+        .ok_or_else(|| missing_capability("store data"))
 }
 
 /// Returns the scheduler. Fails if this program has none.
-pub(crate) fn schedules(ctx: &ToolContext) -> Result<&dyn PromptScheduler, ToolError> {
+pub(crate) fn prompt_scheduler(ctx: &ToolContext) -> Result<&dyn PromptScheduler, ToolError> {
     ctx.runtime
-        .schedules()
-        .ok_or_else(|| lacks("schedule prompts"))
+        .prompt_scheduler()
+        .ok_or_else(|| missing_capability("schedule prompts"))
 }
 
 /// Returns the embedding models. Fails if this program has none.
 pub(crate) fn embeddings(ctx: &ToolContext) -> Result<&dyn EmbeddingModels, ToolError> {
     ctx.runtime
         .embeddings()
-        .ok_or_else(|| lacks("use embedding models"))
+        .ok_or_else(|| missing_capability("use embedding models"))
 }
 
 /// Returns the error of a missing capability.
-fn lacks(what: &str) -> ToolError {
+fn missing_capability(what: &str) -> ToolError {
     ToolError::new(format!("tools cannot {what} here")).code(Code::TOOL_UNAVAILABLE)
 }

@@ -96,9 +96,10 @@ impl HttpClient {
         request: HttpToolRequest,
     ) -> Result<HttpToolResponse, ToolError> {
         let started = Instant::now();
-        let url = Url::parse(&request.url)
-            .map_err(|error| errors::invalid(format!("`{}` is not a URL: {error}", request.url)))?;
-        self.guard.check(&url).map_err(blocked)?;
+        let url = Url::parse(&request.url).map_err(|error| {
+            errors::invalid_argument(format!("`{}` is not a URL: {error}", request.url))
+        })?;
+        self.guard.check(&url).map_err(blocked_url_error)?;
         let client = self
             .client
             .get_or_try_init(|| make_client(Arc::clone(&self.guard)))
@@ -112,7 +113,7 @@ impl HttpClient {
             Some(HttpRequestBody::Form(form)) => builder.multipart(form.into()),
             None => builder,
         };
-        let failed = |error| failure(&error, request.timeout);
+        let failed = |error| request_error(&error, request.timeout);
         let mut response = builder.send().await.map_err(failed)?;
         let mut body = Vec::new();
         let mut truncated = false;
@@ -135,7 +136,7 @@ impl HttpClient {
 /// Creates the client on a thread that may block, because reading the system's certificates is
 /// slow.
 async fn make_client(guard: Arc<NetworkGuard>) -> Result<Client, ToolError> {
-    errors::blocking(move || {
+    errors::run_blocking(move || {
         let redirect_guard = Arc::clone(&guard);
         let redirects = Policy::custom(move |attempt| match redirect_guard.check(attempt.url()) {
             Err(blocked) => attempt.error(blocked),
@@ -163,7 +164,7 @@ async fn make_client(guard: Arc<NetworkGuard>) -> Result<Client, ToolError> {
 }
 
 /// Creates the error for a request that the guard refused.
-fn blocked(blocked: BlockedUrl) -> ToolError {
+fn blocked_url_error(blocked: BlockedUrl) -> ToolError {
     let error = ToolError::new(format!("the URL is not allowed: {blocked}"))
         .code(Code::TOOL_ADDRESS_BLOCKED);
     match blocked {
@@ -176,11 +177,11 @@ fn blocked(blocked: BlockedUrl) -> ToolError {
 }
 
 /// Converts an error to the message of its innermost cause.
-fn failure(error: &reqwest::Error, timeout: Duration) -> ToolError {
+fn request_error(error: &reqwest::Error, timeout: Duration) -> ToolError {
     let mut reason: &dyn std::error::Error = error;
     while let Some(inner) = reason.source() {
         if let Some(reason) = inner.downcast_ref::<BlockedUrl>() {
-            return blocked(reason.clone());
+            return blocked_url_error(reason.clone());
         }
         reason = inner;
     }

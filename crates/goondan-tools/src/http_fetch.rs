@@ -18,7 +18,7 @@ use crate::errors;
 use crate::http::{HttpClient, HttpToolRequest, HttpToolResponse};
 use crate::net_guard;
 use crate::output_capture::without_cut_end;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "http-fetch",
@@ -31,9 +31,9 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         let client = Arc::new(HttpClient::new(opening.config()?));
         Ok(vec![
             ToolExport::new::<HttpGet>("get", &client)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .read_only(),
-            ToolExport::new::<HttpPost>("post", &client).needs(Permission::Network),
+            ToolExport::new::<HttpPost>("post", &client).with_permission(Permission::Network),
         ])
     },
     ..BuiltinTool::DEFAULT_ROW
@@ -71,7 +71,7 @@ impl ToolOperation for HttpGet {
             timeout: Duration::from_millis(self.timeout_ms.into()),
             max_bytes: self.max_bytes as usize,
         };
-        Ok(report("GET", client.send(request).await?))
+        Ok(response_output("GET", client.send(request).await?))
     }
 }
 
@@ -121,13 +121,15 @@ impl ToolOperation for HttpPost {
             timeout: Duration::from_millis(self.timeout_ms.into()),
             max_bytes: self.max_bytes as usize,
         };
-        Ok(report("POST", client.send(request).await?))
+        Ok(response_output("POST", client.send(request).await?))
     }
 }
 
 fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, ToolError> {
     let header = |(name, value): (String, String)| {
-        let wrong = || errors::invalid(format!("the header `{name}` has an invalid name or value"));
+        let wrong = || {
+            errors::invalid_argument(format!("the header `{name}` has an invalid name or value"))
+        };
         let key = HeaderName::try_from(&name).map_err(|_| wrong())?;
         Ok((key, HeaderValue::try_from(value).map_err(|_| wrong())?))
     };
@@ -135,7 +137,7 @@ fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, ToolError> {
 }
 
 /// Creates the result of both operations.
-fn report(method: &str, response: HttpToolResponse) -> ToolOutput {
+fn response_output(method: &str, response: HttpToolResponse) -> ToolOutput {
     let title = format!(
         "{method} {}: {}",
         response.url.host_str().unwrap_or_default(),
@@ -156,7 +158,7 @@ fn report(method: &str, response: HttpToolResponse) -> ToolOutput {
         "truncated": response.truncated,
         "durationMs": u64::try_from(response.duration.as_millis()).unwrap_or(u64::MAX),
     });
-    titled(title, output)
+    titled_output(title, output)
 }
 
 /// Returns response headers by name. Repeated headers are joined by commas, as HTTP specifies.

@@ -20,7 +20,7 @@ impl InstanceOwner {
     }
 
     /// Returns the calling instance.
-    pub(crate) fn of(ctx: &ToolContext) -> InstanceOwner {
+    pub(crate) fn from_context(ctx: &ToolContext) -> InstanceOwner {
         InstanceOwner {
             agent: ctx.agent_name.clone(),
             instance_key: ctx.instance_key.clone(),

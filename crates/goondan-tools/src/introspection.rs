@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::builtin_tool::BuiltinTool;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "introspection",
@@ -17,7 +17,7 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     open: |_| {
         Ok(vec![
             ToolExport::new::<AgentsList>("agents_list", &Arc::new(()))
-                .needs(Permission::Read)
+                .with_permission(Permission::Read)
                 .read_only(),
         ])
     },
@@ -35,7 +35,7 @@ impl ToolOperation for AgentsList {
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let catalog = ctx.runtime.catalog().await?;
-        let instances = ctx.runtime.list(true).await?;
+        let instances = ctx.runtime.list_instances(true).await?;
         let agents: Vec<Value> = catalog
             .available_agents
             .iter()
@@ -60,6 +60,6 @@ impl ToolOperation for AgentsList {
             "count": agents.len(),
             "agents": agents,
         });
-        Ok(titled("Looked up the agents", output))
+        Ok(titled_output("Looked up the agents", output))
     }
 }

@@ -237,12 +237,12 @@ fn wrong_config(
 
 /// Returns the declarations of the tools in `@goondan/base`, sorted by name.
 pub fn base_tools() -> Vec<ToolManifest> {
-    BUILTINS.iter().map(manifest).collect()
+    BUILTINS.iter().map(builtin_manifest).collect()
 }
 
 /// Returns the declaration of one built-in tool. Its exports do not depend on its config. Schemas
 /// are created on demand, because that takes longer than the rest of a tool's start.
-fn manifest(builtin: &'static BuiltinTool) -> ToolManifest {
+fn builtin_manifest(builtin: &'static BuiltinTool) -> ToolManifest {
     let exports = || {
         let (state, environment) = (BuiltinToolState::default(), Environment::default());
         let opening = ToolOpenContext {

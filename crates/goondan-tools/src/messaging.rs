@@ -19,7 +19,7 @@ use crate::builtin_tool::BuiltinTool;
 use crate::config_error::ConfigError;
 use crate::http::{HttpClient, HttpToolRequest};
 use crate::net_guard::NetworkGuard;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 use crate::value_sources;
 
 /// Maximum time of a webhook call.
@@ -47,9 +47,13 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     open: |opening| {
         let config: MessagingConfig = opening.config()?;
         let channels = config.channels.into_iter();
-        let channels = channels
-            .map(|(name, stated)| Ok((name.clone(), channel(&name, stated, opening.environment)?)));
-        let shared = Shared {
+        let channels = channels.map(|(name, stated)| {
+            Ok((
+                name.clone(),
+                build_channel(&name, stated, opening.environment)?,
+            ))
+        });
+        let shared = MessagingState {
             channels: channels.collect::<Result<_, ConfigError>>()?,
             http: HttpClient::new(NetworkGuard::new(
                 config.allow_private_network,
@@ -58,7 +62,7 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         };
         Ok(vec![
             ToolExport::new::<SendChannelMessage>("message", &Arc::new(shared))
-                .needs(Permission::Network),
+                .with_permission(Permission::Network),
         ])
     },
     ..BuiltinTool::DEFAULT_ROW
@@ -101,13 +105,13 @@ enum MessageChannel {
     Log(LogLevel),
 }
 
-struct Shared {
+struct MessagingState {
     channels: BTreeMap<String, MessageChannel>,
     http: HttpClient,
 }
 
 /// Reads the config of the channel `name`.
-fn channel(
+fn build_channel(
     name: &str,
     config: ChannelConfig,
     environment: &Environment,
@@ -143,9 +147,13 @@ struct SendChannelMessage {
 }
 
 impl ToolOperation for SendChannelMessage {
-    type Shared = Shared;
+    type Shared = MessagingState;
 
-    async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        shared: &MessagingState,
+    ) -> Result<ToolOutput, ToolError> {
         let name = self
             .to
             .split_once(':')
@@ -153,11 +161,11 @@ impl ToolOperation for SendChannelMessage {
         let channel = shared
             .channels
             .get(name)
-            .ok_or_else(|| unknown(name, &shared.channels))?;
+            .ok_or_else(|| unknown_channel(name, &shared.channels))?;
         let mut output = json!({"to": self.to, "channel": name, "sent": true});
         match channel {
             MessageChannel::Webhook(url) => {
-                output["status"] = self.post(ctx, shared, name, url).await?.into()
+                output["status"] = self.post_message(ctx, shared, name, url).await?.into()
             }
             MessageChannel::Agent { name, instance_key } => {
                 let input = self.content.clone();
@@ -176,16 +184,19 @@ impl ToolOperation for SendChannelMessage {
                 ctx.logger.log(*level, &self.content, fields);
             }
         }
-        Ok(titled(format!("Sent a message to {}", self.to), output))
+        Ok(titled_output(
+            format!("Sent a message to {}", self.to),
+            output,
+        ))
     }
 }
 
 impl SendChannelMessage {
     /// Posts the message to the channel. Returns the HTTP status.
-    async fn post(
+    async fn post_message(
         &self,
         ctx: &ToolContext,
-        shared: &Shared,
+        shared: &MessagingState,
         name: &str,
         url: &Url,
     ) -> Result<u16, ToolError> {
@@ -222,7 +233,7 @@ impl SendChannelMessage {
 }
 
 /// Returns the error of an unknown channel, with the known names.
-fn unknown(name: &str, channels: &BTreeMap<String, MessageChannel>) -> ToolError {
+fn unknown_channel(name: &str, channels: &BTreeMap<String, MessageChannel>) -> ToolError {
     let known = channels
         .keys()
         .map(String::as_str)

@@ -79,8 +79,8 @@ impl NetworkGuard {
 
     /// Checks a resolved address of `host`.
     fn check_address(&self, host: &str, address: IpAddr) -> Result<(), BlockedUrl> {
-        match special(address) {
-            Some(class) if !self.allow_private_network && !self.allows(host) => {
+        match special_address(address) {
+            Some(class) if !self.allow_private_network && !self.allows_host(host) => {
                 Err(BlockedUrl::Address {
                     host: host.to_owned(),
                     address,
@@ -92,7 +92,7 @@ impl NetworkGuard {
     }
 
     /// Returns true if the config permits this host.
-    fn allows(&self, host: &str) -> bool {
+    fn allows_host(&self, host: &str) -> bool {
         let plain = |host: &str| {
             host.trim_end_matches('.')
                 .trim_matches(['[', ']'])
@@ -146,7 +146,7 @@ fn only_allowed(
 
 /// Returns the type of an address that is not public. An IPv4 address embedded in an IPv6 address
 /// is checked itself.
-fn special(address: IpAddr) -> Option<&'static str> {
+fn special_address(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => special_v4(address),
         IpAddr::V6(address) => match embedded_v4(address) {
@@ -385,7 +385,7 @@ mod tests {
                 Ipv6Addr::new(0x2002, high, low, 0, 0, 0, 0, 1),
             ];
             for wrapped in wrapped {
-                prop_assert_eq!(special(IpAddr::V6(wrapped)), special_v4(plain));
+                prop_assert_eq!(special_address(IpAddr::V6(wrapped)), special_v4(plain));
             }
         }
     }

@@ -31,7 +31,7 @@ impl OutputCapture {
         }
     }
 
-    /// Adds output, of which the beginning and the end are kept.
+    /// Adds output. Only the beginning and the end of all output are kept.
     pub(crate) fn push(&mut self, piece: &[u8]) {
         self.total = self.total.saturating_add(piece.len() as u64);
         let (first, rest) = piece.split_at(piece.len().min(self.half - self.head.len()));

@@ -95,12 +95,12 @@ pub(crate) fn command(
 ) -> Command {
     let mut command = Command::new(program);
     command.current_dir(folder).env_clear().envs(environment);
-    piped(&mut command);
+    pipe_outputs(&mut command);
     command
 }
 
 /// Sets an empty input, and pipes for the outputs.
-pub(crate) fn piped(command: &mut Command) {
+pub(crate) fn pipe_outputs(command: &mut Command) {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -109,7 +109,7 @@ pub(crate) fn piped(command: &mut Command) {
 
 /// Makes `command` the leader of a new process group that ends with its handle. It also gets its
 /// own session, without a terminal, so that it can neither overwrite nor answer a prompt.
-fn grouped(command: Command) -> CommandWrap {
+fn into_group_leader(command: Command) -> CommandWrap {
     let mut wrap = CommandWrap::from(command);
     #[cfg(unix)]
     wrap.wrap(process_wrap::tokio::ProcessSession);
@@ -122,7 +122,7 @@ fn grouped(command: Command) -> CommandWrap {
 #[derive(Debug)]
 pub(crate) struct ProgramGroup {
     child: Box<dyn ChildWrapper>,
-    /// The id of the group, which is that of its leader.
+    /// Group id, equal to the process id of the group leader.
     #[cfg(unix)]
     id: Option<nix::unistd::Pid>,
     /// Dropped after the group was killed.
@@ -135,12 +135,12 @@ impl ProgramGroup {
     /// busy, until a concurrently forked child has closed it. In that case, tries again for a short
     /// time.
     pub(crate) async fn spawn_patiently(program: SandboxedCommand) -> io::Result<ProgramGroup> {
-        program.prepare();
+        program.ensure_watchers();
         let is_sandboxed = program.write_access.is_sandboxed();
         let registered =
             RegisteredProgram::begin(program.write_access, &program.approved_files).await?;
         let layers: Arc<[SandboxLayer]> = program.layers.into();
-        let mut command = grouped(program.command);
+        let mut command = into_group_leader(program.command);
         let mut attempts = 0;
         loop {
             let start = move || {
@@ -160,14 +160,14 @@ impl ProgramGroup {
                 }
                 child => {
                     let child = child?;
-                    registered.started(child.id(), domain);
-                    return Ok(ProgramGroup::of(child, program.watcher, registered));
+                    registered.record_start(child.id(), domain);
+                    return Ok(ProgramGroup::new(child, program.watcher, registered));
                 }
             }
         }
     }
 
-    fn of(
+    fn new(
         child: Box<dyn ChildWrapper>,
         watcher: Option<Arc<GroupWatcher>>,
         registered: RegisteredProgram,
@@ -176,7 +176,7 @@ impl ProgramGroup {
             registered,
             _watched: watcher
                 .zip(child.id())
-                .map(|(watcher, id)| watcher.watch(id)),
+                .map(|(watcher, id)| watcher.watch_group(id)),
             #[cfg(unix)]
             id: child
                 .id()
@@ -212,7 +212,7 @@ impl ProgramGroup {
     /// ended.
     pub(crate) async fn wait_for_group_end(&self, limit: Duration) {
         let deadline = Instant::now() + limit;
-        while self.lives() && Instant::now() < deadline {
+        while self.is_alive() && Instant::now() < deadline {
             tokio::time::sleep(GROUP_CHECK_INTERVAL).await;
         }
     }
@@ -238,7 +238,7 @@ impl ProgramGroup {
 
     /// Returns true if a process of the group is left. The null signal only tests for existence.
     #[cfg(unix)]
-    fn lives(&self) -> bool {
+    fn is_alive(&self) -> bool {
         use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
         self.id.is_some_and(|id| {
@@ -252,7 +252,7 @@ impl ProgramGroup {
     }
 
     #[cfg(not(unix))]
-    fn lives(&self) -> bool {
+    fn is_alive(&self) -> bool {
         false
     }
 }
@@ -332,7 +332,7 @@ impl ProgramFailure {
     /// Converts the failure to an error for the model; `what` is the program.
     pub(crate) fn into_error(self, what: &str) -> ToolError {
         match self {
-            ProgramFailure::Cancelled => errors::cancelled(),
+            ProgramFailure::Cancelled => errors::cancelled_error(),
             ProgramFailure::Io(error)
                 if error
                     .get_ref()
@@ -345,7 +345,7 @@ impl ProgramFailure {
                 .and_then(|inner| inner.downcast_ref::<ApprovedFileError>())
             {
                 Some(cause) => errors::approved_file(cause),
-                None => errors::io(format_args!("start {what}"), &error),
+                None => errors::io_error(format_args!("start {what}"), &error),
             },
         }
     }

@@ -50,7 +50,7 @@ pub(crate) struct RemoteHost {
 
 impl RemoteHost {
     /// Returns the host in the config; `None` if the config has no host.
-    pub(crate) fn of(
+    pub(crate) fn from_config(
         address: Option<String>,
         commands: Option<Vec<String>>,
     ) -> Result<Option<RemoteHost>, ConfigError> {
@@ -91,7 +91,7 @@ impl RemoteHost {
         match programs.iter().filter(|names| is_remote(names)).count() {
             0 => Ok(false),
             all if all == programs.len() => Ok(true),
-            _ => Err(errors::invalid(format!(
+            _ => Err(errors::invalid_argument(format!(
                 "some commands of the line run on {}, others locally",
                 self.address
             ))
@@ -101,7 +101,7 @@ impl RemoteHost {
 
     /// Returns the command that runs `line` on the host. `beside` contains other settings of the
     /// call by name, and whether they are set; they are not supported.
-    pub(crate) fn work(
+    pub(crate) fn prepare_command(
         &self,
         line: &str,
         beside: &[(&str, bool)],
@@ -109,7 +109,7 @@ impl RemoteHost {
         ctx: &ToolContext,
     ) -> Result<PreparedCommand, ToolError> {
         if let Some((name, _)) = beside.iter().find(|(_, is_given)| *is_given) {
-            return Err(errors::invalid(format!(
+            return Err(errors::invalid_argument(format!(
                 "`{name}` is not supported for commands on {}",
                 self.address
             ))
@@ -126,12 +126,12 @@ impl RemoteHost {
             ));
         }
         Ok(PreparedCommand::Program(Box::new(
-            launcher.unrestricted(self.command(line, launcher, &ctx.workdir)),
+            launcher.unrestricted_command(self.ssh_command(line, launcher, &ctx.workdir)),
         )))
     }
 
     /// Returns the local command that runs `line` on the host.
-    fn command(&self, line: &str, launcher: &ProgramLauncher, folder: &Path) -> Command {
+    fn ssh_command(&self, line: &str, launcher: &ProgramLauncher, folder: &Path) -> Command {
         let mut allowed = launcher.env.clone();
         allowed.push(SSH_AGENT_VARIABLE.to_owned());
         let mut command = process::command(
@@ -220,11 +220,11 @@ mod tests {
 
     #[test]
     fn the_line_is_one_argument_behind_the_dashes() {
-        let host = RemoteHost::of(Some("box".to_owned()), None)
+        let host = RemoteHost::from_config(Some("box".to_owned()), None)
             .unwrap()
             .unwrap();
         let line = "-v; echo 'a b' \"$x\"\nrm y";
-        let command = host.command(line, &ProgramLauncher::default(), Path::new("."));
+        let command = host.ssh_command(line, &ProgramLauncher::default(), Path::new("."));
         let args: Vec<_> = command
             .as_std()
             .get_args()
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn some_programs_run_there() {
-        let host = RemoteHost::of(
+        let host = RemoteHost::from_config(
             Some("box".to_owned()),
             Some(vec!["docker".to_owned(), "make".to_owned()]),
         )

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
 use goondan_spec::kinds::{
     Permission, SHELL_COMMAND_FORMAT, SHELL_DIRECTORY_FORMAT, SHELL_ENVIRONMENT_FORMAT,
@@ -14,10 +15,10 @@ use serde_json::{Value, json};
 
 use crate::background_processes::{BackgroundProcess, BackgroundProcesses};
 use crate::builtin_tool::BuiltinTool;
-use crate::errors::{self, lossy};
+use crate::errors::{self, lossy_path};
 use crate::process::{self, FinishedProgram, ProcessSignal};
 use crate::shell::{self, CommandLineLauncher};
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 /// Default time limit of a command.
 const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(1_800);
@@ -36,19 +37,20 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     timeout: Some(Duration::from_secs(86_460)),
     open: |opening| {
         let lines = CommandLineLauncher::new(opening.config()?, opening.state.helper.as_ref())?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RuntimeToolState {
             lines,
             processes: Arc::clone(&opening.state.processes),
         });
         Ok(vec![
-            ToolExport::new::<RuntimeExec>("exec", &shared).needs(Permission::Execute),
-            ToolExport::new::<ManageProcess>("process", &shared).needs(Permission::Execute),
+            ToolExport::new::<RuntimeExec>("exec", &shared).with_permission(Permission::Execute),
+            ToolExport::new::<ManageProcess>("process", &shared)
+                .with_permission(Permission::Execute),
         ])
     },
     ..BuiltinTool::DEFAULT_ROW
 };
 
-struct Shared {
+struct RuntimeToolState {
     lines: CommandLineLauncher,
     processes: Arc<BackgroundProcesses>,
 }
@@ -77,18 +79,22 @@ struct RuntimeExec {
 }
 
 impl ToolOperation for RuntimeExec {
-    type Shared = Shared;
+    type Shared = RuntimeToolState;
     const WATCHES_CANCELLATION: bool = true;
 
     async fn preview(
         self,
         _ctx: &ToolContext,
-        shared: &Shared,
+        shared: &RuntimeToolState,
     ) -> Result<Option<String>, ToolError> {
         shared.lines.preview(&self.command)
     }
 
-    async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        shared: &RuntimeToolState,
+    ) -> Result<ToolOutput, ToolError> {
         let host = shared.lines.host_of(&self.command)?;
         let launcher = &shared.lines.launcher;
         let (field, place, work) = match host {
@@ -100,11 +106,11 @@ impl ToolOperation for RuntimeExec {
                 (
                     "host",
                     json!(host.address()),
-                    host.work(&self.command, &beside, launcher, ctx)?,
+                    host.prepare_command(&self.command, &beside, launcher, ctx)?,
                 )
             }
             None => {
-                let folder = shell::folder(&ctx.workdir, self.workdir.as_deref())?;
+                let folder = shell::resolve_directory(&ctx.workdir, self.workdir.as_deref())?;
                 let extra = self
                     .env
                     .into_iter()
@@ -113,8 +119,8 @@ impl ToolOperation for RuntimeExec {
                 let environment = shell::environment(&launcher.env, extra)?;
                 (
                     "workdir",
-                    json!(lossy(&folder)),
-                    shell::work(&self.command, folder, environment, launcher, ctx)?,
+                    json!(lossy_path(&folder)),
+                    shell::prepare_command(&self.command, folder, environment, launcher, ctx)?,
                 )
             }
         };
@@ -126,7 +132,7 @@ impl ToolOperation for RuntimeExec {
                 .start(ctx, &self.command, work, limit)
                 .await?;
             let output = json!({"process_id": id, "command": self.command, field: place, "status": "running"});
-            return Ok(titled(title, output));
+            return Ok(titled_output(title, output));
         }
         let finished = process::run(
             work,
@@ -141,15 +147,15 @@ impl ToolOperation for RuntimeExec {
         add(&mut output, &finished);
         match host {
             Some(host) => host.describe_result(&mut output, &finished),
-            None => shell::add(&mut output, shell::note(ctx, &finished)),
+            None => shell::add(&mut output, shell::sandbox_note(ctx, &finished)),
         }
-        Ok(titled(title, output))
+        Ok(titled_output(title, output))
     }
 }
 
 /// Adds the result of a command.
 fn add(output: &mut Value, finished: &FinishedProgram) {
-    output["durationMs"] = json!(millis(finished.duration));
+    output["durationMs"] = json!(to_millis(finished.duration));
     output["stdout"] = json!(finished.stdout);
     output["stderr"] = json!(finished.stderr);
     output["exitCode"] = json!(process::exit_code(finished.status));
@@ -185,9 +191,21 @@ struct ManageProcess {
 }
 
 impl ToolOperation for ManageProcess {
-    type Shared = Shared;
+    type Shared = RuntimeToolState;
 
-    async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
+    /// After a restart, another process has the same id.
+    fn unique_arguments(self, ctx: &ToolContext, shared: &RuntimeToolState) -> JsonObject {
+        let process = shared.processes.find(ctx, &self.process_id).ok();
+        let identity = process.map_or("no process".to_owned(), |process| process.identity.clone());
+        let id = json!(format!("{} ({identity})", self.process_id));
+        JsonObject::from_iter([("process_id".to_owned(), id)])
+    }
+
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        shared: &RuntimeToolState,
+    ) -> Result<ToolOutput, ToolError> {
         let process = shared.processes.find(ctx, &self.process_id)?;
         let mut output = json!({});
         match self.action {
@@ -195,43 +213,43 @@ impl ToolOperation for ManageProcess {
             ProcessAction::Input => {
                 let input = self
                     .input
-                    .ok_or_else(|| errors::invalid("action `input` needs an `input`"))?;
+                    .ok_or_else(|| errors::invalid_argument("action `input` needs an `input`"))?;
                 process.write(&input).await?;
                 output["written"] = json!(input.len());
             }
             ProcessAction::Signal => {
                 let name = self.signal.unwrap_or_else(|| "SIGTERM".to_owned());
                 let signal = ProcessSignal::parse(&name)
-                    .ok_or_else(|| errors::invalid(format!("unknown signal `{name}`")))?;
+                    .ok_or_else(|| errors::invalid_argument(format!("unknown signal `{name}`")))?;
                 process.signal(signal)?;
                 output["sent"] = json!(name);
             }
             ProcessAction::Poll => {
                 // Read the end first, so that a poll with an end never misses the last output.
-                describe(&mut output, &self.process_id, &process);
+                add_process_state(&mut output, &self.process_id, &process);
                 let (stdout, stderr) = process.take_output();
                 output["stdout"] = json!(stdout);
                 output["stderr"] = json!(stderr);
-                return Ok(titled(shell::title(&process.line), output));
+                return Ok(titled_output(shell::title(&process.line), output));
             }
         }
-        describe(&mut output, &self.process_id, &process);
-        Ok(titled(shell::title(&process.line), output))
+        add_process_state(&mut output, &self.process_id, &process);
+        Ok(titled_output(shell::title(&process.line), output))
     }
 }
 
 /// Adds the state of a process.
-fn describe(output: &mut Value, id: &str, process: &BackgroundProcess) {
+fn add_process_state(output: &mut Value, id: &str, process: &BackgroundProcess) {
     let end = process.end();
     output["process_id"] = json!(id);
     output["command"] = json!(process.line);
     output["status"] = json!(if end.is_some() { "exited" } else { "running" });
     output["exitCode"] = json!(end.map(|end| end.status.map_or(-1, process::exit_code)));
     output["signal"] = json!(end.and_then(|end| process::signal_name(end.status?)));
-    output["durationMs"] = json!(millis(process.age()));
+    output["durationMs"] = json!(to_millis(process.age()));
 }
 
 /// Returns the duration in milliseconds, at most `u64::MAX`.
-fn millis(duration: Duration) -> u64 {
+fn to_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Formats a scalar as a string. Integers have no decimal point, however they were written.
-pub(crate) fn scalar(value: &Value) -> Option<String> {
+pub(crate) fn scalar_to_string(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Bool(_) => Some(value.to_string()),
@@ -23,10 +23,10 @@ mod tests {
 
     #[test]
     fn numbers_have_no_needless_decimal_point() {
-        assert_eq!(scalar(&json!(1.0)).as_deref(), Some("1"));
-        assert_eq!(scalar(&json!(1.5)).as_deref(), Some("1.5"));
-        assert_eq!(scalar(&json!(-7)).as_deref(), Some("-7"));
-        assert_eq!(scalar(&json!(true)).as_deref(), Some("true"));
-        assert_eq!(scalar(&json!(null)), None);
+        assert_eq!(scalar_to_string(&json!(1.0)).as_deref(), Some("1"));
+        assert_eq!(scalar_to_string(&json!(1.5)).as_deref(), Some("1.5"));
+        assert_eq!(scalar_to_string(&json!(-7)).as_deref(), Some("-7"));
+        assert_eq!(scalar_to_string(&json!(true)).as_deref(), Some("true"));
+        assert_eq!(scalar_to_string(&json!(null)), None);
     }
 }

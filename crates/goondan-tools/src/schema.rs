@@ -13,7 +13,7 @@ pub(crate) fn describe<T: JsonSchema>() -> (String, Value) {
         settings.meta_schema = None;
     });
     let mut root = Schema::to_value(settings.into_generator().into_root_schema_for::<T>());
-    tidy(&mut root);
+    clean_schema(&mut root);
     let description = match root
         .as_object_mut()
         .and_then(|root| root.shift_remove("description"))
@@ -29,7 +29,7 @@ pub(crate) fn describe<T: JsonSchema>() -> (String, Value) {
     (description, root)
 }
 
-fn tidy(schema: &mut Value) {
+fn clean_schema(schema: &mut Value) {
     let Value::Object(schema) = schema else {
         return;
     };
@@ -47,17 +47,17 @@ fn tidy(schema: &mut Value) {
     }
     for keyword in ["properties", "patternProperties"] {
         if let Some(Value::Object(properties)) = schema.get_mut(keyword) {
-            properties.values_mut().for_each(tidy);
+            properties.values_mut().for_each(clean_schema);
         }
     }
     for keyword in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get_mut(keyword) {
-            tidy(inner);
+            clean_schema(inner);
         }
     }
     for keyword in ["anyOf", "oneOf", "allOf"] {
         if let Some(Value::Array(inner)) = schema.get_mut(keyword) {
-            inner.iter_mut().for_each(tidy);
+            inner.iter_mut().for_each(clean_schema);
         }
     }
 }

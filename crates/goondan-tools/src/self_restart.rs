@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::builtin_tool::BuiltinTool;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 /// Default reason.
 const DEFAULT_RELOAD_REASON: &str = "tool:self-restart";
@@ -25,7 +25,8 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     error_message_limit: Some(4000),
     open: |_| {
         Ok(vec![
-            ToolExport::new::<ReloadRequest>("request", &Arc::new(())).needs(Permission::Execute),
+            ToolExport::new::<ReloadRequest>("request", &Arc::new(()))
+                .with_permission(Permission::Execute),
         ])
     },
     ..BuiltinTool::DEFAULT_ROW
@@ -53,7 +54,7 @@ impl ToolOperation for ReloadRequest {
                 .code(Code::RELOAD_UNAVAILABLE)
         })?;
         tracing::info!(agent = ctx.agent_name, reason, "a reload is requested");
-        let ReloadSuccess { generation, plan } = reloader.reload().await.map_err(refused)?;
+        let ReloadSuccess { generation, plan } = reloader.reload().await.map_err(reload_error)?;
         let output = json!({
             "ok": true,
             "restartRequested": true,
@@ -64,11 +65,14 @@ impl ToolOperation for ReloadRequest {
             "removed": plan.removed,
             "agents": plan.agents,
         });
-        Ok(titled(format!("Reloaded; generation {generation}"), output))
+        Ok(titled_output(
+            format!("Reloaded; generation {generation}"),
+            output,
+        ))
     }
 }
 
-fn refused(
+fn reload_error(
     ReloadFailure {
         generation,
         diagnostics,

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::agents;
 use crate::builtin_tool::BuiltinTool;
 use crate::host_capabilities;
-use crate::tool_operation::{ToolExport, ToolOperation, number, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, json_number, titled_output};
 
 /// The tools of a read-only sub-agent.
 pub const READ_ONLY_TOOLS: [&str; 6] = [
@@ -46,22 +46,22 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         // The ids of a child, of its request and of sent events are derived from the call id.
         Ok(vec![
             ToolExport::new::<ListSessions>("list", &none)
-                .needs(Read)
+                .with_permission(Read)
                 .read_only(),
             ToolExport::new::<SessionHistory>("history", &none)
-                .needs(Read)
+                .with_permission(Read)
                 .read_only(),
             ToolExport::new::<SendToSession>("send", &none)
-                .needs(Write)
+                .with_permission(Write)
                 .idempotent(),
             ToolExport::new::<SpawnSubagent>("spawn", &none)
-                .needs(Read)
+                .with_permission(Read)
                 .idempotent(),
             ToolExport::new::<ListSubagents>("subagents", &none)
-                .needs(Read)
+                .with_permission(Read)
                 .read_only(),
             ToolExport::new::<SessionStatus>("status", &none)
-                .needs(Read)
+                .with_permission(Read)
                 .read_only(),
         ])
     },
@@ -93,7 +93,7 @@ impl ToolOperation for ListSessions {
             .map(|session| session_json(session, &own))
             .collect();
         let output = json!({"count": shown.len(), "total": total, "sessions": shown});
-        Ok(titled(
+        Ok(titled_output(
             format!("{} of {total} sessions", output["count"]),
             output,
         ))
@@ -132,7 +132,7 @@ impl ToolOperation for SessionHistory {
             "total": messages.len(),
             "messages": shown,
         });
-        Ok(titled(
+        Ok(titled_output(
             format!("Read {} messages of {}", shown_count(&output), session.id()),
             output,
         ))
@@ -164,7 +164,7 @@ impl ToolOperation for SendToSession {
         };
         let sent = ctx.runtime.send(&session.agent, event).await?;
         let output = json!({"session_id": session.to_string(), "eventId": sent.event_id, "accepted": sent.accepted});
-        Ok(titled(format!("Sent to {session}"), output))
+        Ok(titled_output(format!("Sent to {session}"), output))
     }
 }
 
@@ -190,9 +190,9 @@ impl ToolOperation for SpawnSubagent {
             narrowing,
             event_type: "session.spawn",
         };
-        let answer = ask(ctx, asked).await?;
+        let answer = request_answer(ctx, asked).await?;
         let output = json!({"session_id": answer.session.to_string(), "response": answer.text});
-        Ok(titled("Asked a sub-agent", output))
+        Ok(titled_output("Asked a sub-agent", output))
     }
 }
 
@@ -209,7 +209,7 @@ pub(crate) struct SessionAnswer {
 }
 
 /// Opens a session in the caller's working directory, sends a request, and waits for the answer.
-pub(crate) async fn ask(
+pub(crate) async fn request_answer(
     ctx: &ToolContext,
     ask: SessionRequest<'_>,
 ) -> Result<SessionAnswer, ToolError> {
@@ -269,7 +269,7 @@ impl ToolOperation for ListSubagents {
             .map(|session| session_json(session, &own))
             .collect();
         let output = json!({"count": shown.len(), "subagents": shown});
-        Ok(titled(
+        Ok(titled_output(
             format!("{} sub-agents", shown_count(&output)),
             output,
         ))
@@ -315,15 +315,14 @@ impl ToolOperation for SessionStatus {
             },
         });
         if let Some(cost) = spending.cost {
-            output["cost"] =
-                json!({"amount": number(rounded(cost)), "currency": power.currency(&id).await});
+            output["cost"] = json!({"amount": json_number(round_cost(cost)), "currency": power.currency(&id).await});
         }
-        Ok(titled(format!("{id}: {messages} messages"), output))
+        Ok(titled_output(format!("{id}: {messages} messages"), output))
     }
 }
 
 /// Rounds to a millionth, so that a price shows no floating-point noise.
-fn rounded(cost: f64) -> f64 {
+fn round_cost(cost: f64) -> f64 {
     (cost * 1_000_000.0).round() / 1_000_000.0
 }
 
@@ -340,17 +339,21 @@ async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
         .map(|(agent, key)| InstanceId::new(agent, key));
     let found =
         wanted.and_then(|wanted| sessions.into_iter().find(|session| session.id() == wanted));
-    let found = found.ok_or_else(|| {
-        ToolError::new(format!("there is no session `{id}`"))
+    // Only sessions within reach, so that the error does not show whether another one exists.
+    let reached = agents::retain_reachable(ctx, Vec::from_iter(found), InstanceMeta::id).await?;
+    reached.into_iter().next().ok_or_else(|| {
+        let rule = format!(
+            "{{tool: \"sessions__*\", args: {{session_id: {}}}, action: allow}}",
+            json!(id)
+        );
+        let message = format!("there is no session `{id}` that this conversation may use");
+        ToolError::new(message)
             .code(Code::TOOL_SESSION_NOT_FOUND)
-            .suggest("sessions__list shows all sessions")
-    })?;
-    let rule = format!(
-        "{{tool: \"sessions__*\", args: {{session_id: {}}}, action: allow}}",
-        json!(id)
-    );
-    agents::check_reach(ctx, &found.id(), &rule).await?;
-    Ok(found)
+            .suggest(format!(
+                "sessions__list shows the sessions that you can use. The operator can allow another \
+                one: add `{rule}` to `spec.permissions.rules` of the agent."
+            ))
+    })
 }
 
 /// Returns the JSON of a session for the model. `own` is the id of the calling session.

@@ -18,7 +18,7 @@ use crate::paths::still_there;
 use crate::process::{self, Environment, FinishedProgram};
 use crate::remote_host::RemoteHost;
 use crate::sandbox::{ProgramLauncher, SandboxHelper, sandboxed_start};
-use crate::scalar_text::scalar;
+use crate::scalar_text::scalar_to_string;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,7 +70,7 @@ impl CommandLineLauncher {
             host,
             host_commands,
         } = settings;
-        let host = RemoteHost::of(host, host_commands)?;
+        let host = RemoteHost::from_config(host, host_commands)?;
         if host.as_ref().is_some_and(RemoteHost::runs_every_line) {
             let is_contained = sandbox.as_ref().is_some_and(|wanted| wanted.0.is_some());
             if is_contained {
@@ -155,7 +155,7 @@ pub(crate) const SHELL_CONFIG_KEYS: &[(&str, &str)] = &[
 /// Returns a command line in the permitted run mode: without a shell if patterns permit its
 /// commands, otherwise with /bin/sh. It is not a login shell, because a profile may export the keys
 /// that were removed from the environment.
-pub(crate) fn work(
+pub(crate) fn prepare_command(
     line: &str,
     folder: PathBuf,
     environment: Environment,
@@ -172,7 +172,7 @@ pub(crate) fn work(
         })?;
         still_there(ctx)?;
         let line = CommandLineRunner::new(script, direct, launcher, ctx, folder, environment);
-        let line = line.map_err(|error| errors::io("run the command", &error))?;
+        let line = line.map_err(|error| errors::io_error("run the command", &error))?;
         return Ok(PreparedCommand::Line(Arc::new(line)));
     }
     let mut command = process::command("/bin/sh", &folder, environment);
@@ -184,7 +184,7 @@ pub(crate) fn work(
 
 /// Returns a note for a command that failed in a sandbox, because the sandbox may be the cause;
 /// `None` without a sandbox.
-pub(crate) fn note(ctx: &ToolContext, finished: &FinishedProgram) -> Option<String> {
+pub(crate) fn sandbox_note(ctx: &ToolContext, finished: &FinishedProgram) -> Option<String> {
     let RunMode::Direct(DirectExecution {
         commands, files, ..
     }) = &ctx.run_mode
@@ -231,10 +231,11 @@ pub(crate) fn title(line: &str) -> String {
 
 /// Resolves the directory to run in. It may be anywhere, because a command can access other
 /// directories as well; the execute permission covers it.
-pub(crate) fn folder(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolError> {
+pub(crate) fn resolve_directory(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolError> {
     let path = cwd.unwrap_or(".");
     let folder = workdir.join(path).canonicalize();
-    let folder = folder.map_err(|error| errors::io(format_args!("run in `{path}`"), &error))?;
+    let folder =
+        folder.map_err(|error| errors::io_error(format_args!("run in `{path}`"), &error))?;
     if !folder.is_dir() {
         let message = format!("cannot run in `{path}`: not a directory");
         return Err(ToolError::new(message).code(Code::TOOL_WRONG_FILE_TYPE));
@@ -246,13 +247,13 @@ pub(crate) fn folder(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolE
 pub(crate) fn environment(allowed: &[String], extra: JsonObject) -> Result<Environment, ToolError> {
     let extra = extra.into_iter().map(|(name, value)| {
         if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(errors::invalid(format!(
+            return Err(errors::invalid_argument(format!(
                 "`{name}` is not a valid environment variable name"
             )));
         }
-        match scalar(&value) {
+        match scalar_to_string(&value) {
             Some(value) if !value.contains('\0') => Ok((name, value)),
-            _ => Err(errors::invalid(format!(
+            _ => Err(errors::invalid_argument(format!(
                 "env.{name} must be a string, a number or a boolean"
             ))),
         }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use goondan_core::code_directory::leave_out;
 use goondan_core::real_path::{links_of_path, real_path};
 
 use crate::mutex_lock::lock;
@@ -20,9 +21,26 @@ static STATE_DIRECTORIES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new())
 pub fn protect(folder: &Path) {
     let real = real_path(folder).unwrap_or_else(|_| folder.to_owned());
     let links = links_of_path(folder).unwrap_or_default();
+    leave_out(&real);
     let mut folders = lock(&STATE_DIRECTORIES);
     folders.insert(real);
     folders.extend(links);
+}
+
+/// Returns the directory for the compiled files of Python programs without a sandbox. No sandboxed
+/// program and no file tool can write in it.
+pub(crate) fn python_cache() -> PathBuf {
+    let folders = lock(&STATE_DIRECTORIES);
+    let state = folders.iter().find(|folder| {
+        let metadata = folder.symlink_metadata();
+        // The lock file of all processes is in memory.
+        !folder.starts_with("/dev") && metadata.is_ok_and(|metadata| metadata.is_dir())
+    });
+    // A directory that cannot exist disables the files.
+    state.map_or_else(
+        || PathBuf::from("/dev/null/python"),
+        |state| state.join("cache").join("python"),
+    )
 }
 
 /// Returns true if `path` is a state directory, or leads to one.

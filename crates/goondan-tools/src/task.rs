@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::builtin_tool::BuiltinTool;
-use crate::sessions::{SessionRequest, ask};
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::sessions::{SessionRequest, request_answer};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "task",
@@ -23,7 +23,7 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         // The ids of the session and of its request are derived from the call id.
         Ok(vec![
             ToolExport::new::<RunTask>("run", &Arc::new(()))
-                .needs(Permission::Execute)
+                .with_permission(Permission::Execute)
                 .idempotent(),
         ])
     },
@@ -60,8 +60,8 @@ impl ToolOperation for RunTask {
             narrowing: None,
             event_type: "task.run",
         };
-        let answer = ask(ctx, asked).await?;
+        let answer = request_answer(ctx, asked).await?;
         let output = json!({"agent": self.agent, "session_id": answer.session.to_string(), "result": answer.text});
-        Ok(titled(self.description, output))
+        Ok(titled_output(self.description, output))
     }
 }

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
-use crate::scalar_text::scalar;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::scalar_text::scalar_to_string;
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 /// Maximum size of a result in bytes.
 const MAX_RESULT_BYTES: usize = 16 * 1024 * 1024;
@@ -56,18 +56,18 @@ impl ToolOperation for TextReplace {
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         if self.search.is_empty() {
-            return Err(errors::invalid("search must not be empty"));
+            return Err(errors::invalid_argument("search must not be empty"));
         }
         let limit = if self.all { usize::MAX } else { 1 };
         let replacements = self.text.matches(&self.search).take(limit).count();
-        bounded(
+        check_result_size(
             self.text
                 .len()
                 .saturating_add(replacements.saturating_mul(self.replacement.len())),
         )?;
         let result = self.text.replacen(&self.search, &self.replacement, limit);
         let output = json!({"original": self.text, "result": result, "replacements": replacements});
-        Ok(titled(format!("Replaced {replacements}"), output))
+        Ok(titled_output(format!("Replaced {replacements}"), output))
     }
 }
 
@@ -101,7 +101,7 @@ impl ToolOperation for TextSlice {
             "end": end,
             "length": result.chars().count(),
         });
-        Ok(titled("Sliced a text", output))
+        Ok(titled_output("Sliced a text", output))
     }
 }
 
@@ -160,10 +160,10 @@ impl ToolOperation for TextSplit {
         };
         if parts.len() > MAX_SPLIT_PARTS {
             let message = format!("the text has more than {MAX_SPLIT_PARTS} parts");
-            return Err(errors::invalid(message).suggest("set `maxParts`"));
+            return Err(errors::invalid_argument(message).suggest("set `maxParts`"));
         }
         let title = format!("Split into {}", parts.len());
-        Ok(titled(
+        Ok(titled_output(
             title,
             json!({"delimiter": self.delimiter, "count": parts.len(), "parts": parts}),
         ))
@@ -175,7 +175,7 @@ impl ToolOperation for TextSplit {
 #[serde(deny_unknown_fields)]
 struct TextJoin {
     /// Parts, in order: strings, numbers or booleans.
-    #[schemars(schema_with = "scalars")]
+    #[schemars(schema_with = "scalars_schema")]
     parts: Vec<Value>,
     /// Delimiter; default: a line break.
     #[serde(default = "line_break")]
@@ -187,8 +187,8 @@ impl ToolOperation for TextJoin {
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let parts = self.parts.iter().enumerate().map(|(index, part)| {
-            scalar(part).ok_or_else(|| {
-                errors::invalid(format!(
+            scalar_to_string(part).ok_or_else(|| {
+                errors::invalid_argument(format!(
                     "parts[{index}] must be a string, a number or a boolean"
                 ))
             })
@@ -197,17 +197,17 @@ impl ToolOperation for TextJoin {
         let size = parts
             .iter()
             .map(|part| part.len().saturating_add(self.delimiter.len()));
-        bounded(size.fold(0, usize::saturating_add))?;
+        check_result_size(size.fold(0, usize::saturating_add))?;
         let result = parts.join(&self.delimiter);
         let title = format!("Joined {}", parts.len());
-        Ok(titled(
+        Ok(titled_output(
             title,
             json!({"delimiter": self.delimiter, "count": parts.len(), "result": result}),
         ))
     }
 }
 
-fn scalars(_generator: &mut SchemaGenerator) -> Schema {
+fn scalars_schema(_generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"type": ["string", "number", "boolean"]}})
 }
 
@@ -245,7 +245,7 @@ impl ToolOperation for TextTrim {
         };
         let trimmed = self.text.chars().count() - result.chars().count();
         let output = json!({"original": self.text, "result": result, "mode": self.mode, "trimmedLength": trimmed});
-        Ok(titled(format!("Trimmed {trimmed}"), output))
+        Ok(titled_output(format!("Trimmed {trimmed}"), output))
     }
 }
 
@@ -276,7 +276,7 @@ impl ToolOperation for TextCase {
             LetterCase::Upper => self.text.to_uppercase(),
             LetterCase::Lower => self.text.to_lowercase(),
         };
-        Ok(titled(
+        Ok(titled_output(
             "Changed the case",
             json!({"original": self.text, "result": result, "to": self.to}),
         ))
@@ -288,7 +288,7 @@ fn line_break() -> String {
 }
 
 /// Refuses results larger than [`MAX_RESULT_BYTES`].
-fn bounded(size: usize) -> Result<(), ToolError> {
+fn check_result_size(size: usize) -> Result<(), ToolError> {
     if size <= MAX_RESULT_BYTES {
         return Ok(());
     }

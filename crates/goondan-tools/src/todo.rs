@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
 use crate::host_capabilities;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 /// Maximum number of tasks in a list.
 const MAX_TODO_TASKS: usize = 200;
@@ -27,10 +27,10 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         let none = Arc::new(());
         Ok(vec![
             ToolExport::new::<WriteTaskList>("write", &none)
-                .needs(Permission::Read)
+                .with_permission(Permission::Read)
                 .idempotent(),
             ToolExport::new::<ReadTaskList>("read", &none)
-                .needs(Permission::Read)
+                .with_permission(Permission::Read)
                 .read_only(),
         ])
     },
@@ -75,12 +75,12 @@ impl ToolOperation for WriteTaskList {
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         if self.todos.len() > MAX_TODO_TASKS {
-            return Err(errors::invalid(format!(
+            return Err(errors::invalid_argument(format!(
                 "a list has at most {MAX_TODO_TASKS} tasks, not {}",
                 self.todos.len()
             )));
         }
-        let output = shown(&self.todos);
+        let output = todo_output(&self.todos);
         host_capabilities::state(ctx)?
             .save(TODO_STATE_NAME, json!(self.todos))
             .await?;
@@ -106,12 +106,12 @@ impl ToolOperation for ReadTaskList {
         let todos: Vec<TodoTask> = saved
             .and_then(|saved| serde_json::from_value(saved).ok())
             .unwrap_or_default();
-        Ok(shown(&todos))
+        Ok(todo_output(&todos))
     }
 }
 
 /// Returns the list for the model, with a title for users.
-fn shown(todos: &[TodoTask]) -> ToolOutput {
+fn todo_output(todos: &[TodoTask]) -> ToolOutput {
     let count = |status| todos.iter().filter(|task| task.status == status).count();
     let (open, done) = (
         count(TodoStatus::Pending) + count(TodoStatus::InProgress),
@@ -127,6 +127,6 @@ fn shown(todos: &[TodoTask]) -> ToolOutput {
     let metadata = JsonObject::from_iter([("todos".to_owned(), json!(todos))]);
     ToolOutput {
         metadata,
-        ..titled(format!("{done} of {} tasks done", open + done), output)
+        ..titled_output(format!("{done} of {} tasks done", open + done), output)
     }
 }

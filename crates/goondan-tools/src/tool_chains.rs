@@ -14,7 +14,7 @@ struct ToolChain {
     parts: &'static [&'static str],
 }
 
-const fn at(
+const fn tool_chain(
     variable: &'static str,
     usual: &'static str,
     parts: &'static [&'static str],
@@ -27,13 +27,13 @@ const fn at(
 }
 
 const TOOL_CHAINS: [ToolChain; 14] = [
-    at(
+    tool_chain(
         "CARGO_HOME",
         ".cargo",
         &["bin", "config.toml", "env", "git", "registry"],
     ),
-    at("RUSTUP_HOME", ".rustup", &["settings.toml", "toolchains"]),
-    at(
+    tool_chain("RUSTUP_HOME", ".rustup", &["settings.toml", "toolchains"]),
+    tool_chain(
         "PYENV_ROOT",
         ".pyenv",
         &[
@@ -47,39 +47,39 @@ const TOOL_CHAINS: [ToolChain; 14] = [
             "versions",
         ],
     ),
-    at(
+    tool_chain(
         "NVM_DIR",
         ".nvm",
         &["alias", "bash_completion", "nvm-exec", "nvm.sh", "versions"],
     ),
-    at(
+    tool_chain(
         "VOLTA_HOME",
         ".volta",
         &["bin", "hooks.json", "layout.v4", "tools"],
     ),
-    at(
+    tool_chain(
         "ASDF_DATA_DIR",
         ".asdf",
         &["asdf.sh", "bin", "installs", "lib", "plugins", "shims"],
     ),
-    at(
+    tool_chain(
         "SDKMAN_DIR",
         ".sdkman",
         &["bin", "candidates", "contrib", "libexec", "src"],
     ),
-    at(
+    tool_chain(
         "RBENV_ROOT",
         ".rbenv",
         &[
             "bin", "libexec", "plugins", "rbenv.d", "shims", "version", "versions",
         ],
     ),
-    at("BUN_INSTALL", ".bun", &["bin"]),
-    at("DENO_INSTALL_ROOT", ".deno", &["bin"]),
-    at("PNPM_HOME", ".local/share/pnpm", &[]),
-    at("GOPATH", "go", &["pkg"]),
-    at("GOROOT", "", &[]),
-    at("JAVA_HOME", "", &[]),
+    tool_chain("BUN_INSTALL", ".bun", &["bin"]),
+    tool_chain("DENO_INSTALL_ROOT", ".deno", &["bin"]),
+    tool_chain("PNPM_HOME", ".local/share/pnpm", &[]),
+    tool_chain("GOPATH", "go", &["pkg"]),
+    tool_chain("GOROOT", "", &[]),
+    tool_chain("JAVA_HOME", "", &[]),
 ];
 
 /// Returns true for a variable with the location of a tool chain. Programs receive these variables
@@ -89,17 +89,17 @@ pub(crate) fn is_variable(name: &str) -> bool {
 }
 
 /// Returns the readable paths of the user's tool chains.
-pub(crate) fn readable() -> Vec<PathBuf> {
+pub(crate) fn readable_paths() -> Vec<PathBuf> {
     let home = std::env::home_dir();
     TOOL_CHAINS
         .iter()
-        .flat_map(|chain| chain.readable(std::env::var_os(chain.variable), home.as_deref()))
+        .flat_map(|chain| chain.readable_paths(std::env::var_os(chain.variable), home.as_deref()))
         .collect()
 }
 
 impl ToolChain {
     /// Returns the readable paths if the variable has the value `set`.
-    fn readable(&self, set: Option<std::ffi::OsString>, home: Option<&Path>) -> Vec<PathBuf> {
+    fn readable_paths(&self, set: Option<std::ffi::OsString>, home: Option<&Path>) -> Vec<PathBuf> {
         let set = set
             .iter()
             .flat_map(std::env::split_paths)
@@ -136,7 +136,7 @@ mod tests {
     fn a_tool_chain_is_read_where_its_variable_says_and_where_it_usually_is() {
         let [cargo, .., java] = &TOOL_CHAINS;
         let read = |chain: &ToolChain, set: Option<&str>| {
-            let paths = chain.readable(set.map(Into::into), Some(Path::new("/home/u")));
+            let paths = chain.readable_paths(set.map(Into::into), Some(Path::new("/home/u")));
             paths
                 .into_iter()
                 .map(|path| path.display().to_string())

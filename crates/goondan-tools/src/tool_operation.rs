@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput, WrittenFile};
 use goondan_spec::Code;
 use goondan_spec::kinds::{ExportSpec, Permission};
 use schemars::JsonSchema;
@@ -38,12 +38,27 @@ pub(crate) trait ToolOperation: DeserializeOwned + JsonSchema + Send + 'static {
     }
 
     /// Returns the files that the call runs, in addition to those in its arguments.
-    fn programs(
+    fn executed_files(
         self,
         _ctx: &ToolContext,
         _shared: &Self::Shared,
     ) -> impl Future<Output = Vec<PathBuf>> + Send {
         std::future::ready(Vec::new())
+    }
+
+    /// Returns the files that the call writes, except those in arguments that are paths.
+    fn written_files(
+        self,
+        _ctx: &ToolContext,
+        _shared: &Self::Shared,
+    ) -> impl Future<Output = Vec<WrittenFile>> + Send {
+        std::future::ready(Vec::new())
+    }
+
+    /// Returns arguments with ids that no other thing can have, for those that another thing can have
+    /// later.
+    fn unique_arguments(self, _ctx: &ToolContext, _shared: &Self::Shared) -> JsonObject {
+        JsonObject::new()
     }
 
     fn run(
@@ -78,8 +93,14 @@ impl ToolExport {
     }
 
     /// Declares a required permission (rule S1).
-    pub(crate) fn needs(mut self, permission: Permission) -> ToolExport {
+    pub(crate) fn with_permission(mut self, permission: Permission) -> ToolExport {
         self.spec.permissions.insert(permission);
+        self
+    }
+
+    /// Declares a permission that a call uses if it is allowed.
+    pub(crate) fn with_optional_permission(mut self, permission: Permission) -> ToolExport {
+        self.spec.optional_permissions.insert(permission);
         self
     }
 
@@ -113,7 +134,7 @@ impl<O: ToolOperation> ToolHandler for OperationHandler<O> {
         tokio::select! {
             biased;
             output = run => output,
-            () = ctx.cancellation.cancelled() => Err(errors::cancelled()),
+            () = ctx.cancellation.cancelled() => Err(errors::cancelled_error()),
         }
     }
 
@@ -125,9 +146,23 @@ impl<O: ToolOperation> ToolHandler for OperationHandler<O> {
         }
     }
 
-    async fn programs(&self, ctx: &ToolContext, input: &JsonObject) -> Vec<PathBuf> {
+    fn unique_arguments(&self, ctx: &ToolContext, input: &JsonObject) -> JsonObject {
         match decode::<O>(input.clone()) {
-            Ok(operation) => operation.programs(ctx, &self.shared).await,
+            Ok(operation) => operation.unique_arguments(ctx, &self.shared),
+            Err(_) => JsonObject::new(),
+        }
+    }
+
+    async fn executed_files(&self, ctx: &ToolContext, input: &JsonObject) -> Vec<PathBuf> {
+        match decode::<O>(input.clone()) {
+            Ok(operation) => operation.executed_files(ctx, &self.shared).await,
+            Err(_) => Vec::new(),
+        }
+    }
+
+    async fn written_files(&self, ctx: &ToolContext, input: &JsonObject) -> Vec<WrittenFile> {
+        match decode::<O>(input.clone()) {
+            Ok(operation) => operation.written_files(ctx, &self.shared).await,
             Err(_) => Vec::new(),
         }
     }
@@ -148,12 +183,12 @@ fn decode<O: ToolOperation>(mut input: JsonObject) -> Result<O, ToolError> {
 /// models send it, but serde does not accept it.
 fn whole_float_to_integer(value: &mut Value) {
     if let Some(float) = value.as_f64().filter(|_| value.is_f64()) {
-        *value = number(float);
+        *value = json_number(float);
     }
 }
 
 /// Returns a JSON number, without a decimal point if it is an integer.
-pub(crate) fn number(float: f64) -> Value {
+pub(crate) fn json_number(float: f64) -> Value {
     /// Every integer up to this value is exact as an `f64`.
     const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     if float.fract() == 0.0 && float.abs() <= MAX_EXACT_INTEGER {
@@ -164,7 +199,7 @@ pub(crate) fn number(float: f64) -> Value {
 }
 
 /// Creates a result with a short summary for users.
-pub(crate) fn titled(title: impl Into<String>, output: Value) -> ToolOutput {
+pub(crate) fn titled_output(title: impl Into<String>, output: Value) -> ToolOutput {
     ToolOutput {
         output,
         title: Some(title.into()),

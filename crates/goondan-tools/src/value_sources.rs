@@ -24,10 +24,10 @@ pub(crate) fn resolve(
 
 /// Parses a value source; `None` if it is invalid.
 fn parse(source: &Value) -> Option<ValueSource> {
-    let (name, value) = only(source)?;
+    let (name, value) = only_entry(source)?;
     match name {
         "value" => Some(ValueSource::Value(Secret::new(value.as_str()?))),
-        "valueFrom" => match only(value)? {
+        "valueFrom" => match only_entry(value)? {
             ("env", name) => Some(ValueSource::Env(name.as_str()?.to_owned())),
             ("secretRef", reference) => {
                 let name = reference
@@ -48,7 +48,7 @@ fn parse(source: &Value) -> Option<ValueSource> {
 }
 
 /// Returns the only entry of an object.
-fn only(value: &Value) -> Option<(&str, &Value)> {
+fn only_entry(value: &Value) -> Option<(&str, &Value)> {
     let mut entries = value.as_object()?.iter();
     let (name, value) = entries.next()?;
     entries.next().is_none().then_some((name.as_str(), value))

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
-use crate::tool_operation::{ToolExport, ToolOperation, number, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, json_number, titled_output};
 
 /// Longest wait in seconds.
 const MAX_WAIT_SECONDS: f64 = 300.0;
@@ -42,15 +42,14 @@ impl ToolOperation for WaitSeconds {
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         if !(0.0..=MAX_WAIT_SECONDS).contains(&self.seconds) {
-            return Err(errors::invalid(format!(
+            return Err(errors::invalid_argument(format!(
                 "seconds must be from 0 to {MAX_WAIT_SECONDS}, not {}",
                 self.seconds
             )));
         }
         let wait = Duration::from_secs_f64(self.seconds);
         tokio::time::sleep(wait).await;
-        let output =
-            json!({"waitedSeconds": number(self.seconds), "waitedMs": wait.as_millis() as u64});
-        Ok(titled(format!("Waited {} s", self.seconds), output))
+        let output = json!({"waitedSeconds": json_number(self.seconds), "waitedMs": wait.as_millis() as u64});
+        Ok(titled_output(format!("Waited {} s", self.seconds), output))
     }
 }

@@ -9,6 +9,8 @@ pub use goondan_core::path_json;
 /// Files that only their owner can access, for the chat history and other private files of the
 /// command, and for the directory checks of `doctor`.
 pub use goondan_core::private_files;
+/// Working directory for programs that the command starts for itself.
+pub use goondan_core::program_search::directory_outside_projects;
 /// Paths without links, for directories that a command must not publish.
 pub use goondan_core::real_path::real_path;
 /// Names of asynchronous responses, for test cases and recordings.
@@ -23,8 +25,14 @@ pub use goondan_engine::policy::redact::{RedactingWriter, SecretRedactor, forms_
 pub use goondan_spec::closest;
 /// Names of the optional environment files, for `validate`.
 pub use goondan_spec::env_files::OPTIONAL_ENV_FILES;
+/// Kinds of directory entries, for implementations of [`FileAccess`].
+pub use goondan_spec::files::FileKind;
 /// YAML scalars for texts, for new resources.
 pub use goondan_spec::fix::scalar as yaml_scalar;
+/// Regular files of a project, with a limit, for commands that edit them.
+pub use goondan_spec::regular_file;
+/// Files with keys, which static pages of the server must not show.
+pub use goondan_spec::secret_files;
 /// Masked secrets, for test cases.
 pub use goondan_spec::value::SecretMasking;
 /// File access and fixes, for `validate --fix` and the language server.
@@ -44,6 +52,11 @@ pub use crate::start::project::base;
 /// Returns the digest of the package files in `folder`.
 pub fn contents(folder: &std::path::Path) -> std::io::Result<String> {
     goondan_spec::content_hash::contents(&OsFiles, folder)
+}
+
+/// Loads the project at `path` through `files`, for a check of unsaved changes.
+pub fn load_through(path: &std::path::Path, files: &dyn FileAccess) -> crate::Project {
+    crate::start::project::load_again(path, files, &goondan_spec::KnownFiles::default())
 }
 
 /// Loads the project at `path`, and returns its resources as YAML with short forms written out.

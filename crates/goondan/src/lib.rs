@@ -9,6 +9,7 @@ pub mod adapters;
 pub mod approvals;
 mod blocking;
 pub mod build;
+pub mod gateway;
 pub mod internal;
 pub mod reload;
 pub mod start;
@@ -64,12 +65,14 @@ pub use goondan_core::{
 
 /// Events of a swarm, for subscribers.
 pub mod event {
-    pub use goondan_core::agent_event::{AnswerCall, RESPONSE_EVENT, turn_id};
+    pub use goondan_core::agent_event::{
+        AnswerCall, ConversationOperation, InputDelivery, RESPONSE_EVENT, turn_id,
+    };
     pub use goondan_core::event::{
         ContextUsage, FinishReason, RateScope, RuntimeEvent, RuntimeEventKind, ShownError,
         ShownModelCall, ShownResult, SwarmEvent, TurnError, TurnResult, UsageCost, output_lines,
     };
-    pub use goondan_core::reserved_names::{CRON_EVENT, INPUT_EVENT};
+    pub use goondan_core::reserved_names::{COMPACT_EVENT, CRON_EVENT, INPUT_EVENT, UNDO_EVENT};
 }
 
 /// Policy decisions about tool calls.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::json;
-use witness::{NOTES, PLACE, calm};
+use witness::{NOTES, calm, place_file};
 
 #[path = "../lines/witness.rs"]
 #[allow(dead_code, reason = "whoever starts it uses the rest")]
@@ -29,7 +29,8 @@ fn note() -> io::Result<ExitCode> {
         .map(|arg| calm(&arg.to_string_lossy()))
         .collect();
     let program = std::env::current_exe()?;
-    let work = PathBuf::from(fs::read_to_string(program.with_file_name(PLACE))?);
+    let place = place_file(&program).ok_or_else(|| io::Error::other("no prefix"))?;
+    let work = PathBuf::from(fs::read_to_string(place)?);
     let mut read = Vec::new();
     io::stdin().read_to_end(&mut read)?;
     let folder = std::env::current_dir()?;

@@ -95,8 +95,8 @@ impl Clock for SettableClock {
         Utc::now() + TimeDelta::seconds(self.offset_seconds.load(Ordering::Relaxed))
     }
 
-    fn hex(&self, digits: usize) -> String {
-        SystemClock.hex(digits)
+    fn random_hex(&self, digits: usize) -> String {
+        SystemClock.random_hex(digits)
     }
 }
 

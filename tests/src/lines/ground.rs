@@ -56,7 +56,7 @@ pub(super) struct Outcome {
 
 /// Where the programs for one of the folders lie.
 pub(super) fn programs(place: &Path, who: &str) -> PathBuf {
-    place.join(format!("bin-{who}"))
+    place.join(format!("programs-{who}/bin"))
 }
 
 /// Makes the folders, deep below `dir`, so that a line that goes up stays below it.
@@ -68,11 +68,11 @@ pub(super) fn lay_out(dir: &Path) -> anyhow::Result<PathBuf> {
         fs::create_dir_all(&bin)?;
         for name in NAMES {
             fs::copy(&witness, bin.join(name))?;
+            witness::lay(&bin.join(name), &place.join(who).join("work"))?;
         }
         let folder = place.join(who);
         fs::create_dir_all(&folder)?;
         fs::write(folder.join("goondan.yaml"), PROJECT)?;
-        witness::lay(&bin, &folder.join("work"))?;
     }
     Ok(place)
 }

@@ -1,20 +1,28 @@
 //! What is known of the program that lines start (`bin/witness.rs`): where it writes its notes, and in which words.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// The file of its notes, in the folder in which a line begins. No pattern matches it: it is hidden.
 pub(crate) const NOTES: &str = ".notes";
 
-/// The file beside the program that says where that folder is.
-pub(crate) const PLACE: &str = "place";
+/// Returns the file with the path of that directory. It is in the program's own library directory,
+/// which the program may read in a sandbox.
+pub(crate) fn place_file(program: &Path) -> Option<PathBuf> {
+    let prefix = program.parent()?.parent()?;
+    Some(prefix.join("lib").join(program.file_name()?).join("place"))
+}
 
-/// Lets the programs in `bin` write their notes in `work`.
+/// Lets `program` write its notes in `work`.
 ///
 /// # Errors
-/// Where that can't be written down.
-pub(crate) fn lay(bin: &Path, work: &Path) -> io::Result<()> {
-    fs::write(bin.join(PLACE), work.to_string_lossy().as_bytes())
+/// Fails if the path of `work` cannot be written.
+pub(crate) fn lay(program: &Path, work: &Path) -> io::Result<()> {
+    let file = place_file(program).ok_or_else(|| io::Error::other("no prefix"))?;
+    if let Some(directory) = file.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::write(file, work.to_string_lossy().as_bytes())
 }
 
 /// What shells and `gdn` say of files and folders that are not there. Each has its own words.

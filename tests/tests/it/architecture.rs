@@ -8,11 +8,12 @@ use std::process::Command;
 use serde::Deserialize;
 
 /// Every crate with the crates of this workspace that it may depend on. What does not stand here is not allowed.
-const LAYERS: [(&str, &[&str]); 20] = [
+const LAYERS: [(&str, &[&str]); 21] = [
     ("goondan-spec", &[]),
     ("goondan-abi", &[]),
     ("goondan-tls", &[]),
-    ("goondan-core", &["goondan-spec"]),
+    ("goondan-markup", &[]),
+    ("goondan-core", &["goondan-spec", "goondan-abi"]),
     ("goondan-lsp", &["goondan-spec", "goondan-core"]),
     (
         "goondan-packages",
@@ -23,7 +24,12 @@ const LAYERS: [(&str, &[&str]); 20] = [
     ("goondan-engine", &["goondan-spec", "goondan-core"]),
     (
         "goondan-tools",
-        &["goondan-spec", "goondan-core", "goondan-tls"],
+        &[
+            "goondan-spec",
+            "goondan-core",
+            "goondan-tls",
+            "goondan-markup",
+        ],
     ),
     (
         "goondan-models",
@@ -59,7 +65,10 @@ const LAYERS: [(&str, &[&str]); 20] = [
         ],
     ),
     ("goondan-serve", &["goondan"]),
-    ("goondan-connect", &["goondan", "goondan-tls"]),
+    (
+        "goondan-connect",
+        &["goondan", "goondan-tls", "goondan-markup"],
+    ),
     ("goondan-conformance", &["goondan"]),
     (
         "goondan-cli",

@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 
 use super::context::ToolContext;
 use crate::wire::{
-    AgentCatalog, AgentList, AgentRequest, JsonObject, ListRequest, RequestResult, SendRequest,
-    SendResult, SpawnRequest, SpawnResult, SpawnedAgentInfo, ToolError, operation,
+    AgentCatalog, AgentList, AgentRequest, AgentRequestResult, AgentSendResult, AgentSpawnResult,
+    JsonObject, ListRequest, SendRequest, SpawnRequest, SpawnedAgentInfo, ToolError, operation,
 };
 
 /// The agents of the running swarm. Errors have the codes of the runtime, such as
@@ -26,8 +26,8 @@ impl<'a> AgentRuntime<'a> {
     ///
     /// Fails if the agent does not exist, its turn fails or times out, requests form a cycle, or
     /// this call ends.
-    pub async fn request(&self, request: AgentRequest) -> Result<RequestResult, ToolError> {
-        self.ask(operation::REQUEST, &request).await
+    pub async fn request(&self, request: AgentRequest) -> Result<AgentRequestResult, ToolError> {
+        self.request_host(operation::REQUEST, &request).await
     }
 
     /// Sends a message to an agent without waiting for an answer.
@@ -35,8 +35,8 @@ impl<'a> AgentRuntime<'a> {
     /// # Errors
     ///
     /// Fails if the agent does not exist, or this call ends.
-    pub async fn send(&self, message: SendRequest) -> Result<SendResult, ToolError> {
-        self.ask(operation::SEND, &message).await
+    pub async fn send(&self, message: SendRequest) -> Result<AgentSendResult, ToolError> {
+        self.request_host(operation::SEND, &message).await
     }
 
     /// Creates an instance of a declared agent.
@@ -44,8 +44,8 @@ impl<'a> AgentRuntime<'a> {
     /// # Errors
     ///
     /// Fails if the agent does not exist, too many instances exist, or this call ends.
-    pub async fn spawn(&self, request: SpawnRequest) -> Result<SpawnResult, ToolError> {
-        self.ask(operation::SPAWN, &request).await
+    pub async fn spawn(&self, request: SpawnRequest) -> Result<AgentSpawnResult, ToolError> {
+        self.request_host(operation::SPAWN, &request).await
     }
 
     /// Lists the instances that the calling agent spawned, or all.
@@ -55,7 +55,7 @@ impl<'a> AgentRuntime<'a> {
     /// Fails if this call ends.
     pub async fn list(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
         let list: AgentList = self
-            .ask(operation::LIST, &ListRequest { include_all })
+            .request_host(operation::LIST, &ListRequest { include_all })
             .await?;
         Ok(list.agents)
     }
@@ -66,7 +66,8 @@ impl<'a> AgentRuntime<'a> {
     ///
     /// Fails if this call ends.
     pub async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
-        self.ask(operation::CATALOG, &JsonObject::new()).await
+        self.request_host(operation::CATALOG, &JsonObject::new())
+            .await
     }
 
     /// Returns the same interface for functions that are not async.
@@ -75,12 +76,14 @@ impl<'a> AgentRuntime<'a> {
     }
 
     /// Sends the request `name` to the host and decodes its reply.
-    async fn ask<T: DeserializeOwned>(
+    async fn request_host<T: DeserializeOwned>(
         &self,
         name: &str,
         payload: &impl Serialize,
     ) -> Result<T, ToolError> {
-        Ok(serde_json::from_value(self.ctx.ask(name, payload).await?)?)
+        Ok(serde_json::from_value(
+            self.ctx.request_host(name, payload).await?,
+        )?)
     }
 }
 
@@ -93,7 +96,7 @@ impl BlockingAgentRuntime<'_> {
     /// # Errors
     ///
     /// Fails like [`AgentRuntime::request`].
-    pub fn request(&self, request: AgentRequest) -> Result<RequestResult, ToolError> {
+    pub fn request(&self, request: AgentRequest) -> Result<AgentRequestResult, ToolError> {
         pollster::block_on(self.0.request(request))
     }
 
@@ -102,7 +105,7 @@ impl BlockingAgentRuntime<'_> {
     /// # Errors
     ///
     /// Fails like [`AgentRuntime::send`].
-    pub fn send(&self, message: SendRequest) -> Result<SendResult, ToolError> {
+    pub fn send(&self, message: SendRequest) -> Result<AgentSendResult, ToolError> {
         pollster::block_on(self.0.send(message))
     }
 
@@ -111,7 +114,7 @@ impl BlockingAgentRuntime<'_> {
     /// # Errors
     ///
     /// Fails like [`AgentRuntime::spawn`].
-    pub fn spawn(&self, request: SpawnRequest) -> Result<SpawnResult, ToolError> {
+    pub fn spawn(&self, request: SpawnRequest) -> Result<AgentSpawnResult, ToolError> {
         pollster::block_on(self.0.spawn(request))
     }
 

@@ -8,14 +8,14 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::context::{Logger, ToolContext};
+use super::context::{CallLogger, ToolContext};
 use super::extension::MessageResources;
 use super::handler::{AsyncFunction, BlockingFunction};
 use super::panics;
 use super::semaphore::OperationSemaphore;
 use super::threads::CallThreads;
 use crate::wire::{
-    CallContext, CallRequest, Connect, ConnectorReply, JsonObject, ToolError, operation,
+    CallContext, CallRequest, ConnectorReply, ConnectorStart, JsonObject, ToolError, operation,
 };
 
 /// Maximum number of events sent to the host without an acknowledgement; further ones wait.
@@ -33,7 +33,7 @@ const REQUEST_RETRY_DELAY: Duration = Duration::from_secs(1);
     message = "`{Self}` is not a connector function",
     note = "a connector is `fn` or `async fn` of `(ConnectorContext) -> Result<(), ToolError>`"
 )]
-pub trait Connects<M>: Send + Sync + 'static {
+pub trait ConnectorFunction<M>: Send + Sync + 'static {
     /// Runs the function to its end on this thread.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ pub trait Connects<M>: Send + Sync + 'static {
     fn run(&self, ctx: ConnectorContext) -> Result<(), ToolError>;
 }
 
-impl<F, E> Connects<BlockingFunction<(), E>> for F
+impl<F, E> ConnectorFunction<BlockingFunction<(), E>> for F
 where
     F: Fn(ConnectorContext) -> Result<(), E> + Send + Sync + 'static,
     E: Into<ToolError>,
@@ -52,7 +52,7 @@ where
     }
 }
 
-impl<F, R, E> Connects<AsyncFunction<R, E>> for F
+impl<F, R, E> ConnectorFunction<AsyncFunction<R, E>> for F
 where
     F: Fn(ConnectorContext) -> R + Send + Sync + 'static,
     R: Future<Output = Result<(), E>>,
@@ -70,7 +70,7 @@ pub(super) struct ErasedConnector(
 );
 
 impl ErasedConnector {
-    pub(super) fn new<M>(connector: impl Connects<M>) -> Self {
+    pub(super) fn new<M>(connector: impl ConnectorFunction<M>) -> Self {
         ErasedConnector(Arc::new(move |ctx| connector.run(ctx)))
     }
 
@@ -89,17 +89,21 @@ pub struct ConnectorContext {
 struct ConnectorContextInner {
     call: u64,
     base: ToolContext,
-    told: Connect,
+    connect: ConnectorStart,
     event_semaphore: OperationSemaphore,
     threads: Arc<CallThreads>,
     is_replying: AtomicBool,
 }
 
 impl ConnectorContext {
-    pub(super) fn new(told: Connect, means: MessageResources, threads: Arc<CallThreads>) -> Self {
+    pub(super) fn new(
+        connect: ConnectorStart,
+        means: MessageResources,
+        threads: Arc<CallThreads>,
+    ) -> Self {
         let call = means.call;
         let base = means.context(CallRequest {
-            tool: told.connector.clone(),
+            tool: connect.connector.clone(),
             export: String::new(),
             arguments: JsonObject::new(),
             config: JsonObject::new(),
@@ -110,7 +114,7 @@ impl ConnectorContext {
             inner: Arc::new(ConnectorContextInner {
                 call,
                 base,
-                told,
+                connect,
                 event_semaphore,
                 threads,
                 is_replying: AtomicBool::new(false),
@@ -120,17 +124,17 @@ impl ConnectorContext {
 
     /// Returns the name of the Connection.
     pub fn connection(&self) -> &str {
-        &self.inner.told.connection
+        &self.inner.connect.connection
     }
 
     /// Returns the name of the Connector.
     pub fn connector(&self) -> &str {
-        &self.inner.told.connector
+        &self.inner.connect.connector
     }
 
     /// Returns the settings of the Connection, as strings by name.
     pub fn config(&self) -> &BTreeMap<String, String> {
-        &self.inner.told.config
+        &self.inner.connect.config
     }
 
     /// Returns a required setting.
@@ -144,7 +148,7 @@ impl ConnectorContext {
 
     /// Returns the secrets of the Connection, as strings by name.
     pub fn secrets(&self) -> &BTreeMap<String, String> {
-        &self.inner.told.secrets
+        &self.inner.connect.secrets
     }
 
     /// Returns a required secret.
@@ -157,7 +161,7 @@ impl ConnectorContext {
     }
 
     /// Returns the logger of this connection.
-    pub fn logger(&self) -> Logger<'_> {
+    pub fn logger(&self) -> CallLogger<'_> {
         self.inner.base.logger()
     }
 
@@ -172,7 +176,7 @@ impl ConnectorContext {
         let _inside = self.inner.event_semaphore.enter().await;
         self.inner
             .base
-            .ask(operation::CONNECTOR_EMIT, &event)
+            .request_host(operation::CONNECTOR_EMIT, &event)
             .await
             .map(drop)
     }
@@ -186,7 +190,7 @@ impl ConnectorContext {
         let answer = self
             .inner
             .base
-            .ask(operation::CONNECTOR_LINE, &JsonObject::new())
+            .request_host(operation::CONNECTOR_LINE, &JsonObject::new())
             .await?;
         Ok(answer["line"].as_str().map(str::to_owned))
     }
@@ -275,7 +279,7 @@ impl ConnectorContext {
     /// Repeats a request until it is answered; `None` if the connection has ended.
     fn request_until_answered(&self, name: &str, payload: &Value) -> Option<Value> {
         loop {
-            match pollster::block_on(self.inner.base.ask(name, payload)) {
+            match pollster::block_on(self.inner.base.request_host(name, payload)) {
                 Ok(answer) => return Some(answer),
                 Err(_) => self.sleep(REQUEST_RETRY_DELAY).ok()?,
             }

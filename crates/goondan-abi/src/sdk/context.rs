@@ -138,8 +138,8 @@ impl ToolContext {
     }
 
     /// Returns the logger of this call.
-    pub fn logger(&self) -> Logger<'_> {
-        Logger { ctx: self }
+    pub fn logger(&self) -> CallLogger<'_> {
+        CallLogger { ctx: self }
     }
 
     /// Returns access to other agents.
@@ -208,7 +208,7 @@ impl ToolContext {
 
     /// Sends the request `name` to the host and waits for its reply. Fails without a host, or if
     /// the call ends.
-    pub(super) async fn ask(
+    pub(super) async fn request_host(
         &self,
         name: &str,
         payload: &impl Serialize,
@@ -219,7 +219,7 @@ impl ToolContext {
             );
         };
         operations
-            .ask(
+            .request_host(
                 *host,
                 self.inner.call,
                 &self.inner.cancellation,
@@ -236,11 +236,11 @@ fn stopped() -> ToolError {
 }
 
 /// The logger of a call.
-pub struct Logger<'a> {
+pub struct CallLogger<'a> {
     ctx: &'a ToolContext,
 }
 
-impl Logger<'_> {
+impl CallLogger<'_> {
     /// Logs a message for the author of the tool.
     pub fn debug(&self, message: &str) {
         self.log(LogLevel::Debug, message, JsonObject::new());

@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
-use super::connector::{Connects, ErasedConnector as RunConnector};
+use super::connector::{ConnectorFunction, ErasedConnector as RunConnector};
 use super::extension::RegisterFn;
 use super::handler::{ErasedTool, Handler, erase};
-use crate::wire::{Export, Manifest, Permission, Sdk, feature};
+use crate::wire::{Export, Manifest, Permission, SdkInfo, feature};
 
 /// All exports of a library. Created by [`export_tools!`](crate::export_tools),
 /// [`export_extension!`](crate::export_extension) and
@@ -121,7 +121,7 @@ impl Library {
 
     /// Adds a connector with its function.
     #[must_use]
-    pub fn connecting<M: 'static>(mut self, run: impl Connects<M>) -> Self {
+    pub fn connecting<M: 'static>(mut self, run: impl ConnectorFunction<M>) -> Self {
         self.connector = Some(RunConnector::new(run));
         self
     }
@@ -139,7 +139,7 @@ impl Library {
         Manifest {
             name: self.name.to_owned(),
             version: self.version.to_owned(),
-            sdk: Some(Sdk {
+            sdk: Some(SdkInfo {
                 language: "rust".to_owned(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
             }),

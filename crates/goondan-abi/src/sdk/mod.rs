@@ -29,14 +29,14 @@ mod shims;
 mod threads;
 
 pub use crate::wire::{
-    AgentCatalog, AgentRequest, Attachment, ConnectorEvent, ConnectorReply, JsonObject, LayerKind,
-    LogLevel, Permission, RequestResult, SendRequest, SendResult, SpawnRequest, SpawnResult,
-    SpawnedAgentInfo, ToolError, code,
+    AgentCatalog, AgentRequest, AgentRequestResult, AgentSendResult, AgentSpawnResult, Attachment,
+    ConnectorEvent, ConnectorReply, JsonObject, LayerKind, LogLevel, Permission, SendRequest,
+    SpawnRequest, SpawnedAgentInfo, ToolError, code,
 };
 pub use crate::{export_connector, export_extension, export_tools};
 pub use agents::{AgentRuntime, BlockingAgentRuntime};
-pub use connector::{BlockingConnector, ConnectorContext, Connects};
-pub use context::{Logger, ToolContext};
+pub use connector::{BlockingConnector, ConnectorContext, ConnectorFunction};
+pub use context::{CallLogger, ToolContext};
 pub use export::{Library, Tool, tool};
 pub use extension::{Conversation, Events, ExtensionApi, LayerContext, RegisterFn, StateHandle};
 pub use handler::{Handler, IntoOutput};

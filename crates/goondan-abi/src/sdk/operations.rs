@@ -31,7 +31,7 @@ struct PendingReply {
 
 impl PendingOperations {
     /// Requests the operation `name` for `call`, and waits for the reply or the cancellation.
-    pub(super) async fn ask(
+    pub(super) async fn request_host(
         &self,
         host: HostLink,
         call: u64,

@@ -70,8 +70,8 @@ pub(super) fn report_to(host: HostLink) {
     }
     std::panic::set_hook(Box::new(|info| {
         let mut fields = JsonObject::new();
-        if let Some(place) = info.location() {
-            fields.insert("at".to_owned(), place.to_string().into());
+        if let Some(location) = info.location() {
+            fields.insert("at".to_owned(), location.to_string().into());
         }
         let message = format!(
             "panicked: {}",

@@ -15,7 +15,7 @@ use super::operations::PendingOperations;
 use super::panics;
 use super::threads::CallThreads;
 use crate::raw::Status;
-use crate::wire::{CallRequest, Connect, ExtensionMessage, ToolError, ToolOutput, code};
+use crate::wire::{CallRequest, ConnectorStart, ExtensionMessage, ToolError, ToolOutput, code};
 
 /// The target of `this` in the library table.
 pub(super) struct RunningLibrary {
@@ -133,7 +133,7 @@ impl RunningLibrary {
     }
 
     /// Runs the connector on its own thread. After `OK`, the call is completed in any case.
-    fn connect(&self, call: u64, told: Connect) -> Status {
+    fn connect(&self, call: u64, connect: ConnectorStart) -> Status {
         let Some(connector) = self.connector.clone() else {
             return Status::UNKNOWN_OPERATION;
         };
@@ -154,7 +154,7 @@ impl RunningLibrary {
         let started = self.threads.spawn(move || {
             finish(host, &calls, call, CONNECTOR_PANIC, || {
                 let ran =
-                    panics::catch(|| connector.run(ConnectorContext::new(told, means, threads)));
+                    panics::catch(|| connector.run(ConnectorContext::new(connect, means, threads)));
                 // Other work for the connection ends with it.
                 cancellation.fire();
                 ran.unwrap_or_else(|panic| Err(panic_error(CONNECTOR_PANIC, &panic)))

@@ -1,6 +1,8 @@
 //! Payloads of `request` for other agents. The names are those of the tool API: request, send,
 //! spawn, list, catalog.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -8,11 +10,11 @@ use super::JsonObject;
 
 /// The operation names of `request`.
 pub mod operation {
-    /// Sends a request to an agent and waits ([`super::AgentRequest`] → [`super::RequestResult`]).
+    /// Sends a request to an agent and waits ([`super::AgentRequest`] → [`super::AgentRequestResult`]).
     pub const REQUEST: &str = "runtime.request";
-    /// Sends a message to an agent ([`super::SendRequest`] → [`super::SendResult`]).
+    /// Sends a message to an agent ([`super::SendRequest`] → [`super::AgentSendResult`]).
     pub const SEND: &str = "runtime.send";
-    /// Creates an instance ([`super::SpawnRequest`] → [`super::SpawnResult`]).
+    /// Creates an instance ([`super::SpawnRequest`] → [`super::AgentSpawnResult`]).
     pub const SPAWN: &str = "runtime.spawn";
     /// Lists instances ([`super::ListRequest`] → [`super::AgentList`]).
     pub const LIST: &str = "runtime.list";
@@ -21,7 +23,7 @@ pub mod operation {
     /// All operations that a tool may request.
     pub const ALL: [&str; 5] = [REQUEST, SEND, SPAWN, LIST, CATALOG];
     /// Runs the operation that a layer wraps ([`super::super::NextRequest`] →
-    /// [`super::super::Wrapped`]).
+    /// [`super::super::NextResult`]).
     pub const LAYER_NEXT: &str = "layer.next";
     /// Sends a request to an agent for a layer and waits ([`super::AgentRequest`] → `{target,
     /// response, accepted}`).
@@ -56,6 +58,7 @@ pub struct AgentRequest {
     /// The name of the agent that receives the input.
     pub target: String,
     /// The input text.
+    #[serde(default)]
     pub input: String,
     /// The key of the target's conversation. Default: the caller's key.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -81,6 +84,7 @@ pub struct SendRequest {
     /// The name of the agent that receives the input.
     pub target: String,
     /// The input text.
+    #[serde(default)]
     pub input: String,
     /// The key of the target's conversation. Default: the caller's key.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -119,7 +123,7 @@ pub struct ListRequest {
 /// The result of a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RequestResult {
+pub struct AgentRequestResult {
     /// The id of the answer's event, or of the request's event if it is asynchronous.
     pub event_id: String,
     /// The name of the agent that received the request.
@@ -140,7 +144,7 @@ pub struct RequestResult {
 /// The result of a send.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SendResult {
+pub struct AgentSendResult {
     /// The id of the event.
     pub event_id: String,
     /// The name of the agent that receives the message.
@@ -152,7 +156,7 @@ pub struct SendResult {
 /// The result of a spawn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SpawnResult {
+pub struct AgentSpawnResult {
     /// The name of the spawned agent.
     pub target: String,
     /// The conversation key of the spawned instance.
@@ -204,6 +208,9 @@ pub struct AgentCatalog {
     pub available_agents: Vec<String>,
     /// All agents except the caller.
     pub callable_agents: Vec<String>,
+    /// Purposes of the agents that state one, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub descriptions: BTreeMap<String, String>,
 }
 
 impl AgentRequest {

@@ -40,6 +40,9 @@ pub struct CallContext {
     pub tool_call_id: String,
     /// The working directory of this conversation's tools.
     pub workdir: String,
+    /// The directory of the project.
+    #[serde(default)]
+    pub project_dir: String,
     /// Maximum duration in milliseconds, counted from the start of the call.
     pub timeout_ms: u64,
     /// The granted permissions among those that the export requires or uses optionally.
@@ -68,8 +71,17 @@ pub struct ToolOutput {
     pub attachments: Vec<Attachment>,
 }
 
+impl From<Value> for ToolOutput {
+    fn from(output: Value) -> Self {
+        ToolOutput {
+            output,
+            ..ToolOutput::default()
+        }
+    }
+}
+
 /// Binary content that accompanies a result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attachment {
     /// Media type, such as `image/png`.
@@ -186,8 +198,8 @@ pub struct LogLine {
     pub fields: JsonObject,
 }
 
-/// The severity of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The severity of a log line, the lowest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     /// For the author of the tool.

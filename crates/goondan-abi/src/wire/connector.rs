@@ -7,10 +7,12 @@ use serde_json::Value;
 
 use super::JsonObject;
 
-/// The connection of a connector.
+/// The data of the connection that a connector receives at its start.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Connect {
+#[serde(default, rename_all = "camelCase")]
+pub struct ConnectorStart {
+    /// The directory of the project.
+    pub project_dir: String,
     /// The name of the Connection.
     pub connection: String,
     /// The name of the Connector.

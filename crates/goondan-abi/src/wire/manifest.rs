@@ -25,7 +25,7 @@ pub struct Manifest {
     pub version: String,
     /// The SDK that created the library.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub sdk: Option<Sdk>,
+    pub sdk: Option<SdkInfo>,
     /// The names of supported optional features. Unknown names are ignored.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub features: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Manifest {
 
 /// The SDK that created a library.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sdk {
+pub struct SdkInfo {
     /// The language, such as `rust`.
     pub language: String,
     /// The version of the SDK.

@@ -8,18 +8,19 @@ mod extension;
 mod manifest;
 
 pub use agents::{
-    AgentCatalog, AgentList, AgentRequest, ListRequest, RequestResult, SendRequest, SendResult,
-    SpawnRequest, SpawnResult, SpawnedAgentInfo, operation,
+    AgentCatalog, AgentList, AgentRequest, AgentRequestResult, AgentSendResult, AgentSpawnResult,
+    ListRequest, SendRequest, SpawnRequest, SpawnedAgentInfo, operation,
 };
 pub use call::{
     Attachment, CallContext, CallRequest, LogLevel, LogLine, Progress, ToolError, ToolOutput, code,
 };
-pub use connector::{Connect, ConnectorEvent, ConnectorReply};
+pub use connector::{ConnectorEvent, ConnectorReply, ConnectorStart};
 pub use extension::{
-    Changes, Ended, ExtensionMessage, Kept, LayerEntry, LayerKind, LayerRun, News, NextRequest,
-    OfferedCall, OfferedTool, Part, Register, Registered, Splice, Wrapped,
+    ConversationSplice, ConversationUpdate, ExtensionMessage, KeptState, LayerChanges, LayerEntry,
+    LayerKind, LayerRun, MessageResult, NextRequest, NextResult, OfferedCall, OfferedTool,
+    RegistrationRequest, RegistrationResult, SplicePart,
 };
-pub use manifest::{Export, Manifest, Permission, Sdk, feature};
+pub use manifest::{Export, Manifest, Permission, SdkInfo, feature};
 
 /// A JSON object.
 pub type JsonObject = serde_json::Map<String, serde_json::Value>;

@@ -54,11 +54,11 @@ async fn serve_editor(
     let mut session =
         RunSession::for_client(swarm_args, args.watch, signals, state_root, output).await?;
     // The editor is connected for the whole run, so agents need not wait for other clients.
-    session.somebody = None;
+    session.client_listener = None;
     if let Some(agent) = &args.agent {
         session.require_agent(agent)?;
     }
-    let service = session.door.service.clone();
+    let service = session.endpoint.service.clone();
     let connection = acp::serve(
         &service,
         args.agent.clone(),

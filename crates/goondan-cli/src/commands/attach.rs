@@ -10,7 +10,7 @@ use goondan::internal::untrusted_text;
 use goondan_serve::client::segment;
 
 use super::logs;
-use super::run::{RemoteSession, SignalReceiver, event_line, watched};
+use super::run::{RemoteClient, SignalReceiver, event_line, watched};
 use super::send::find;
 use crate::complete;
 use crate::exit::CliError;
@@ -72,15 +72,17 @@ async fn attach(
     };
     let filter = parameter("agent", &args.agent) + &parameter("instanceKey", &args.instance_key);
     let mut texts = StreamedTexts::default();
-    let remote_session = RemoteSession::new(remote, args.yes, signals, output);
-    remote_session
+    let client = RemoteClient::new(remote, args.yes, signals, output);
+    client
         .watch(&filter, |event| texts.show(event, output))
         .await
 }
 
 /// Streamed text per conversation until its step ends. Deltas of several conversations interleave.
 #[derive(Default)]
-struct StreamedTexts(HashMap<InstanceId, String>);
+struct StreamedTexts {
+    texts: HashMap<InstanceId, String>,
+}
 
 impl StreamedTexts {
     /// Shows one event: as a JSON line, or as text. Streamed text is shown when its step ends.
@@ -92,11 +94,14 @@ impl StreamedTexts {
             SwarmEvent::Text {
                 instance, delta, ..
             } => {
-                self.0.entry(instance.clone()).or_default().push_str(delta);
+                self.texts
+                    .entry(instance.clone())
+                    .or_default()
+                    .push_str(delta);
                 Ok(())
             }
             SwarmEvent::TextReset { instance, .. } => {
-                self.0.remove(instance);
+                self.texts.remove(instance);
                 Ok(())
             }
             SwarmEvent::Runtime(event) => {
@@ -109,22 +114,24 @@ impl StreamedTexts {
         }
     }
 
-    /// Prints and forgets the text that the conversation streamed so far; nothing if it is empty.
+    /// Prints the text that the conversation has streamed in its step, and removes it. Prints
+    /// nothing if the text is empty.
     fn print_text(
         &mut self,
         instance: &InstanceId,
         output: &CommandOutput,
     ) -> Result<(), CliError> {
-        let Some(text) = self.0.remove(instance).filter(|text| !text.is_empty()) else {
+        let text = self.texts.remove(instance).unwrap_or_default();
+        if text.is_empty() {
             return Ok(());
-        };
-        let colour = style::NAME;
+        }
+        let name_style = style::NAME;
         // Indented, so that further lines can't be mistaken for output of gdn.
-        let text = untrusted_text::lines(&text)
+        let indented_text = untrusted_text::lines(&text)
             .to_string()
             .replace('\n', "\n  ");
         output.line(&format!(
-            "{colour}{}:{colour:#} {text}",
+            "{name_style}{}:{name_style:#} {indented_text}",
             untrusted_text::line(instance)
         ))
     }

@@ -8,14 +8,12 @@ use clap::Args;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use goondan::approvals::APPROVALS_FILE;
 use goondan::internal::private_files;
 use goondan::spec::{Code, reason};
 use goondan::{StateRoot, Workspace};
 use serde::{Deserialize, Serialize};
 
-use crate::commands::quoted;
-use crate::commands::serve::TOKEN_FILE;
+use crate::commands::{quoted, restored_grants};
 use crate::exit::CliError;
 use crate::instances::{self, ScopeArgs};
 use crate::output::CommandOutput;
@@ -162,11 +160,8 @@ fn create_workspace(
         false => unpack(source, &copy.dir)?,
     }
     remove_if_there(&copy.dir.join(MANIFEST))?;
-    // A backup can come from another person, so it grants nothing and knows no token.
-    for name in [APPROVALS_FILE, TOKEN_FILE] {
-        remove_if_there(&copy.dir.join(name))?;
-    }
-    check_files(&copy.dir, 0, false)?;
+    restored_grants::remove(&copy)?;
+    check_files(&copy.dir, 0, false, &remove_special_mode_bits)?;
     if !keeps_owner {
         copy.disown()?;
     }
@@ -260,6 +255,8 @@ fn copy_workspace(workspace: &Workspace, copy: &Path) -> io::Result<usize> {
 /// Copies a backup or a repaired copy. No process writes to it.
 fn copy_directory(source: &Path, copy: &Path) -> io::Result<()> {
     check_is_backup(source)?;
+    // A link among the directories of conversations would lead the copy to other files.
+    check_files(source, 0, false, &|_, _| Ok(()))?;
     let source = Workspace {
         id: String::new(),
         dir: source.to_owned(),
@@ -329,10 +326,15 @@ fn read_from_archive(source: &Path, name: &Path) -> io::Result<Option<Vec<u8>>> 
 /// `instances/AGENT:KEY/workdir`.
 const WORKDIR_DEPTH: usize = 2;
 
-/// Checks the files of a restored directory, `depth` directories below the workspace. `gdn` creates no
-/// links among its own files, so a link there would lead its writes elsewhere. Links in a working
-/// directory belong to tools. Removes the bits of modes that give a program the rights of another user.
-fn check_files(directory: &Path, depth: usize, is_workdir: bool) -> io::Result<()> {
+/// Checks the files of a workspace or a backup, `depth` directories below its root. `gdn` creates no
+/// links among its own files, so a link there would lead reads or writes elsewhere. Links in a working
+/// directory belong to tools. Calls `on_file` for each file and directory.
+fn check_files(
+    directory: &Path,
+    depth: usize,
+    is_workdir: bool,
+    on_file: &dyn Fn(&Path, &fs::Metadata) -> io::Result<()>,
+) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let metadata = path.symlink_metadata()?;
@@ -345,31 +347,39 @@ fn check_files(directory: &Path, depth: usize, is_workdir: bool) -> io::Result<(
                 path.display()
             )));
         }
-        remove_user_bits(&path, &metadata)?;
+        on_file(&path, &metadata)?;
         if metadata.is_dir() {
             let is_workdir = is_workdir || (depth == WORKDIR_DEPTH && path.ends_with("workdir"));
-            check_files(&path, depth + 1, is_workdir)?;
+            check_files(&path, depth + 1, is_workdir, on_file)?;
         }
     }
     Ok(())
 }
 
+/// Removes the setuid, setgid and sticky bits of a file. A program with a setuid bit in a foreign
+/// backup would run with the rights of the user who restores it.
 #[cfg(unix)]
-fn remove_user_bits(path: &Path, metadata: &fs::Metadata) -> io::Result<()> {
+fn remove_special_mode_bits(path: &Path, metadata: &fs::Metadata) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
+    const SPECIAL_BITS: u32 = 0o7000;
+    const PERMISSION_BITS: u32 = 0o777;
     let mode = metadata.permissions().mode();
-    match mode & 0o7000 {
-        0 => Ok(()),
-        _ => fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o777)),
+    if mode & SPECIAL_BITS == 0 {
+        return Ok(());
     }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode & PERMISSION_BITS))
 }
 
 #[cfg(not(unix))]
-fn remove_user_bits(_: &Path, _: &fs::Metadata) -> io::Result<()> {
+fn remove_special_mode_bits(_: &Path, _: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
+/// Removes a file; does nothing if there is none.
+///
+/// # Errors
+/// Fails if the file exists and cannot be removed.
+pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use goondan::internal::private_files;
+use goondan::internal::{directory_outside_projects, private_files};
 
 /// File in the workspace that redirects a browser to the studio.
 const STUDIO_REDIRECT_FILE: &str = "studio.html";
@@ -27,6 +27,7 @@ fn start_desktop_opener(target: &str) {
     let mut command = Command::new(program);
     let _ = command
         .arg(target)
+        .current_dir(directory_outside_projects())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -42,6 +43,6 @@ pub(crate) fn open_secretly(address: &str, workspace: &Path) -> io::Result<()> {
     );
     let path = workspace.join(STUDIO_REDIRECT_FILE);
     private_files::replace(&path, page.as_bytes())?;
-    start_desktop_opener(&path.to_string_lossy());
+    start_desktop_opener(&std::path::absolute(path)?.to_string_lossy());
     Ok(())
 }

@@ -39,10 +39,10 @@ pub(crate) fn run(args: &LspArgs, state_root: &StateRoot) -> Result<(), CliError
     match goondan_lsp::serve(host, BufReader::new(io::stdin()), &mut output) {
         Ok(SessionEnd::Orderly) => Ok(()),
         // The protocol defines this exit code, and no message is due.
-        Ok(SessionEnd::Abrupt) => Err(CliError::shown(CommandExit::Failure)),
+        Ok(SessionEnd::Abrupt) => Err(CliError::already_printed(CommandExit::Failure)),
         // The client closed the pipe.
         Err(WireError::Stream(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            Err(CliError::shown(CommandExit::Failure))
+            Err(CliError::already_printed(CommandExit::Failure))
         }
         Err(error) => Err(
             CliError::failure(Code::LSP_PROTOCOL, error.to_string()).suggest(format!(
@@ -64,7 +64,7 @@ impl LspHost for LspMachine {
         &self.files
     }
 
-    fn base(&self) -> &BasePackage {
+    fn base_package(&self) -> &BasePackage {
         goondan::internal::base()
     }
 

@@ -7,7 +7,7 @@ use clap::{Args, Command, CommandFactory};
 
 use crate::args::CommandLine;
 use crate::exit::CliError;
-use crate::long_help::explained;
+use crate::long_help::with_command_texts;
 use goondan::spec::reason;
 
 const EXAMPLES: &str = "\
@@ -25,7 +25,7 @@ pub(crate) struct ManArgs {
 
 /// Returns all commands with their explanations and examples.
 fn explained_commands() -> Command {
-    explained(CommandLine::command(), &mut Vec::new())
+    with_command_texts(CommandLine::command(), &mut Vec::new())
 }
 
 /// Writes a page for `gdn` and one for each subcommand.

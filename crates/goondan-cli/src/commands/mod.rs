@@ -23,6 +23,7 @@ pub(crate) mod package;
 pub(crate) mod policy;
 pub(crate) mod ps;
 pub(crate) mod reload;
+pub(crate) mod restored_grants;
 pub(crate) mod run;
 pub(crate) mod sandbox_exec;
 pub(crate) mod schema;

@@ -81,12 +81,12 @@ pub(crate) async fn run(
         .map_err(|problem| project::unusable_variables(&problem))?;
     let looks = models
         .into_iter()
-        .map(|model| look(model, bundle.root(), &environment, args.test));
+        .map(|model| check_model(model, bundle.root(), &environment, args.test));
     let rows = futures::future::join_all(looks).await;
     print_rows(&rows, output)?;
     let is_failed = |row: &ModelRow| matches!(row.state, ModelState::Failed(_));
     match args.test && rows.iter().any(is_failed) {
-        true => Err(CliError::shown(CommandExit::Failure)),
+        true => Err(CliError::already_printed(CommandExit::Failure)),
         false => Ok(()),
     }
 }
@@ -109,7 +109,7 @@ fn selected(bundle: &Bundle, names: &[String]) -> Result<Vec<Arc<Resource<Model>
 }
 
 /// Checks whether a Model can be called. With `is_test`, also sends it one request.
-async fn look(
+async fn check_model(
     model: Arc<Resource<Model>>,
     root: &Path,
     environment: &Environment,

@@ -29,7 +29,7 @@ pub(crate) async fn run(args: &NodesArgs, output: &CommandOutput) -> Result<(), 
     let nodes = database
         .nodes()
         .await
-        .map_err(|error| store::unusable(&error))?;
+        .map_err(|error| store::unusable_error(&error))?;
     if output.json {
         return output.json_pretty(&nodes);
     }

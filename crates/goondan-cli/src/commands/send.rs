@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use goondan::event::InputDelivery;
 use goondan::internal::untrusted_text;
 use goondan::spec::Code;
 use goondan::workspace::database::{self, MailboxInputState, SharedDatabase};
@@ -23,6 +24,7 @@ const EXAMPLES: &str = "\
 Examples:
   gdn send \"And the summary?\"               Send an input to the process that runs this project
   gdn send -k ticket-42 \"Any news?\" --json  Print the ids of the input
+  gdn send --steer \"Only the tests\"          Join the running turn before its next step
   gdn run --input \"And now?\"                Send an input and wait for the answer";
 
 /// Arguments of `gdn send`.
@@ -44,6 +46,9 @@ pub(crate) struct SendArgs {
     /// Use this input id; the same id twice starts one turn
     #[arg(long, value_name = "ID")]
     id: Option<String>,
+    /// Join the running turn before its next step, instead of waiting for its end
+    #[arg(long)]
+    steer: bool,
     /// Send it to this Swarm [default: the only one, or the one named `default`]
     #[arg(short, long, value_name = "NAME", add = complete::swarms())]
     swarm: Option<String>,
@@ -69,6 +74,7 @@ pub(crate) async fn run(
         agent: args.agent,
         instance_key: Some(args.instance_key),
         id: args.id,
+        delivery: delivery(args.steer),
         ..Input::default()
     };
     let state: InputState = remote
@@ -83,6 +89,14 @@ pub(crate) async fn run(
             attach`.",
         untrusted_text::line(&state.id)
     ))
+}
+
+/// Returns the handling of an input while a turn runs.
+fn delivery(steers: bool) -> InputDelivery {
+    match steers {
+        true => InputDelivery::Steer,
+        false => InputDelivery::Queue,
+    }
 }
 
 /// Queues an input in the database for the node that works in the workspace, or the next one.
@@ -103,12 +117,13 @@ async fn post(
         text: args.text,
         agent: args.agent,
         instance_key: Some(args.instance_key),
+        delivery: delivery(args.steer),
         ..Input::default()
     };
     let posted = database
         .post(&workspace.id, event.clone(), input, ACCEPT_TIMEOUT)
         .await;
-    let state = match posted.map_err(|error| store::unusable(&error))? {
+    let state = match posted.map_err(|error| store::unusable_error(&error))? {
         MailboxInputState::Accepted => "accepted",
         MailboxInputState::Waits => "kept",
         MailboxInputState::Refused(refusal) => return Err(rejection_error(&refusal)),
@@ -145,7 +160,7 @@ fn rejection_error(refusal: &Value) -> CliError {
     };
     CliError {
         suggestion: text("suggestion"),
-        ..CliError::passed_on(exit, code, message)
+        ..CliError::with_foreign_code(exit, code, message)
     }
 }
 

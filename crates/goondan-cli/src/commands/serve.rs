@@ -11,7 +11,9 @@ use goondan::StateRoot;
 use goondan::internal::{private_files, real_path, untrusted_text};
 use goondan::spec::{Code, Secret};
 use goondan_connect::{Connections, DeliveredAnswer};
-use goondan_serve::{AccessPolicy, Server, ServerLimits, ServerOptions, ServerToken};
+use goondan_serve::{
+    AccessPolicy, ProjectEditor, Server, ServerLimits, ServerOptions, ServerToken,
+};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -23,6 +25,7 @@ use crate::exit::CliError;
 use crate::input_files;
 use crate::output::CommandOutput;
 use crate::project::{StartArgs, SwarmLaunch};
+use crate::project_editor::DirectoryEditor;
 use crate::project_path::ProjectPathArg;
 use crate::remote::NotStarted;
 use goondan::spec::reason;
@@ -72,6 +75,9 @@ pub(crate) struct ServeArgs {
     /// Serve a web page that shows and controls the swarm
     #[arg(long)]
     studio: bool,
+    /// Let clients of the studio change files of the project
+    #[arg(long, requires = "studio", conflicts_with = "no_token")]
+    edit: bool,
     /// Reload the project whenever one of its files changes
     #[arg(short, long)]
     watch: bool,
@@ -87,7 +93,7 @@ impl ServeArgs {
     pub(super) fn for_studio(
         project: ProjectPathArg,
         listen: SocketAddr,
-        opens: bool,
+        (opens, edit): (bool, bool),
         start: StartArgs,
     ) -> Self {
         ServeArgs {
@@ -101,6 +107,7 @@ impl ServeArgs {
             max_body: ServerLimits::default().body,
             site: None,
             studio: true,
+            edit,
             watch: true,
             start,
             opens,
@@ -160,7 +167,7 @@ pub(super) async fn serve(
     };
     // A tool outside of any sandbox can read the file, so its result must not contain the token.
     let secret = token.iter().map(|token| Secret::new(token.expose()));
-    crate::app::redactor().add_secrets(secret);
+    crate::output::redactor().add_secrets(secret);
     let limits = ServerLimits {
         body: args.max_body,
         ..ServerLimits::default()
@@ -168,7 +175,7 @@ pub(super) async fn serve(
     session
         .connect(
             true,
-            Some(crate::commands::run::console::of_process(output)),
+            Some(crate::commands::run::console::standard_console(output)),
         )
         .await?;
     let connection_routes = session.connections.as_ref().map(Connections::router);
@@ -183,18 +190,21 @@ pub(super) async fn serve(
         .as_ref()
         .map(|_| format!("#code={}", access.sign_ins.code().expose()))
         .unwrap_or_default();
-    let recorder = Some(Arc::clone(&session.door.recorder));
+    let cases = session.endpoint.cases.clone();
+    let editor = editor(args, &session, state_root)?;
     let options = ServerOptions {
         access,
         limits,
         site: args.site.clone(),
         studio: args.studio,
-        recorder,
+        recorder: Some(cases.recorder),
+        runner: Some(cases.runner),
+        editor,
         further: connection_routes,
     };
     let address = listener.local_addr().map_err(CliError::from)?;
-    let server = Server::listen(listener, session.door.service.clone(), options);
-    session.door.opened().await;
+    let server = Server::listen(listener, session.endpoint.service.clone(), options);
+    session.endpoint.opened().await;
     let page = args.studio.then(|| {
         format!(
             "http://{address}{}{code}",
@@ -225,6 +235,20 @@ pub(super) async fn serve(
     })?)
 }
 
+/// Returns the editor of the studio if `--edit` is given.
+fn editor(
+    args: &ServeArgs,
+    session: &RunSession,
+    state_root: &StateRoot,
+) -> Result<Option<Arc<dyn ProjectEditor>>, CliError> {
+    if !args.edit {
+        return Ok(None);
+    }
+    let bundle = session.swarm.bundle();
+    let editor = DirectoryEditor::new(bundle.root(), args.start.trust(state_root))?;
+    Ok(Some(Arc::new(editor)))
+}
+
 /// Fails if the arguments do not fit together, or if the directory of `--site` cannot be served.
 fn check_args(args: &ServeArgs, state_root: &StateRoot) -> Result<(), CliError> {
     if args.no_token && !args.listen.ip().is_loopback() {
@@ -233,6 +257,13 @@ fn check_args(args: &ServeArgs, state_root: &StateRoot) -> Result<(), CliError> 
             because anyone on the network could use the swarm.",
         );
         return Err(refused.suggest("Omit `--no-token`, or listen on 127.0.0.1."));
+    }
+    if args.edit && !args.listen.ip().is_loopback() {
+        let refused = CliError::usage(
+            "`--edit` is only allowed on a loopback address, because its clients can change the \
+            project.",
+        );
+        return Err(refused.suggest("Omit `--edit`, or listen on 127.0.0.1."));
     }
     match &args.site {
         Some(folder) => check_site(folder, state_root, args.token_file.as_deref()),
@@ -280,10 +311,10 @@ pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
 /// Serves until a signal arrives. Approval requests wait for clients without a time limit.
 async fn wait_for_signal(session: &mut RunSession, output: &CommandOutput) -> Result<(), CliError> {
     let mut lines = ActivityLines::new(output);
-    let mut approval_listener = session
-        .somebody
-        .take()
-        .unwrap_or_else(|| session.door.broker.listen());
+    let mut approval_listener = match session.client_listener.take() {
+        Some(listener) => listener,
+        None => session.endpoint.broker.listen(),
+    };
     loop {
         tokio::select! {
             // Clients receive the requests. This listener keeps agents waiting for them.
@@ -292,7 +323,7 @@ async fn wait_for_signal(session: &mut RunSession, output: &CommandOutput) -> Re
             Some(answer) = next_delivery(&mut session.deliveries) => lines.delivery(&answer)?,
             notice = session.reloads.next() => output.note(&notice)?,
             signal = session.signals.next() => {
-                session.door.service.drain();
+                session.endpoint.service.drain();
                 return session.stop(signal);
             }
         }

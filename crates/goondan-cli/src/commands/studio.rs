@@ -26,6 +26,7 @@ const EXAMPLES: &str = "\
 Examples:
   gdn studio                      Run this directory's swarm and open its page in a browser
   gdn studio --no-open            Print the URL without opening a browser
+  gdn studio --edit               Also let the page change prompts and YAML files
   gdn studio examples/newsroom --port 4748";
 
 /// Arguments of `gdn studio`.
@@ -45,6 +46,9 @@ pub(crate) struct StudioArgs {
     /// Do not open a browser
     #[arg(long)]
     no_open: bool,
+    /// Let the page change files of the project
+    #[arg(long)]
+    edit: bool,
     #[command(flatten)]
     start: StartArgs,
 }
@@ -68,9 +72,13 @@ async fn run_studio(
 ) -> Result<(), CliError> {
     let opens = !args.no_open && !output.json && CommandOutput::stderr_is_terminal();
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
-    let serving = ServeArgs::for_studio(args.project, listen, opens, args.start);
+    let modes = (opens, args.edit);
+    let serving = ServeArgs::for_studio(args.project, listen, modes, args.start);
     match serve::serve(&serving, signals, state_root, output).await {
         Err(NotStarted::Elsewhere(remote, signals)) => {
+            if args.edit {
+                return Err(no_remote_editor_error(&remote));
+            }
             let listener = serve::bind(listen).await?;
             show_remote_studio((&remote, signals), listener, opens, output).await
         }
@@ -130,24 +138,36 @@ async fn print_remote_studio(
     print_studio_url(&page, opens.then(|| &*remote.workspace().dir), output)
 }
 
-/// Prints the studio's URL. Opens it in a browser if `opens` contains the workspace directory.
+/// Prints the studio's URL `url`. Opens it in a browser if `browser_workspace` is the directory of
+/// the workspace, which then contains a page that redirects to the URL.
 pub(super) fn print_studio_url(
-    page: &str,
-    opens: Option<&Path>,
+    url: &str,
+    browser_workspace: Option<&Path>,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let once = if page.contains('#') {
+    let has_sign_in_code = url.contains('#');
+    let validity = if has_sign_in_code {
         "\n  The URL is valid once, for ten minutes."
     } else {
         ""
     };
-    output.note(&format!("  {page}{once}"))?;
-    if let Some(workspace) = opens
-        && let Err(error) = browser::open_secretly(page, workspace)
+    output.note(&format!("  {url}{validity}"))?;
+    if let Some(workspace) = browser_workspace
+        && let Err(error) = browser::open_secretly(url, workspace)
     {
         tracing::debug!(%error, "could not open a browser");
     }
     Ok(())
+}
+
+/// Returns the error of `--edit` for the studio of another process.
+fn no_remote_editor_error(remote: &RemoteSwarm) -> CliError {
+    let message = format!(
+        "Another process runs the swarm {}, so this studio can't change its files.",
+        untrusted_text::line(&remote.swarm.name)
+    );
+    CliError::failure(Code::WORKSPACE_ERROR, message)
+        .suggest("Stop the other process, or omit `--edit`.")
 }
 
 /// Returns the error of a process whose version of gdn has no studio.

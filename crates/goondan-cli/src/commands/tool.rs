@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::path::Path;
 
 use crate::commands::run::{
-    ApprovalResponder, RemoteSession, RemoteTurnError, RunSession, SignalReceiver, watched,
+    ApprovalResponder, RemoteClient, RunSession, SignalReceiver, TurnFailure, watched,
 };
 use crate::complete;
 use crate::exit::{CliError, CommandExit};
@@ -62,7 +62,7 @@ struct ToolTargetArgs {
 #[derive(Debug, Args)]
 struct ToolListArgs {
     #[command(flatten)]
-    place: ToolTargetArgs,
+    target: ToolTargetArgs,
 }
 
 #[derive(Debug, Args)]
@@ -77,7 +77,7 @@ struct ToolCallArgs {
     #[arg(short = 'k', long, value_name = "KEY", default_value = "main")]
     instance_key: String,
     #[command(flatten)]
-    place: ToolTargetArgs,
+    target: ToolTargetArgs,
 }
 
 /// Runs the selected subcommand.
@@ -100,12 +100,12 @@ async fn list_tools(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let project = args.place.project.find(output)?;
+    let project = args.target.project.find(output)?;
     let (agent, tools) =
-        match start_session(&args.place, &project, signals, state_root, output).await {
+        match start_session(&args.target, &project, signals, state_root, output).await {
             Ok(session) => {
                 let agent = args
-                    .place
+                    .target
                     .agent
                     .clone()
                     .unwrap_or_else(|| session.swarm.entry_agent());
@@ -121,7 +121,7 @@ async fn list_tools(
             }
             Err(NotStarted::Elsewhere(remote, _)) => {
                 let agent = args
-                    .place
+                    .target
                     .agent
                     .clone()
                     .unwrap_or_else(|| remote.swarm.entry_agent.clone());
@@ -168,11 +168,11 @@ async fn call_tool(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let arguments = arguments(&args.args)?;
-    let project = args.place.project.find(output)?;
+    let project = args.target.project.find(output)?;
     let outcome = loop {
-        match start_session(&args.place, &project, signals, state_root, output).await {
+        match start_session(&args.target, &project, signals, state_root, output).await {
             Ok(mut session) => {
-                let agent = args.place.agent.as_deref();
+                let agent = args.target.agent.as_deref();
                 let outcome = session
                     .call_tool(agent, &args.instance_key, &args.tool, arguments)
                     .await?;
@@ -181,22 +181,22 @@ async fn call_tool(
             }
             Err(NotStarted::Elsewhere(remote, returned_signals)) => {
                 let (agent, instance_key) =
-                    (args.place.agent.clone(), Some(args.instance_key.clone()));
+                    (args.target.agent.clone(), Some(args.instance_key.clone()));
                 let body = CallBody {
                     agent,
                     instance_key,
                     arguments: arguments.clone(),
                 };
-                let mut remote_session = RemoteSession::begin(
+                let mut client = RemoteClient::begin(
                     *remote,
                     "call",
-                    &args.place.start,
+                    &args.target.start,
                     returned_signals,
                     output,
                 )?;
-                match remote_session.call_tool(&args.tool, &body).await {
-                    Err(RemoteTurnError::NotBegun(reason)) => {
-                        signals = remote_session.wait_for_exit(reason).await?
+                match client.call_tool(&args.tool, &body).await {
+                    Err(TurnFailure::NotBegun(reason)) => {
+                        signals = client.wait_for_exit(reason).await?
                     }
                     outcome => break outcome?,
                 }
@@ -207,20 +207,20 @@ async fn call_tool(
     print_result(&outcome, output).map_err(|error| {
         let is_unknown = error.code == Code::TOOL_NOT_IN_CATALOG;
         match is_unknown && !error.message.contains(" is unavailable: ") {
-            true => not_listed(&args.tool, &args.place, &project, error),
+            true => not_listed(&args.tool, &args.target, &project, error),
             false => error,
         }
     })
 }
 
 /// Rewords the error of an unknown tool, because no model made this call.
-fn not_listed(tool: &str, place: &ToolTargetArgs, project: &Path, error: CliError) -> CliError {
+fn not_listed(tool: &str, target: &ToolTargetArgs, project: &Path, error: CliError) -> CliError {
     let message = format!("The agent has no tool `{tool}`.");
     let bundle = goondan::load(project).bundle;
     let resource = tool.split_once("__").map_or(tool, |(resource, _)| resource);
     let owner = bundle
         .as_deref()
-        .and_then(|bundle| other_owner(bundle, place, resource));
+        .and_then(|bundle| other_owner(bundle, target, resource));
     if let Some(name) = owner {
         let suggestion =
             format!("Agent `{name}` has tools of Tool/{resource}: add `--agent {name}`.");
@@ -237,9 +237,12 @@ fn not_listed(tool: &str, place: &ToolTargetArgs, project: &Path, error: CliErro
 }
 
 /// Returns an agent that uses the Tool `resource`, unless the caller uses it.
-fn other_owner(bundle: &Bundle, place: &ToolTargetArgs, resource: &str) -> Option<String> {
-    let swarm = bundle.choose_swarm(place.start.swarm.as_deref()).ok()?;
-    let caller = place.agent.as_ref().unwrap_or(&swarm.spec.entry_agent.name);
+fn other_owner(bundle: &Bundle, target: &ToolTargetArgs, resource: &str) -> Option<String> {
+    let swarm = bundle.choose_swarm(target.start.swarm.as_deref()).ok()?;
+    let caller = target
+        .agent
+        .as_ref()
+        .unwrap_or(&swarm.spec.entry_agent.name);
     let mut owners = bundle.agents().values().filter(|agent| {
         let mut tools = agent.spec.tools.iter();
         tools.any(|used| used.tool.name == resource)
@@ -292,7 +295,7 @@ fn print_result(result: &ToolCallResult, output: &CommandOutput) -> Result<(), C
             value => output.json_pretty(value),
         },
         (ToolCallStatus::Error, Some(error)) => {
-            let failure = CliError::passed_on(
+            let failure = CliError::with_foreign_code(
                 CommandExit::Failure,
                 error.code.clone(),
                 error.message.clone(),

@@ -125,7 +125,7 @@ fn trust_directory(
         trusted.path.display()
     ))?;
     let untrusted_access = match project {
-        Some(project) => TrustSettings::new(state_root, false).open_wants(&project)?,
+        Some(project) => TrustSettings::new(state_root, false).untrusted_capabilities(&project)?,
         None => Vec::new(),
     };
     let folders = if untrusted_access.is_empty() {

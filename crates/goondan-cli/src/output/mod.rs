@@ -7,6 +7,7 @@ mod report;
 pub(crate) mod screen;
 mod status_rows;
 mod table;
+pub(crate) mod terminal;
 mod terminal_prompt;
 mod truncate;
 pub(crate) mod width;
@@ -20,12 +21,15 @@ use serde::Serialize;
 pub(crate) use activity::ActivitySpinner;
 pub(crate) use reload::{build_words, outcome_words, plan_words};
 pub(crate) use report::{TurnReport, TurnReportFacts, turn_error};
+pub(crate) use screen::redactor;
 pub(crate) use status_rows::StatusRows;
 pub(crate) use table::TextTable;
-pub(crate) use terminal_prompt::{PromptPrinter, TerminalSize, ask, ask_with, is_yes};
-pub(crate) use truncate::{duration, gutter, shorten};
+pub(crate) use terminal_prompt::{
+    TerminalLine, TerminalPrompt, TerminalSize, ask, is_yes, read_line,
+};
+pub(crate) use truncate::{counted, duration, gutter, shorten};
 
-use self::screen::{OutputStream, TextOrigin, write};
+use self::screen::{TerminalStream, TextOrigin, write};
 use crate::args::GlobalArgs;
 use crate::exit::CliError;
 
@@ -87,12 +91,12 @@ impl CommandOutput {
 
     /// Prints a piece of the result as text, without a line break.
     pub(crate) fn piece(&self, text: &str) -> Result<(), CliError> {
-        Ok(write(OutputStream::Out, TextOrigin::Ours, text)?)
+        Ok(write(TerminalStream::Out, TextOrigin::Ours, text)?)
     }
 
     /// Prints a piece of a result that a model or tool wrote. Pipes and files get it byte for byte.
     pub(crate) fn foreign(&self, text: &str) -> Result<(), CliError> {
-        Ok(write(OutputStream::Out, TextOrigin::Foreign, text)?)
+        Ok(write(TerminalStream::Out, TextOrigin::Foreign, text)?)
     }
 
     /// Prints a value of the result as indented JSON.
@@ -107,7 +111,7 @@ impl CommandOutput {
 
     /// Prints lines that are already JSON.
     pub(crate) fn json_text(&self, json: &str) -> Result<(), CliError> {
-        Ok(write(OutputStream::Out, TextOrigin::Json, json)?)
+        Ok(write(TerminalStream::Out, TextOrigin::Json, json)?)
     }
 
     /// Prints a note; suppressed by `--quiet` and `--json`.
@@ -130,7 +134,7 @@ impl CommandOutput {
     /// Prints a progress line, including with `--json`.
     pub(crate) fn trace(&self, text: &str) -> Result<(), CliError> {
         Ok(write(
-            OutputStream::Err,
+            TerminalStream::Err,
             TextOrigin::Ours,
             &format!("{text}\n"),
         )?)
@@ -138,13 +142,13 @@ impl CommandOutput {
 
     /// Prints styled text from clap as a result.
     pub(crate) fn print_styled(text: &str) -> Result<(), CliError> {
-        Ok(write(OutputStream::Out, TextOrigin::Ours, text)?)
+        Ok(write(TerminalStream::Out, TextOrigin::Ours, text)?)
     }
 
     /// Prints styled text to standard error, without a line break. Prompts whose answer follows on
     /// the same line also use it.
     pub(crate) fn note_styled(text: &str) -> Result<(), CliError> {
-        Ok(write(OutputStream::Err, TextOrigin::Ours, text)?)
+        Ok(write(TerminalStream::Err, TextOrigin::Ours, text)?)
     }
 
     /// Returns whether standard output is a terminal.
@@ -183,11 +187,11 @@ impl CommandOutput {
 pub(crate) fn write_error(error: &CliError, json: bool) -> io::Result<()> {
     match json {
         true => write(
-            OutputStream::Err,
+            TerminalStream::Err,
             TextOrigin::Json,
             &format!("{}\n", error.to_json()),
         ),
-        false => write(OutputStream::Err, TextOrigin::Ours, &error_text(error)),
+        false => write(TerminalStream::Err, TextOrigin::Ours, &error_text(error)),
     }
 }
 

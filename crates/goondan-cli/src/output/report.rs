@@ -199,7 +199,8 @@ fn turn_failure(error: &TurnError) -> CliError {
         (_, Some(Code::MODEL_CONFIGURATION)) => (CommandExit::Configuration, None),
         _ => (CommandExit::Failure, None),
     };
-    let mut cli_error = CliError::passed_on(exit, error.code.clone(), error.message.clone());
+    let mut cli_error =
+        CliError::with_foreign_code(exit, error.code.clone(), error.message.clone());
     cli_error.suggestion = error.suggestion.clone().or(hint.map(str::to_owned));
     cli_error
 }

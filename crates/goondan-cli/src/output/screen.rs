@@ -1,13 +1,14 @@
 //! Central writer for all terminal output.
 //!
-//! Foreign text in sentences is escaped where the sentence is built (`spec::shown`). This module is
-//! the second barrier: it lets only gdn's own styles reach a terminal. While a prompt is open, it
-//! holds all other output back.
+//! Foreign text in sentences is escaped where the sentence is built (`untrusted_text`). This module
+//! is the second barrier: it lets only gdn's own styles reach a terminal. While a prompt is open,
+//! it holds all other output back.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use goondan::internal::SecretRedactor;
 use goondan::internal::untrusted_text::{KeptCharacters, TextEscaper, is_visible, push_escape};
 
 use super::status_rows::{StatusRowState, StatusRows};
@@ -18,7 +19,7 @@ const MAX_HELD_OUTPUT_BYTES: usize = 1024 * 1024;
 
 /// Output stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OutputStream {
+pub(crate) enum TerminalStream {
     /// Standard output, for results.
     Out,
     /// Standard error, for everything else.
@@ -41,7 +42,7 @@ static SCREEN: Mutex<TerminalScreen> = Mutex::new(TerminalScreen::new());
 /// State of the terminal output.
 struct TerminalScreen {
     /// Output held back until the open prompt ends.
-    kept: Option<HeldOutput>,
+    held_output: Option<HeldOutput>,
     /// Escaper of streamed answers: each character is judged together with the one before it.
     answers: TextEscaper,
     /// Status rows of a chat.
@@ -51,14 +52,28 @@ struct TerminalScreen {
 /// Output that is held back while a prompt is open.
 #[derive(Default)]
 struct HeldOutput {
-    writes: Vec<(OutputStream, TextOrigin, String)>,
+    writes: Vec<(TerminalStream, TextOrigin, String)>,
     bytes: usize,
     left_out: usize,
 }
 
+/// Returns the redactor of this process. Logging starts before the swarm adds its secrets to it.
+pub(crate) fn redactor() -> &'static SecretRedactor {
+    static REDACTOR: LazyLock<SecretRedactor> = LazyLock::new(SecretRedactor::new);
+    &REDACTOR
+}
+
 /// Writes `text`. On a terminal, it is held back while a prompt is open. Files and pipes show no
 /// prompt and are written at once, so a prompt without an answer does not block them.
-pub(crate) fn write(stream: OutputStream, origin: TextOrigin, text: &str) -> io::Result<()> {
+///
+/// Secrets in gdn's own text and in JSON are masked: a message can contain text of a server or a
+/// program. Text of models and tools is masked where it is created.
+pub(crate) fn write(stream: TerminalStream, origin: TextOrigin, text: &str) -> io::Result<()> {
+    let text = match origin {
+        TextOrigin::Ours | TextOrigin::Json => redactor().text(text),
+        TextOrigin::Foreign => Cow::Borrowed(text),
+    };
+    let text = text.as_ref();
     match (stream.is_terminal(), origin) {
         (true, _) => write_on_terminal(stream, origin, text),
         (false, TextOrigin::Ours) => put(stream, origin, &escape_terminal_text(text)),
@@ -67,10 +82,10 @@ pub(crate) fn write(stream: OutputStream, origin: TextOrigin, text: &str) -> io:
 }
 
 /// Writes to the terminal, or holds the text back while a prompt is open.
-fn write_on_terminal(stream: OutputStream, origin: TextOrigin, text: &str) -> io::Result<()> {
+fn write_on_terminal(stream: TerminalStream, origin: TextOrigin, text: &str) -> io::Result<()> {
     let mut screen = screen();
     let text = screen.escape_for_terminal(origin, text);
-    match &mut screen.kept {
+    match &mut screen.held_output {
         Some(held) => {
             held.keep(stream, origin, text.into_owned());
             Ok(())
@@ -121,14 +136,14 @@ pub(crate) fn remove_status_rows() -> io::Result<()> {
 
 /// Opens a prompt: other terminal output is held back until the returned guard is dropped.
 pub(crate) fn open_prompt() -> PromptGuard {
-    screen().kept = Some(HeldOutput::default());
+    screen().held_output = Some(HeldOutput::default());
     PromptGuard
 }
 
 /// Writes all held-back output. The end of a command or of a prompt calls it.
 pub(crate) fn release() {
     let mut screen = screen();
-    let Some(held) = screen.kept.take() else {
+    let Some(held) = screen.held_output.take() else {
         return;
     };
     for (stream, origin, text) in held.writes {
@@ -140,8 +155,17 @@ pub(crate) fn release() {
             "… {} messages during the approval prompt are omitted.\n",
             held.left_out
         );
-        let _ = screen.put(OutputStream::Err, TextOrigin::Ours, &notice);
+        let _ = screen.put(TerminalStream::Err, TextOrigin::Ours, &notice);
     }
+}
+
+/// Writes to the terminal although a prompt is open.
+pub(crate) fn write_in_prompt(text: &str) -> io::Result<()> {
+    screen().put(
+        TerminalStream::Err,
+        TextOrigin::Ours,
+        &escape_terminal_text(text),
+    )
 }
 
 /// Guard of an open prompt. Only its own output reaches the terminal.
@@ -150,11 +174,7 @@ pub(crate) struct PromptGuard;
 impl PromptGuard {
     /// Writes a part of the prompt.
     pub(crate) fn write(&self, text: &str) -> io::Result<()> {
-        screen().put(
-            OutputStream::Err,
-            TextOrigin::Ours,
-            &escape_terminal_text(text),
-        )
+        write_in_prompt(text)
     }
 }
 
@@ -168,14 +188,14 @@ impl TerminalScreen {
     /// Creates the state at the start: no prompt and no status rows.
     const fn new() -> Self {
         TerminalScreen {
-            kept: None,
+            held_output: None,
             answers: TextEscaper::new(KeptCharacters::Writing),
             below: None,
         }
     }
 
     /// Writes text at once, above the status rows if there are any.
-    fn put(&mut self, stream: OutputStream, origin: TextOrigin, text: &str) -> io::Result<()> {
+    fn put(&mut self, stream: TerminalStream, origin: TextOrigin, text: &str) -> io::Result<()> {
         let Some(status_rows) = self.below.as_mut().filter(|_| stream.is_terminal()) else {
             return put(stream, origin, text);
         };
@@ -212,7 +232,7 @@ impl TerminalScreen {
 
 impl HeldOutput {
     /// Stores the text, or only counts it if the limit is reached.
-    fn keep(&mut self, stream: OutputStream, origin: TextOrigin, text: String) {
+    fn keep(&mut self, stream: TerminalStream, origin: TextOrigin, text: String) {
         match self.bytes + text.len() <= MAX_HELD_OUTPUT_BYTES {
             true => {
                 self.bytes += text.len();
@@ -223,14 +243,14 @@ impl HeldOutput {
     }
 }
 
-impl OutputStream {
+impl TerminalStream {
     /// Returns whether the stream is a terminal. Cached, because thousands of events are written.
     fn is_terminal(self) -> bool {
         static OUT: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
         static ERR: LazyLock<bool> = LazyLock::new(|| io::stderr().is_terminal());
         match self {
-            OutputStream::Out => *OUT,
-            OutputStream::Err => *ERR,
+            TerminalStream::Out => *OUT,
+            TerminalStream::Err => *ERR,
         }
     }
 }
@@ -242,7 +262,7 @@ pub(crate) struct LogMessageWriter;
 impl Write for LogMessageWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         write(
-            OutputStream::Err,
+            TerminalStream::Err,
             TextOrigin::Ours,
             &with_marked_lines(&String::from_utf8_lossy(bytes)),
         )?;
@@ -285,17 +305,17 @@ fn columns() -> usize {
 
 /// Writes text at once. Our own text loses its styles if the stream shows no colors; all other text
 /// is written unchanged. Standard output is flushed, because a reader can be waiting for it.
-fn put(stream: OutputStream, origin: TextOrigin, text: &str) -> io::Result<()> {
+fn put(stream: TerminalStream, origin: TextOrigin, text: &str) -> io::Result<()> {
     let bytes = text.as_bytes();
     match (stream, origin) {
-        (OutputStream::Out, TextOrigin::Ours) => anstream::stdout().lock().write_all(bytes),
-        (OutputStream::Out, _) => io::stdout().lock().write_all(bytes),
-        (OutputStream::Err, TextOrigin::Ours) => anstream::stderr().lock().write_all(bytes),
-        (OutputStream::Err, _) => io::stderr().lock().write_all(bytes),
+        (TerminalStream::Out, TextOrigin::Ours) => anstream::stdout().lock().write_all(bytes),
+        (TerminalStream::Out, _) => io::stdout().lock().write_all(bytes),
+        (TerminalStream::Err, TextOrigin::Ours) => anstream::stderr().lock().write_all(bytes),
+        (TerminalStream::Err, _) => io::stderr().lock().write_all(bytes),
     }?;
     match stream {
-        OutputStream::Out => io::stdout().flush(),
-        OutputStream::Err => Ok(()),
+        TerminalStream::Out => io::stdout().flush(),
+        TerminalStream::Err => Ok(()),
     }
 }
 
@@ -412,36 +432,39 @@ mod tests {
     #[test]
     fn what_comes_while_a_question_stands_waits() {
         let standing = open_prompt();
-        write_on_terminal(OutputStream::Err, TextOrigin::Ours, "later\u{202e}\n").unwrap();
+        write_on_terminal(TerminalStream::Err, TextOrigin::Ours, "later\u{202e}\n").unwrap();
         write_on_terminal(
-            OutputStream::Out,
+            TerminalStream::Out,
             TextOrigin::Foreign,
             &with_marked_lines("a log line\nof two\n"),
         )
         .unwrap();
-        let kept: Vec<String> = screen()
-            .kept
+        let held_output: Vec<String> = screen()
+            .held_output
             .as_ref()
             .unwrap()
             .writes
             .iter()
             .map(|(_, _, text)| text.clone())
             .collect();
-        assert_eq!(kept, ["later\\u{202e}\n", "a log line\n  │ of two\n"]);
+        assert_eq!(
+            held_output,
+            ["later\\u{202e}\n", "a log line\n  │ of two\n"]
+        );
         drop(standing);
-        assert!(screen().kept.is_none());
+        assert!(screen().held_output.is_none());
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut kept = HeldOutput::default();
+        let mut held_output = HeldOutput::default();
         (0..3).for_each(|_| {
-            kept.keep(
-                OutputStream::Err,
+            held_output.keep(
+                TerminalStream::Err,
                 TextOrigin::Ours,
                 "x".repeat(MAX_HELD_OUTPUT_BYTES / 2),
             )
         });
-        assert_eq!((kept.writes.len(), kept.left_out), (2, 1));
+        assert_eq!((held_output.writes.len(), held_output.left_out), (2, 1));
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct StatusRows {
 /// Requested and drawn state of the rows.
 #[derive(Debug, Default)]
 pub(super) struct StatusRowState {
-    wanted: StatusRows,
+    requested: StatusRows,
     /// Width of each drawn row, and the drawn cursor position.
     drawn: Option<DrawnRows>,
     /// Start of a line that is not complete yet.
@@ -41,8 +41,8 @@ struct DrawnRows {
 impl StatusRowState {
     /// Sets the requested rows. Returns true if a repaint is needed.
     pub(super) fn want(&mut self, bottom: StatusRows, columns: usize) -> bool {
-        let is_new = self.wanted != bottom || self.columns != columns || self.drawn.is_none();
-        self.wanted = bottom;
+        let is_new = self.requested != bottom || self.columns != columns || self.drawn.is_none();
+        self.requested = bottom;
         is_new
     }
 
@@ -92,7 +92,7 @@ impl StatusRowState {
     /// terminal can save the cursor position itself, however wide it draws the characters before
     /// it.
     fn draw(&mut self, has_colour: bool, out: &mut String) {
-        let StatusRows { rows, cursor } = &self.wanted;
+        let StatusRows { rows, cursor } = &self.requested;
         if rows.is_empty() {
             return;
         }

@@ -1,15 +1,12 @@
 //! Prompts on the terminal.
 
-use rustyline::{Behavior, Config, DefaultEditor, ExternalPrinter};
-use tokio::sync::oneshot;
+use std::io::{self, BufRead};
 
-use super::screen;
+use super::screen::{self, PromptGuard};
+use super::terminal::{INTERRUPT_BYTE, SavedTerminal, forget_typed};
 
 /// Columns and rows that are assumed if the terminal does not report its size.
 const DEFAULT_TERMINAL_SIZE: (usize, usize) = (80, 24);
-
-/// Printer that can write while the user types.
-pub(crate) type PromptPrinter = Box<dyn ExternalPrinter + Send>;
 
 /// Size of a terminal, in characters.
 #[derive(Debug, Clone, Copy)]
@@ -18,46 +15,106 @@ pub(crate) struct TerminalSize {
     pub(crate) rows: usize,
 }
 
-/// Prompts for an answer on the terminal itself, so that redirected output gets no prompt. While
-/// the prompt is open, all other output is held back. Input typed before the prompt is discarded.
-///
-/// # Errors
-/// Fails on Ctrl-C, on Ctrl-D, or if the terminal is closed.
-pub(crate) fn ask(
-    question: impl FnOnce(TerminalSize) -> String,
-    prompt: &str,
-) -> rustyline::Result<String> {
-    ask_with(question, prompt, oneshot::channel().0, |_| None)
+impl TerminalSize {
+    /// Returns the size of the terminal.
+    pub(crate) fn current() -> Self {
+        let size = terminal_size::terminal_size_of(io::stderr());
+        let (columns, rows) = size.map_or(DEFAULT_TERMINAL_SIZE, |(columns, rows)| {
+            (columns.0.into(), rows.0.into())
+        });
+        TerminalSize { columns, rows }
+    }
 }
 
-/// Prompts like [`ask`]. Sends a printer for the time of the prompt through `give`, and repeats the
-/// prompt while `unclear` returns a message for the answer.
-pub(crate) fn ask_with(
-    question: impl FnOnce(TerminalSize) -> String,
-    prompt: &str,
-    give: oneshot::Sender<PromptPrinter>,
-    unclear: impl Fn(&str) -> Option<&'static str>,
-) -> rustyline::Result<String> {
-    let prompt_guard = screen::open_prompt();
-    let config = Config::builder().behavior(Behavior::PreferTerm).build();
-    let mut editor = DefaultEditor::with_config(config)?;
-    if let Ok(printer) = editor.create_external_printer() {
-        // The receiver is dropped if the caller needs no printer.
-        let _ = give.send(Box::new(printer));
-    }
-    let (columns, rows) = editor
-        .dimensions()
-        .map_or(DEFAULT_TERMINAL_SIZE, |(columns, rows)| {
-            (columns.into(), rows.into())
-        });
-    prompt_guard.write(&question(TerminalSize { columns, rows }))?;
-    forget_typed();
-    loop {
-        let line = editor.readline(prompt)?;
-        match unclear(&line) {
-            None => return Ok(line),
-            Some(notice) => prompt_guard.write(&format!("{notice}\n"))?,
+/// Line that the terminal delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TerminalLine {
+    Text(String),
+    /// Ctrl-C.
+    Interrupt,
+    /// Ctrl-D, or the terminal is closed.
+    End,
+}
+
+/// Reads a line from the terminal, which edits it. Blocks until the line is complete.
+pub(crate) fn read_line() -> io::Result<TerminalLine> {
+    let mut stdin = io::stdin().lock();
+    let bytes = loop {
+        match stdin.fill_buf() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            bytes => break bytes?,
         }
+    };
+    // A terminal delivers at most one line at a time. After Ctrl-D, the line has no end.
+    let end = bytes
+        .iter()
+        .position(|byte| matches!(*byte, b'\n' | INTERRUPT_BYTE));
+    let line = &bytes[..end.map_or(bytes.len(), |end| end + 1)];
+    let read = match line.last() {
+        None => TerminalLine::End,
+        Some(&INTERRUPT_BYTE) => TerminalLine::Interrupt,
+        Some(_) => {
+            let text = String::from_utf8_lossy(line);
+            TerminalLine::Text(text.trim_end_matches(['\r', '\n']).to_owned())
+        }
+    };
+    let length = line.len();
+    stdin.consume(length);
+    Ok(read)
+}
+
+/// Open prompt. All other output is held back until it is dropped.
+pub(crate) struct TerminalPrompt {
+    guard: PromptGuard,
+    _terminal: SavedTerminal,
+    prompt: &'static str,
+}
+
+impl TerminalPrompt {
+    /// Shows a question and a prompt on standard error, so that redirected output gets neither. Input
+    /// typed before is discarded.
+    pub(crate) fn open(question: &str, prompt: &'static str) -> io::Result<Self> {
+        let (guard, terminal) = (screen::open_prompt(), SavedTerminal::keep());
+        terminal.lines()?;
+        guard.write(question)?;
+        forget_typed();
+        guard.write(prompt)?;
+        Ok(TerminalPrompt {
+            guard,
+            _terminal: terminal,
+            prompt,
+        })
+    }
+
+    /// Reads the answer, and repeats the prompt while `unclear` returns a notice for it.
+    pub(crate) fn read(
+        self,
+        unclear: impl Fn(&str) -> Option<&'static str>,
+    ) -> io::Result<TerminalLine> {
+        loop {
+            let line = read_line()?;
+            let notice = match &line {
+                TerminalLine::Text(text) => unclear(text),
+                TerminalLine::Interrupt | TerminalLine::End => {
+                    self.guard.write("\n")?;
+                    None
+                }
+            };
+            match notice {
+                None => return Ok(line),
+                Some(notice) => self.guard.write(&format!("{notice}\n{}", self.prompt))?,
+            }
+        }
+    }
+}
+
+/// Prompts for an answer on the terminal. Returns `None` after Ctrl-C or Ctrl-D, and if the terminal
+/// is closed.
+pub(crate) fn ask(question: &str, prompt: &'static str) -> Option<String> {
+    let answer = TerminalPrompt::open(question, prompt).and_then(|prompt| prompt.read(|_| None));
+    match answer {
+        Ok(TerminalLine::Text(text)) => Some(text),
+        Ok(TerminalLine::Interrupt | TerminalLine::End) | Err(_) => None,
     }
 }
 
@@ -65,14 +122,3 @@ pub(crate) fn ask_with(
 pub(crate) fn is_yes(answer: &str) -> bool {
     matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
-
-/// Discards input that was typed before the prompt.
-#[cfg(unix)]
-fn forget_typed() {
-    use nix::sys::termios::{FlushArg, tcflush};
-    // Prompts are only shown if standard input is a terminal; a closed one has no input to discard.
-    let _ = tcflush(std::io::stdin(), FlushArg::TCIFLUSH);
-}
-
-#[cfg(not(unix))]
-fn forget_typed() {}

@@ -11,6 +11,14 @@ const LINE_GUTTER: &str = "  │ ";
 /// Prefix of continuation rows of a wrapped line.
 const CONTINUATION_GUTTER: &str = "  ┆ ";
 
+/// Returns a number with a noun, in the plural unless the number is 1.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
+}
+
 /// Returns the start of `text` as one line, with invisible characters escaped.
 pub(crate) fn shorten(text: &str) -> String {
     let start: String = text.chars().take(MAX_LINE_CHARS + 1).collect();

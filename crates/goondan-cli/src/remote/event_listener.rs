@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// Event stream that is read in its own task. A user can think about an approval request here while
 /// another client answers it.
 pub(crate) struct RemoteEventListener {
-    told: UnboundedReceiver<Result<ClientEvent, ClientError>>,
+    received: UnboundedReceiver<Result<ClientEvent, ClientError>>,
     _reader: AbortOnDropHandle<()>,
 }
 
@@ -23,17 +23,17 @@ impl RemoteEventListener {
         client: &LocalClient,
         approver: Arc<dyn Approver>,
     ) -> Self {
-        let (event_sender, told) = mpsc::unbounded_channel();
+        let (event_sender, received) = mpsc::unbounded_channel();
         let reader = tokio::spawn(read_stream(events, client.clone(), approver, event_sender));
         RemoteEventListener {
-            told,
+            received,
             _reader: AbortOnDropHandle::new(reader),
         }
     }
 
     /// Waits for the next event; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Result<ClientEvent, ClientError>> {
-        self.told.recv().await
+        self.received.recv().await
     }
 }
 

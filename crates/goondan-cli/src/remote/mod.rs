@@ -182,6 +182,7 @@ pub(crate) fn body(input: Input) -> InputBody {
         files: input.files,
         instructions: input.instructions,
         metadata: input.metadata,
+        delivery: input.delivery,
     }
 }
 
@@ -207,7 +208,7 @@ impl From<ClientError> for CliError {
                 };
                 CliError {
                     suggestion: body.suggestion,
-                    ..CliError::passed_on(exit, body.code, body.message)
+                    ..CliError::with_foreign_code(exit, body.code, body.message)
                 }
             }
             error => CliError::failure(Code::INTERNAL_ERROR, as_sentence(&error.to_string()))

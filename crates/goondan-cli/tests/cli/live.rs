@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::hostile::{assert_harmless, texts};
 use crate::projects::{ECHO, manifest, scripted};
 use crate::sandbox::Sandbox;
+use crate::serve::ServeProcess;
 use crate::viewer::Viewer;
 
 const MODEL: &str = "{provider: scripted, model: any, options: {script: script.yaml}}";
@@ -45,12 +46,9 @@ fn five_thousand_lines_are_all_there_and_the_prompt_stands_below() {
     let mut viewer = Viewer::sit_down(&sandbox);
     viewer.wait_prompt("you → a>");
     viewer.write("go\r");
-    // What is under way stands below until the frame is drawn whole.
-    let is_last = |row: &String| row.starts_with("line 5000 ");
-    viewer.wait(|rows| {
-        rows.iter().any(is_last) && !rows.iter().any(|row| row.contains("is thinking"))
-    });
-    viewer.wait_prompt("you → a>");
+    // Until the turn is over, the last line is one of the rows that each frame draws again, and a
+    // look between the pieces of a frame would miss it.
+    viewer.wait_idle("line 5000 日本 🙂");
     let lines = viewer.history();
     let seen: Vec<&String> = lines
         .iter()
@@ -224,7 +222,7 @@ fn ctrl_c_cancels_then_clears_then_leaves() {
     viewer.write("slow\r");
     viewer.wait_text("a is thinking");
     viewer.write("what next\r");
-    viewer.wait_row("next: what next");
+    viewer.wait_row("joins: what next");
     viewer.write("and th");
     viewer.wait_prompt("you → a> and th");
     viewer.write("\x03");
@@ -250,6 +248,71 @@ fn ctrl_c_cancels_then_clears_then_leaves() {
     viewer.assert_clean();
 }
 
+/// A swarm whose first turn waits for the file `go`, and whose later replies count.
+fn steered() -> Sandbox {
+    let replies = json!([
+        run(WAIT),
+        {"text": "both done"},
+        {"text": "later done"},
+        {"text": "A summary."}
+    ]);
+    working(&json!({"agents": {"a": replies}}), "{default: allow}")
+}
+
+/// Steers a turn, queues an input, takes the last turn back and compacts the rest.
+fn steer(sandbox: &Sandbox, viewer: &mut Viewer) {
+    viewer.wait_prompt("you → a>");
+    viewer.write("one\r");
+    viewer.wait_text("a runs bash__exec");
+    viewer.write("/undo\r");
+    viewer.wait_row("A turn is running. Wait for its end, or cancel it with /cancel.");
+    viewer.write("tw");
+    viewer.wait_row("Enter joins the running turn before its next step. Alt-Q queues the input.");
+    viewer.write("o\r");
+    viewer.wait_row("joins: two");
+    viewer.write("/queue three\r");
+    viewer.wait_row("next: three");
+    sandbox.write("p/go", "");
+    viewer.wait_idle("later done");
+    let rows = viewer.history();
+    let places = [
+        "you → a> one",
+        "you → a> two",
+        "both done",
+        "you → a> three",
+        "later done",
+    ]
+    .map(|text| rows.iter().position(|row| row == text));
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "{rows:#?}"
+    );
+    let answers = rows.iter().filter(|row| *row == "both done").count();
+    assert_eq!(answers, 1, "{rows:#?}");
+    viewer.write("/undo\r");
+    viewer.wait_idle("Took back the last turn: three");
+    viewer.write("/compact\r");
+    viewer.wait_text("Compacted 5 messages to 1 message: about ");
+    viewer.write("/undo\r");
+    viewer.wait_idle("There is no input to take back.");
+    viewer.write("/quit\r");
+    assert_eq!(viewer.end(), 0);
+    viewer.assert_clean();
+}
+
+#[test]
+fn an_input_joins_the_running_turn_and_turns_are_taken_back() {
+    let sandbox = steered();
+    steer(&sandbox, &mut Viewer::sit_down(&sandbox));
+}
+
+#[test]
+fn a_turn_of_another_process_is_steered_too() {
+    let sandbox = steered();
+    let _serving = ServeProcess::start(&sandbox, &[]);
+    steer(&sandbox, &mut Viewer::sit_down(&sandbox));
+}
+
 #[test]
 fn what_is_typed_while_a_turn_runs_is_the_next_input() {
     let sandbox = working(
@@ -260,7 +323,7 @@ fn what_is_typed_while_a_turn_runs_is_the_next_input() {
     viewer.wait_prompt("you → a>");
     viewer.write("one\r");
     viewer.wait_text("a runs bash__exec");
-    viewer.write("two\r");
+    viewer.write("two\x1bq");
     viewer.wait_row("next: two");
     viewer.write("/usage\r");
     viewer.write("\x04");

@@ -8,6 +8,8 @@
 mod acp;
 mod answers;
 #[cfg(unix)]
+mod approved_code;
+#[cfg(unix)]
 mod bindings;
 mod bot;
 #[cfg(unix)]

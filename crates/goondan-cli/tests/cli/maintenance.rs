@@ -141,8 +141,14 @@ fn a_backup_of_another_person_grants_nothing_and_leads_nowhere() {
     let backup = sandbox.dir().join("monday");
     sandbox.write("monday/approvals.yaml", "approvals: []\n");
     sandbox.write("monday/token", "known\n");
+    sandbox.write("monday/control.json", "{}");
+    sandbox.write("monday/connections/chat/approved.jsonl", "\"7\"\n");
+    sandbox.write("monday/connections/chat/pending.json", "[]");
     let instance = std::fs::read_dir(backup.join("instances")).unwrap().next();
     let instance = instance.unwrap().unwrap().path();
+    std::fs::create_dir_all(instance.join("extensions")).unwrap();
+    let remembered = instance.join("extensions/gdn.approvals.json");
+    std::fs::write(&remembered, "[]").unwrap();
     let tool = instance.join("workdir/tool");
     std::fs::create_dir_all(instance.join("workdir")).unwrap();
     std::fs::write(&tool, "text").unwrap();
@@ -151,13 +157,30 @@ fn a_backup_of_another_person_grants_nothing_and_leads_nowhere() {
         .gdn(&["restore", "monday", "--workspace", "other"])
         .ok();
     let restored = sandbox.state().join("workspaces/other");
-    assert!(!restored.join("approvals.yaml").exists());
-    assert!(!restored.join("token").exists());
+    let remembered = remembered.strip_prefix(&backup).unwrap();
+    let granting = [
+        "approvals.yaml",
+        "token",
+        "control.json",
+        "connections/chat/approved.jsonl",
+    ];
+    for path in granting
+        .map(std::path::Path::new)
+        .iter()
+        .chain([&remembered])
+    {
+        assert!(!restored.join(path).exists(), "{}", path.display());
+    }
+    assert!(restored.join("connections/chat/pending.json").exists());
     let tool = restored.join(tool.strip_prefix(&backup).unwrap());
     let mode = tool.metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o755);
     sandbox.write("victim", "text");
-    for path in [backup.join("lock.link"), instance.join("messages/more")] {
+    for path in [
+        backup.join("lock.link"),
+        backup.join("instances/linked"),
+        instance.join("messages/more"),
+    ] {
         std::os::unix::fs::symlink(sandbox.dir().join("victim"), &path).unwrap();
         let refused = sandbox.gdn(&["restore", "monday", "--workspace", "third"]);
         assert!(

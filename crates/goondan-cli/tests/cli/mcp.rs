@@ -307,6 +307,37 @@ fn servers_are_listed_and_reached_when_that_is_asked_for() {
 }
 
 #[test]
+fn a_secret_in_a_message_of_a_server_is_masked() {
+    let sandbox = project(CALLS, "");
+    let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
+    let tool = "---\napiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {name: shell}\n\
+                spec: {mcp: {command: /bin/sh, args: [-c, 'echo \"refused: $SERVER_TOKEN\" >&2; \
+                echo \"refused: $(printf %s \"$SERVER_TOKEN\" | base64)\" >&2; exit 1'], \
+                env: {SERVER_TOKEN: {valueFrom: {env: SERVER_TOKEN}}}}}\n";
+    let (before, _) = text
+        .split_once("---\napiVersion: goondan.ai/v1\nkind: Tool")
+        .unwrap();
+    sandbox.write("p/goondan.yaml", &format!("{before}{tool}"));
+    let secret = "sk-secret-0123456789";
+    let encoded = "c2stc2VjcmV0LTAxMjM0NTY3";
+    for arguments in [
+        &["mcp", "list", "--project", "p", "--connect"][..],
+        &["mcp", "list", "--project", "p", "--connect", "--json"],
+        &["validate", "p", "--connect"],
+        &["validate", "p", "--connect", "-o", "github"],
+        &["validate", "p", "--connect", "--json"],
+    ] {
+        let mut command = command(&sandbox, arguments);
+        command.env("SERVER_TOKEN", secret);
+        let outcome = sandbox.finished(command);
+        let shown = format!("{}{}", outcome.stdout, outcome.stderr);
+        assert!(shown.contains("refused: ***"), "{arguments:?} {shown}");
+        assert!(!shown.contains(secret), "{arguments:?} {shown}");
+        assert!(!shown.contains(encoded), "{arguments:?} {shown}");
+    }
+}
+
+#[test]
 fn a_program_that_is_not_there_is_told_with_what_to_do() {
     let sandbox = project(CALLS, "");
     let text = std::fs::read_to_string(sandbox.dir().join("p/goondan.yaml")).unwrap();
@@ -466,7 +497,7 @@ fn an_approval_of_a_tool_covers_the_program_of_its_server() {
     let requests = stream(&sandbox, &["go"], &deny, || {});
     let reason = requests[0]["reason"].as_str().unwrap();
     assert!(
-        reason.contains("server.sh` changed since an earlier approval"),
+        reason.contains("server.sh` changed since the last approval"),
         "{reason}"
     );
     assert!(

@@ -85,9 +85,9 @@ impl Cluster {
     /// A leader, and a worker that was told to end while it runs a turn.
     fn with_a_worker_that_finishes(&self) -> (Node, Node) {
         let leader = self.node("leader", "0");
-        self.once(&leader, |node| node["state"] == "leads");
+        self.once(&leader, |node| node["state"] == "leader");
         let mut worker = self.node("worker", "5");
-        self.once(&worker, |node| node["state"] == "works");
+        self.once(&worker, |node| node["state"] == "worker");
         self.send("hi");
         self.once(&worker, |node| node["running"] == 1);
         worker.signal("TERM");
@@ -209,17 +209,17 @@ fn a_worker_takes_up_the_project_that_the_leader_has_reloaded() {
     };
     let leader = cluster.node("leader", "0");
     let before = cluster.once(&leader, |node| {
-        node["state"] == "leads" && node["generation"].is_string()
+        node["state"] == "leader" && node["generation"].is_string()
     });
     let worker = cluster.node("worker", "5");
-    cluster.once(&worker, |node| node["state"] == "works");
+    cluster.once(&worker, |node| node["state"] == "worker");
     cluster.send("hi");
     assert!(cluster.messages(2).contains("first"));
     cluster.edit("second", 0);
     leader.signal("HUP");
     let served = cluster.once(&leader, |node| node["generation"] != before["generation"]);
     cluster.once(&worker, |node| {
-        node["state"] == "works" && node["generation"] == served["generation"]
+        node["state"] == "worker" && node["generation"] == served["generation"]
     });
     cluster.send("hi");
     assert!(cluster.messages(4).contains("second"));

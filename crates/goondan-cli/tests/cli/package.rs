@@ -272,6 +272,23 @@ fn a_package_with_mistakes_is_not_packed() {
     assert!(refused.stderr.contains("spec.version"), "{refused:?}");
 }
 
+#[test]
+fn files_that_never_end_are_not_read() {
+    let sandbox = folders();
+    let folder = sandbox.dir().join("tools");
+    for name in [".gitignore", ".goondanignore", "goondan.lock.yaml"] {
+        std::os::unix::fs::symlink("/dev/zero", folder.join(name)).unwrap();
+    }
+    let listed = sandbox.gdn(&["package", "list", "tools"]);
+    assert!(
+        listed.code != 0 && listed.stderr.contains("goondan.lock.yaml"),
+        "{listed:?}"
+    );
+    // The links themselves are no part of a package.
+    let packed = sandbox.gdn(&["package", "pack", "tools"]);
+    assert!(!packed.stderr.contains("panicked"), "{packed:?}");
+}
+
 fn git(folder: &Path, arguments: &[&str]) {
     let mut command = Command::new("git");
     command.args([

@@ -607,11 +607,7 @@ fn a_chat_goes_through_the_door() {
     person.read_until("Cancelled.");
     person.read_until("a> ");
     person.write("/agent nobody\r");
-    person.read_until("nobody> ");
-    person.write("hi\r");
-    person.read_until("AGENT_NOT_FOUND");
-    person.read_until("nobody> ");
-    person.write("/agent a\r");
+    person.read_until("There is no agent nobody; /agents lists them.");
     person.read_until("a> ");
     person.write("hi\r");
     person.read_until("heard hi");

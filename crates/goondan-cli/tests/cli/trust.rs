@@ -109,6 +109,26 @@ fn mark(sandbox: &Sandbox) -> PathBuf {
 }
 
 #[test]
+fn programs_that_doctor_starts_do_not_run_in_the_project() {
+    let sandbox = scripted(ECHO);
+    sandbox.write(
+        "bin/node",
+        "#!/bin/sh\npwd > \"$0.directory\"\necho v24.0.0\n",
+    );
+    let program = sandbox.dir().join("bin/node");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = sandbox.stranger(&["doctor"]);
+    command.current_dir(sandbox.dir().join("p")).env(
+        "PATH",
+        format!("{}:/usr/bin:/bin", sandbox.dir().join("bin").display()),
+    );
+    let outcome = sandbox.finished(command);
+    assert!(outcome.stdout.contains("Node.js 24.0.0"), "{outcome:?}");
+    let directory = std::fs::read_to_string(sandbox.dir().join("bin/node.directory")).unwrap();
+    assert_eq!(directory, "/\n");
+}
+
+#[test]
 fn a_library_is_not_loaded() {
     let sandbox = calling(
         "say",

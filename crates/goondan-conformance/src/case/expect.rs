@@ -79,9 +79,13 @@ struct RootedPathSchema(
 impl RootedPath {
     /// Parses a file path with its root.
     pub fn parse(text: &str) -> Result<RootedPath, String> {
-        let place = text.split_once(':').and_then(|(root, rest)| match root {
-            "project" => Some(RootedPath::Project { path: inner(rest)? }),
-            "state" => Some(RootedPath::State { path: inner(rest)? }),
+        let rooted = text.split_once(':').and_then(|(root, rest)| match root {
+            "project" => Some(RootedPath::Project {
+                path: contained_path(rest)?,
+            }),
+            "state" => Some(RootedPath::State {
+                path: contained_path(rest)?,
+            }),
             "workdir" => {
                 let (instance, path) = rest.split_once('/')?;
                 let (agent, key) = instance
@@ -90,12 +94,12 @@ impl RootedPath {
                 Some(RootedPath::Workdir {
                     agent: agent.to_owned(),
                     instance_key: key.to_owned(),
-                    path: inner(path)?,
+                    path: contained_path(path)?,
                 })
             }
             _ => None,
         });
-        place.ok_or_else(|| {
+        rooted.ok_or_else(|| {
             format!(
                 "`{text}` is not a file path with a root: `project:PATH`, \
                     `workdir:AGENT:KEY/PATH` or `state:PATH`"
@@ -118,8 +122,8 @@ impl fmt::Display for RootedPath {
     }
 }
 
-/// Accepts a path that does not leave its root.
-fn inner(path: &str) -> Option<String> {
+/// Returns the path if it stays inside its root.
+fn contained_path(path: &str) -> Option<String> {
     super::CaseFilePath::new(path)
         .ok()
         .map(|path| path.as_str().to_owned())

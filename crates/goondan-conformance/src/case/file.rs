@@ -97,18 +97,18 @@ impl TryFrom<LongForm> for FileContent {
                     .decode(compact)
                     .map_err(|error| format!("`base64` is not Base64: {error}"))?
             }
-            (None, None, Some(repeat)) => repeated(&repeat)?,
+            (None, None, Some(repeat)) => repeat_text(&repeat)?,
             _ => {
                 return Err("a file has exactly one of `content`, `base64` and `repeat`".to_owned());
             }
         };
-        let mode = form.mode.as_deref().map(octal).transpose()?;
+        let mode = form.mode.as_deref().map(parse_mode).transpose()?;
         Ok(FileContent { bytes, mode })
     }
 }
 
 /// Returns the repeated text. Fails if it is too large.
-fn repeated(repeat: &RepeatedText) -> Result<Vec<u8>, String> {
+fn repeat_text(repeat: &RepeatedText) -> Result<Vec<u8>, String> {
     match repeat.text.len().checked_mul(repeat.times) {
         Some(size) if size <= MAX_REPEATED_BYTES => {
             Ok(repeat.text.repeat(repeat.times).into_bytes())
@@ -121,7 +121,7 @@ fn repeated(repeat: &RepeatedText) -> Result<Vec<u8>, String> {
 }
 
 /// Parses permission bits such as `755`.
-pub(super) fn octal(text: &str) -> Result<u32, String> {
+pub(super) fn parse_mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8)
         .ok()
         .filter(|mode| *mode <= 0o7777);

@@ -25,9 +25,9 @@ pub struct LiveCaseOptions {
 pub const MAX_RUNS: u32 = 1_000;
 
 /// Returns errors in the live options of a test case, with the top-level key that they concern.
-pub(super) fn problems(case: &ConformanceCase) -> Vec<(&'static str, String)> {
+pub(super) fn validation_errors(case: &ConformanceCase) -> Vec<(&'static str, String)> {
     let Some(live) = &case.live else {
-        return judged(case)
+        return judge_checks(case)
             .map(|what| {
                 (
                     "case",
@@ -89,12 +89,12 @@ pub(super) fn problems(case: &ConformanceCase) -> Vec<(&'static str, String)> {
 impl ConformanceCase {
     /// Returns true if the test case has `judge` checks.
     pub fn is_judged(&self) -> bool {
-        judged(self).next().is_some()
+        judge_checks(self).next().is_some()
     }
 }
 
 /// Returns the `judge` checks of a test case.
-fn judged(case: &ConformanceCase) -> impl Iterator<Item = String> + '_ {
+fn judge_checks(case: &ConformanceCase) -> impl Iterator<Item = String> + '_ {
     let steps = case
         .steps
         .iter()

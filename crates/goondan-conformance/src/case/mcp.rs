@@ -99,18 +99,17 @@ pub struct McpRefusal {
     pub message: String,
 }
 
-/// Returns errors in well-formed servers.
-pub(super) fn problems(
+/// Returns errors in the settings of servers that the types cannot exclude, each with the name of
+/// the server.
+pub(super) fn validation_errors(
     servers: &BTreeMap<String, McpFixture>,
 ) -> impl Iterator<Item = String> + '_ {
     servers.iter().filter_map(|(name, server)| {
         let problem = match server.protocol.as_deref() {
-            None | Some("2025-11-25" | "2026-07-28") => server.delay_problem(),
-            Some(other) => Some(format!(
-                "`{other}` is neither `2025-11-25` nor `2026-07-28`"
-            )),
+            None | Some("2025-11-25" | "2026-07-28") => server.delay_problem()?,
+            Some(other) => format!("`{other}` is neither `2025-11-25` nor `2026-07-28`"),
         };
-        problem.map(|problem| format!("{name}: {problem}"))
+        Some(format!("{name}: {problem}"))
     })
 }
 

@@ -3,6 +3,7 @@
 //! All values of these types are valid. [`read`](read::read) parses them, and nothing else creates
 //! them.
 
+pub mod conversation;
 pub mod expect;
 pub mod file;
 mod live;
@@ -29,7 +30,7 @@ pub use live::{LiveCaseOptions, MAX_RUNS};
 pub use mcp::{McpFixture, McpRefusal, McpReply, McpStart, McpToolFixture};
 pub use nodes::{MAX_NODES, NodeName, PartitionMode};
 pub use step::{CaseStep, StepAction};
-pub use tool::{PlayedError, PlayedResult};
+pub use tool::{MockedError, MockedResult};
 pub use web::WebPageFixture;
 
 pub use goondan::models::scripted::ScriptReply;
@@ -79,7 +80,7 @@ pub struct ConformanceCase {
     /// Mocked tool results, by the tool name that models use. A call gets the first unused result
     /// that matches, or else the last one that matches.
     #[serde(default)]
-    pub tools: BTreeMap<String, Vec<PlayedResult>>,
+    pub tools: BTreeMap<String, Vec<MockedResult>>,
     /// Lets `gdn test --live` run the test case with the real models of its project.
     #[serde(default)]
     pub live: Option<LiveCaseOptions>,
@@ -107,7 +108,7 @@ pub(crate) fn shown_path<S: Serializer>(path: &Path, serializer: S) -> Result<S:
 
 /// An error in the file of a test case, independent of the runtime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
-#[error("{}: {message}", place(file, *line, *column))]
+#[error("{}: {message}", format_location(file, *line, *column))]
 #[serde(rename_all = "camelCase")]
 pub struct CaseError {
     /// Path of the test case file.
@@ -141,7 +142,7 @@ pub fn schema() -> serde_json::Value {
 }
 
 /// Returns `FILE`, `FILE:LINE` or `FILE:LINE:COLUMN`; numbers that are 0 are left out.
-fn place(file: &std::path::Path, line: usize, column: usize) -> String {
+fn format_location(file: &std::path::Path, line: usize, column: usize) -> String {
     let mut text = file.display().to_string();
     for number in [line, column].into_iter().take_while(|number| *number > 0) {
         text.push_str(&format!(":{number}"));

@@ -156,7 +156,7 @@ pub enum PartitionMode {
 }
 
 /// Returns errors that depend on the number of nodes, with the top-level key that they concern.
-pub(super) fn problems(case: &ConformanceCase) -> Vec<(&'static str, String)> {
+pub(super) fn validation_errors(case: &ConformanceCase) -> Vec<(&'static str, String)> {
     let mut problems = Vec::new();
     if case
         .nodes

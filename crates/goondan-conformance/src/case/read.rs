@@ -30,7 +30,7 @@ pub struct FileCases {
 /// Parses all documents of a file.
 pub fn read(file: &Path, text: &str) -> FileCases {
     let mut read = FileCases::default();
-    for document in documents(text) {
+    for document in split_documents(text) {
         match document.decode(file) {
             Ok(case) => read.cases.push(case),
             Err(errors) => read.errors.extend(errors),
@@ -51,27 +51,27 @@ pub fn read(file: &Path, text: &str) -> FileCases {
 /// A document and the number of lines before it.
 struct CaseDocument<'a> {
     text: &'a str,
-    before: usize,
+    lines_before: usize,
 }
 
 /// Splits at lines that begin with `---`. In YAML, such a line always separates documents, even in
 /// block scalars.
-fn documents(text: &str) -> Vec<CaseDocument<'_>> {
+fn split_documents(text: &str) -> Vec<CaseDocument<'_>> {
     let mut documents = Vec::new();
-    let (mut start, mut before, mut offset) = (0, 0, 0);
+    let (mut start, mut lines_before, mut offset) = (0, 0, 0);
     for (number, line) in text.split_inclusive('\n').enumerate() {
         if offset > start && is_document_marker(line) {
             documents.push(CaseDocument {
                 text: &text[start..offset],
-                before,
+                lines_before,
             });
-            (start, before) = (offset, number);
+            (start, lines_before) = (offset, number);
         }
         offset += line.len();
     }
     documents.push(CaseDocument {
         text: &text[start..],
-        before,
+        lines_before,
     });
     documents.retain(|document| !document.is_blank());
     documents
@@ -97,7 +97,7 @@ impl CaseDocument<'_> {
         let case: ConformanceCase = yaml::from_str(self.text).map_err(|error| {
             let line = error
                 .line
-                .map_or_else(|| self.line_of("case"), |line| self.before + line);
+                .map_or_else(|| self.line_of("case"), |line| self.lines_before + line);
             vec![CaseError {
                 file: file.to_owned(),
                 line,
@@ -105,7 +105,7 @@ impl CaseDocument<'_> {
                 message: error.message,
             }]
         })?;
-        let errors: Vec<CaseError> = problems(&case)
+        let errors: Vec<CaseError> = validation_errors(&case)
             .into_iter()
             .map(|(key, message)| CaseError {
                 file: file.to_owned(),
@@ -128,20 +128,21 @@ impl CaseDocument<'_> {
 
     /// Returns the line of a top-level key, or else the first line of the document.
     fn line_of(&self, key: &str) -> usize {
-        let is_key = |line: &str| {
-            line.strip_prefix(key)
-                .is_some_and(|rest| rest.trim_start().starts_with(':'))
+        let has_key = |line: &str| {
+            // A document may begin on the line of its marker.
+            let line = line.strip_prefix("--- ").unwrap_or(line);
+            match line.strip_prefix(key) {
+                Some(after_key) => after_key.trim_start().starts_with(':'),
+                None => false,
+            }
         };
-        let index = self
-            .text
-            .lines()
-            .position(|line| is_key(line.strip_prefix("--- ").unwrap_or(line)));
-        self.before + index.unwrap_or(0) + 1
+        let index = self.text.lines().position(has_key).unwrap_or(0);
+        self.lines_before + index + 1
     }
 }
 
 /// Returns errors that the types cannot exclude, with the top-level key that they concern.
-fn problems(case: &ConformanceCase) -> Vec<(&'static str, String)> {
+fn validation_errors(case: &ConformanceCase) -> Vec<(&'static str, String)> {
     let mut problems = Vec::new();
     if !is_kebab(&case.case) {
         problems.push((
@@ -158,11 +159,11 @@ fn problems(case: &ConformanceCase) -> Vec<(&'static str, String)> {
     if case.files.is_empty() && case.project.is_none() {
         problems.push(("case", "a case needs `files` or a `project`".to_owned()));
     }
-    problems.extend(mcp::problems(&case.mcp).map(|message| ("mcp", message)));
-    problems.extend(web::problems(&case.web).map(|message| ("web", message)));
-    problems.extend(tool::problems(&case.tools).map(|message| ("tools", message)));
-    problems.extend(live::problems(case));
-    problems.extend(nodes::problems(case));
+    problems.extend(mcp::validation_errors(&case.mcp).map(|message| ("mcp", message)));
+    problems.extend(web::validation_errors(&case.web).map(|message| ("web", message)));
+    problems.extend(tool::validation_errors(&case.tools).map(|message| ("tools", message)));
+    problems.extend(live::validation_errors(case));
+    problems.extend(nodes::validation_errors(case));
     problems.extend(problems_of_lives(case).map(|message| ("steps", message)));
     problems
 }

@@ -7,7 +7,8 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::file::octal;
+use super::conversation::{ConversationStep, SendDelivery};
+use super::file::parse_mode;
 pub use super::nodes::{NodePartition, OneNode, SomeNode};
 use super::{CaseFilePath, FileContent};
 use crate::matcher::ValueMatcher;
@@ -36,6 +37,10 @@ pub enum StepAction {
     Send(SendStep),
     /// Calls a tool without a model.
     Call(CallStep),
+    /// Replaces the messages of a conversation with a summary.
+    Compact(ConversationStep),
+    /// Removes the last turn of a conversation.
+    Undo(ConversationStep),
     /// Runs the file of a Connection without a swarm.
     Connect(ConnectStep),
     /// Writes a project file.
@@ -76,6 +81,8 @@ impl StepAction {
         match self {
             StepAction::Send(_) => "send",
             StepAction::Call(_) => "call",
+            StepAction::Compact(_) => "compact",
+            StepAction::Undo(_) => "undo",
             StepAction::Connect(_) => "connect",
             StepAction::Write(..) => "write",
             StepAction::Replace(_) => "replace",
@@ -109,8 +116,11 @@ pub struct SendStep {
     #[serde(alias = "instance")]
     pub instance_key: Option<String>,
     /// Wait until the turn is over. Default: true.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub wait: bool,
+    /// Handling of the input while a turn of its conversation runs. Default: `queue`.
+    #[serde(default)]
+    pub delivery: SendDelivery,
     /// Name of the saved result, for `${name.…}` in later steps.
     pub save_as: Option<String>,
 }
@@ -155,7 +165,7 @@ pub struct ConnectStep {
     /// Name of the Connection.
     pub connection: String,
     /// Number of events after which the run ends. It also ends when the file ends.
-    #[serde(default = "one")]
+    #[serde(default = "default_count")]
     pub events: usize,
     /// Lines of standard input.
     #[serde(default)]
@@ -246,7 +256,7 @@ pub struct AwaitEvents {
     /// Only events of this agent.
     pub agent: Option<String>,
     /// Number of events. Default: 1.
-    #[serde(default = "one")]
+    #[serde(default = "default_count")]
     pub count: usize,
     /// Time limit. Default: `5s`.
     pub within: Option<DurationText>,
@@ -307,8 +317,8 @@ impl AwaitReload {
     }
 }
 
-/// Default of a field that is true unless stated.
-fn yes() -> bool {
+/// Default for a boolean field: true.
+pub(super) fn default_true() -> bool {
     true
 }
 
@@ -318,7 +328,7 @@ fn no_arguments() -> Value {
 }
 
 /// Default of a number of events.
-fn one() -> usize {
+fn default_count() -> usize {
     1
 }
 
@@ -335,6 +345,8 @@ fn wait_limit(within: Option<DurationText>, within_ms: Option<u64>) -> Result<Du
 struct RawStep {
     send: Option<SendStep>,
     call: Option<CallStep>,
+    compact: Option<ConversationStep>,
+    undo: Option<ConversationStep>,
     connect: Option<ConnectStep>,
     write: Option<WriteFile>,
     replace: Option<ReplaceText>,
@@ -392,6 +404,8 @@ impl TryFrom<RawStep> for CaseStep {
         let actions = [
             raw.send.map(StepAction::Send),
             raw.call.map(StepAction::Call),
+            raw.compact.map(StepAction::Compact),
+            raw.undo.map(StepAction::Undo),
             raw.connect.map(StepAction::Connect),
             write,
             raw.replace.map(StepAction::Replace),
@@ -413,10 +427,10 @@ impl TryFrom<RawStep> for CaseStep {
         match (given.next(), given.next()) {
             (Some(action), None) => checked_step(action, raw.expect, raw.judge),
             _ => Err(
-                "a step must have exactly one of these keys: `send`, `call`, `connect`, `write`, \
-                    `replace`, `remove`, `reload`, `awaitReload`, `approve`, `kill`, `restart`, \
-                    `pause`, `resume`, `partition`, `heal`, `await`, `second` or `advance`; it \
-                    can also have `expect`"
+                "a step must have exactly one of these keys: `send`, `call`, `compact`, `undo`, \
+                    `connect`, `write`, `replace`, `remove`, `reload`, `awaitReload`, `approve`, \
+                    `kill`, `restart`, `pause`, `resume`, `partition`, `heal`, `await`, `second` \
+                    or `advance`; it can also have `expect`"
                     .to_owned(),
             ),
         }
@@ -425,7 +439,7 @@ impl TryFrom<RawStep> for CaseStep {
 
 /// Creates the action that writes a file. Fails if its mode is not octal.
 fn write_action(write: WriteFile) -> Result<StepAction, String> {
-    let mode = write.mode.as_deref().map(octal).transpose()?;
+    let mode = write.mode.as_deref().map(parse_mode).transpose()?;
     Ok(StepAction::Write(
         write.path,
         FileContent {
@@ -445,6 +459,8 @@ fn checked_step(
         action,
         StepAction::Send(_)
             | StepAction::Call(_)
+            | StepAction::Compact(_)
+            | StepAction::Undo(_)
             | StepAction::Connect(_)
             | StepAction::Reload
             | StepAction::AwaitReload(_)
@@ -452,8 +468,8 @@ fn checked_step(
     );
     if expect.is_some() && !answers {
         return Err(
-            "only send, call, connect, reload, awaitReload and second have a result that `expect` \
-                can check"
+            "only send, call, compact, undo, connect, reload, awaitReload and second have a result \
+                that `expect` can check"
                 .to_owned(),
         );
     }

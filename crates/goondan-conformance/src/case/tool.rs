@@ -12,7 +12,7 @@ use crate::matcher::ValueMatcher;
 /// checked.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct PlayedResult {
+pub struct MockedResult {
     /// Id of the call to answer. Default: any call. Ignored with `--live`, because the provider
     /// generates the ids.
     pub call: Option<String>,
@@ -22,13 +22,13 @@ pub struct PlayedResult {
     #[serde(default, deserialize_with = "some_value")]
     pub output: Option<Value>,
     /// Error of the tool.
-    pub error: Option<PlayedError>,
+    pub error: Option<MockedError>,
 }
 
 /// Error of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct PlayedError {
+pub struct MockedError {
     /// Message for the model.
     pub message: String,
     /// Stable error code. Default: `E_TOOL`.
@@ -46,19 +46,20 @@ fn some_value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value
     Value::deserialize(deserializer).map(Some)
 }
 
-/// Returns errors in well-formed results.
-pub(super) fn problems(
-    tools: &BTreeMap<String, Vec<PlayedResult>>,
+/// Returns the errors that the types do not exclude: names that models do not use, and results
+/// without exactly one of `output` and `error`.
+pub(super) fn validation_errors(
+    tools: &BTreeMap<String, Vec<MockedResult>>,
 ) -> impl Iterator<Item = String> + '_ {
-    let names = tools.keys().filter(|name| !name.contains("__"));
-    let names = names.map(|name| {
+    let wrong_names = tools.keys().filter(|name| !name.contains("__"));
+    let name_errors = wrong_names.map(|name| {
         format!("`{name}` is not a tool name that models use, such as `file-system__read`")
     });
-    let results = tools.iter().flat_map(|(name, results)| {
-        let both = results
+    let result_errors = tools.iter().flat_map(|(name, results)| {
+        let wrong_results = results
             .iter()
             .filter(|result| result.output.is_some() == result.error.is_some());
-        both.map(move |_| format!("{name}: a result needs either `output` or `error`"))
+        wrong_results.map(move |_| format!("{name}: a result needs either `output` or `error`"))
     });
-    names.chain(results)
+    name_errors.chain(result_errors)
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 #[schemars(rename = "Page")]
 pub struct WebPageFixture {
     /// Status code. Default: 200.
-    #[serde(default = "ok")]
+    #[serde(default = "default_status")]
     #[schemars(range(min = 200, max = 599))]
     pub status: u16,
     /// Headers in addition to `content-length`.
@@ -26,12 +26,12 @@ pub struct WebPageFixture {
 }
 
 /// Default status of a reply.
-fn ok() -> u16 {
+fn default_status() -> u16 {
     200
 }
 
 /// Returns errors in well-formed pages.
-pub(super) fn problems(
+pub(super) fn validation_errors(
     pages: &BTreeMap<String, WebPageFixture>,
 ) -> impl Iterator<Item = String> + '_ {
     pages.iter().filter_map(|(path, page)| {

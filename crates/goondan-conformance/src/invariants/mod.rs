@@ -9,10 +9,11 @@ use std::collections::BTreeSet;
 use crate::report::CheckFailure;
 use crate::runner::evidence::CaseEvidence;
 
-type Check = fn(&CaseEvidence<'_>) -> Vec<String>;
+/// Returns a message for each violation of an invariant.
+type InvariantCheck = fn(&CaseEvidence<'_>) -> Vec<String>;
 
 /// All invariants, by their title in reports.
-const INVARIANTS: &[(&str, Check)] = &[
+const INVARIANTS: &[(&str, InvariantCheck)] = &[
     (
         "each tool call has exactly one result",
         results_in_conversations,
@@ -23,50 +24,43 @@ const INVARIANTS: &[(&str, Check)] = &[
     ("secrets stay secret", secrets::check),
     (
         "nothing is written into the project directory",
-        project_folder,
+        project_changes,
     ),
 ];
 
-/// Returns all violations of invariants.
-pub(crate) fn judge(evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
-    let failures = |(name, check): &(&str, Check)| {
-        let messages = check(evidence);
-        messages
-            .into_iter()
-            .map(|message| CheckFailure::new(format!("always: {name}"), message))
-            .collect::<Vec<_>>()
-    };
-    INVARIANTS.iter().flat_map(failures).collect()
+/// Checks all invariants and returns their violations.
+pub(crate) fn check_invariants(evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
+    let mut failures = Vec::new();
+    for (title, check) in INVARIANTS {
+        for message in check(evidence) {
+            failures.push(CheckFailure::new(format!("always: {title}"), message));
+        }
+    }
+    failures
 }
 
 /// Returns violations: tool calls and results in stored conversations that do not match.
 fn results_in_conversations(evidence: &CaseEvidence<'_>) -> Vec<String> {
-    let problems = |(id, messages): (&_, &Vec<_>)| {
-        let problems = pairing::problems(messages.iter().map(AsRef::as_ref), evidence.cut_off);
-        problems
-            .into_iter()
-            .map(|problem| format!("{id}: {problem}"))
-            .collect::<Vec<_>>()
-    };
-    evidence.conversations.iter().flat_map(problems).collect()
+    let mut violations = Vec::new();
+    for (id, messages) in &evidence.conversations {
+        let messages = messages.iter().map(AsRef::as_ref);
+        for problem in pairing::find_violations(messages, evidence.cut_off) {
+            violations.push(format!("{id}: {problem}"));
+        }
+    }
+    violations
 }
 
 /// Returns violations: tool calls and results in model requests that do not match.
 fn results_in_requests(evidence: &CaseEvidence<'_>) -> Vec<String> {
-    let problems = |(index, request): (usize, &goondan::ports::model::ModelRequest)| {
-        let problems = pairing::problems(request.messages.iter().map(AsRef::as_ref), false);
-        let name = format!("request {index} ({})", request.instance);
-        problems
-            .into_iter()
-            .map(|problem| format!("{name}: {problem}"))
-            .collect::<Vec<_>>()
-    };
-    evidence
-        .requests
-        .iter()
-        .enumerate()
-        .flat_map(problems)
-        .collect()
+    let mut violations = Vec::new();
+    for (index, request) in evidence.requests.iter().enumerate() {
+        let messages = request.messages.iter().map(AsRef::as_ref);
+        for problem in pairing::find_violations(messages, false) {
+            violations.push(format!("request {index} ({}): {problem}", request.instance));
+        }
+    }
+    violations
 }
 
 /// Returns violations: message ids that occur twice in a conversation.
@@ -82,15 +76,15 @@ fn message_ids(evidence: &CaseEvidence<'_>) -> Vec<String> {
     problems
 }
 
-/// Returns violations: files that gdn left in the project directory.
-fn project_folder(evidence: &CaseEvidence<'_>) -> Vec<String> {
-    // Permanent approvals are stored there, and are the only allowed files.
-    let is_approval = |problem: &String| problem.starts_with(".goondan/");
+/// Returns violations: files that gdn created, changed or removed in the project directory.
+fn project_changes(evidence: &CaseEvidence<'_>) -> Vec<String> {
+    // gdn stores permanent approvals in `.goondan`, and may write no other files.
+    let is_approval_file = |change: &String| change.starts_with(".goondan/");
     evidence
-        .strange_files
+        .unexpected_changes
         .iter()
         .flatten()
-        .filter(|problem| !is_approval(problem))
+        .filter(|change| !is_approval_file(change))
         .cloned()
         .collect()
 }

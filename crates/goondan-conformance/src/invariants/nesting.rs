@@ -10,7 +10,7 @@ use crate::runner::evidence::CaseEvidence;
 
 /// Returns violations of the nesting of turns, steps and calls in the runtime events.
 pub(super) fn check(evidence: &CaseEvidence<'_>) -> Vec<String> {
-    problems(
+    find_violations(
         &evidence.events,
         GapAllowance {
             cut_off: evidence.cut_off,
@@ -49,7 +49,7 @@ enum UnitEdge {
 }
 
 /// Returns violations in `events`; `allowance` states the gaps that are not violations.
-fn problems(events: &[RuntimeEvent], allowance: GapAllowance) -> Vec<String> {
+fn find_violations(events: &[RuntimeEvent], allowance: GapAllowance) -> Vec<String> {
     let mut walk = NestingCheck {
         allowance,
         open: BTreeMap::new(),
@@ -58,7 +58,7 @@ fn problems(events: &[RuntimeEvent], allowance: GapAllowance) -> Vec<String> {
     };
     for event in events {
         walk.check_ids(&event.trace);
-        if let Some((edge, unit, parent)) = place(&event.kind) {
+        if let Some((edge, unit, parent)) = event_edge(&event.kind) {
             match edge {
                 UnitEdge::Start => walk.start(unit, parent, &event.trace),
                 UnitEdge::End => walk.end(&unit, &event.trace),
@@ -69,7 +69,7 @@ fn problems(events: &[RuntimeEvent], allowance: GapAllowance) -> Vec<String> {
 }
 
 /// Returns the unit that an event starts or ends, and its parent. `None` for other events.
-fn place(kind: &Kind) -> Option<(UnitEdge, EventUnit, Option<EventUnit>)> {
+fn event_edge(kind: &Kind) -> Option<(UnitEdge, EventUnit, Option<EventUnit>)> {
     let turn = |id: &String| EventUnit {
         level: UnitLevel::Turn,
         id: id.clone(),
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_whole_turn_is_fine() {
-        assert_eq!(problems(&good(), STRICT), Vec::<String>::new());
+        assert_eq!(find_violations(&good(), STRICT), Vec::<String>::new());
     }
 
     #[test]
@@ -394,7 +394,7 @@ mod tests {
             let mut events = good();
             events.remove(missing);
             assert_ne!(
-                problems(&events, STRICT),
+                find_violations(&events, STRICT),
                 Vec::<String>::new(),
                 "without event {missing}"
             );
@@ -409,7 +409,7 @@ mod tests {
         };
         for length in 1..good().len() {
             assert_eq!(
-                problems(&good()[..length], cut),
+                find_violations(&good()[..length], cut),
                 Vec::<String>::new(),
                 "{length} events"
             );
@@ -420,23 +420,25 @@ mod tests {
     fn traces_and_spans_are_compared() {
         let mut other_trace = good();
         other_trace[3] = turn_started("u", '2', 4, Some(3));
-        assert!(problems(&other_trace, STRICT)[0].contains("another traceId than its cause"));
+        assert!(
+            find_violations(&other_trace, STRICT)[0].contains("another traceId than its cause")
+        );
         let mut other_parent = good();
         other_parent[2] = called("s", 3, 1);
         assert!(
-            problems(&other_parent, STRICT)[0]
+            find_violations(&other_parent, STRICT)[0]
                 .contains("the parent span of tool call s/c is not step s")
         );
         let mut no_hex = good();
         no_hex[0].trace.trace_id = "xyz".into();
-        assert!(problems(&no_hex, STRICT)[0].contains("is not 32 lower-case hex digits"));
+        assert!(find_violations(&no_hex, STRICT)[0].contains("is not 32 lower-case hex digits"));
     }
 
     #[test]
     fn a_direct_call_needs_no_turn() {
         let events = [called("s", 3, 2), answered("s", 3, 2)];
         assert_eq!(
-            problems(
+            find_violations(
                 &events,
                 GapAllowance {
                     direct_calls: true,
@@ -445,6 +447,6 @@ mod tests {
             ),
             Vec::<String>::new()
         );
-        assert_ne!(problems(&events, STRICT), Vec::<String>::new());
+        assert_ne!(find_violations(&events, STRICT), Vec::<String>::new());
     }
 }

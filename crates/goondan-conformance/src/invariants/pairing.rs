@@ -6,7 +6,7 @@ use goondan::message::{Message, MessageRole};
 
 /// Returns errors in the pairs of a conversation. With `may_end_early`, calls of the last message
 /// may lack results, because the process crashed there.
-pub(super) fn problems<'m>(
+pub(super) fn find_violations<'m>(
     messages: impl IntoIterator<Item = &'m Message>,
     may_end_early: bool,
 ) -> Vec<String> {
@@ -14,7 +14,7 @@ pub(super) fn problems<'m>(
     let mut open: BTreeMap<&str, usize> = BTreeMap::new();
     for message in messages {
         if message.data.role != MessageRole::Tool {
-            problems.extend(unanswered(&open));
+            problems.extend(unanswered_calls(&open));
             open.clear();
         }
         for call in message.tool_calls() {
@@ -41,13 +41,13 @@ pub(super) fn problems<'m>(
         );
     }
     if !may_end_early {
-        problems.extend(unanswered(&open));
+        problems.extend(unanswered_calls(&open));
     }
     problems
 }
 
 /// Returns a violation for each open call without a result.
-fn unanswered(open: &BTreeMap<&str, usize>) -> Vec<String> {
+fn unanswered_calls(open: &BTreeMap<&str, usize>) -> Vec<String> {
     let lonely = open.iter().filter(|(_, answers)| **answers == 0);
     lonely
         .map(|(id, _)| format!("the call {id} has no result"))
@@ -104,37 +104,37 @@ mod tests {
             results(&["b"]),
             text(MessageRole::Assistant),
         ];
-        assert_eq!(problems(&good, false), Vec::<String>::new());
+        assert_eq!(find_violations(&good, false), Vec::<String>::new());
         let again = [
             calls(&["a"]),
             results(&["a"]),
             calls(&["a"]),
             results(&["a"]),
         ];
-        assert_eq!(problems(&again, false), Vec::<String>::new());
+        assert_eq!(find_violations(&again, false), Vec::<String>::new());
     }
 
     #[test]
     fn every_kind_of_broken_pair_is_found() {
         assert_eq!(
-            problems(&[calls(&["a"]), text(MessageRole::User)], false),
+            find_violations(&[calls(&["a"]), text(MessageRole::User)], false),
             ["the call a has no result"]
         );
         assert_eq!(
-            problems(&[results(&["a"])], false),
+            find_violations(&[results(&["a"])], false),
             ["the result of a does not follow its call"]
         );
         assert_eq!(
-            problems(&[calls(&["a"]), results(&["a", "a"])], false),
+            find_violations(&[calls(&["a"]), results(&["a", "a"])], false),
             ["a has two results"]
         );
         assert_eq!(
-            problems(&[calls(&["a", "a"]), results(&["a"])], false),
+            find_violations(&[calls(&["a", "a"]), results(&["a"])], false),
             ["the call id a occurs twice in one message"]
         );
         let late = [calls(&["a"]), text(MessageRole::User), results(&["a"])];
         assert_eq!(
-            problems(&late, false),
+            find_violations(&late, false),
             [
                 "the call a has no result",
                 "the result of a does not follow its call"
@@ -144,9 +144,12 @@ mod tests {
 
     #[test]
     fn a_conversation_that_was_cut_off_may_wait_for_results() {
-        assert_eq!(problems(&[calls(&["a"])], true), Vec::<String>::new());
         assert_eq!(
-            problems(&[calls(&["a"])], false),
+            find_violations(&[calls(&["a"])], true),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            find_violations(&[calls(&["a"])], false),
             ["the call a has no result"]
         );
     }

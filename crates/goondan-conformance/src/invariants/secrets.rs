@@ -20,13 +20,13 @@ pub(super) fn check(evidence: &CaseEvidence<'_>) -> Vec<String> {
         .iter()
         .filter(|(name, value)| is_secret(name, value))
     {
-        let forms = forms(value);
+        let forms = encoded_forms(value);
         let shows = |text: &str| forms.iter().any(|form| text.contains(form.as_str()));
-        let found = |place: String| format!("the value of {name} occurs in {place}");
+        let found = |location: String| format!("the value of {name} occurs in {location}");
         let events = evidence
             .events
             .iter()
-            .map(|event| events::json(event).to_string());
+            .map(|event| events::to_json(event).to_string());
         problems.extend(
             events
                 .filter(|text| shows(text))
@@ -68,7 +68,7 @@ fn is_secret(name: &str, value: &str) -> bool {
 }
 
 /// Returns the value and its common encodings.
-fn forms(value: &str) -> Vec<String> {
+fn encoded_forms(value: &str) -> Vec<String> {
     let mut forms = vec![value.to_owned()];
     forms.extend(goondan::internal::forms_of(value));
     forms
@@ -121,7 +121,10 @@ mod tests {
         )
         .unwrap();
         std::fs::write(dir.path().join("b"), "nothing").unwrap();
-        assert_eq!(files_with(dir.path(), &forms("pa\"ssword")), ["a/x.jsonl"]);
-        assert!(files_with(&dir.path().join("nowhere"), &forms("value")).is_empty());
+        assert_eq!(
+            files_with(dir.path(), &encoded_forms("pa\"ssword")),
+            ["a/x.jsonl"]
+        );
+        assert!(files_with(&dir.path().join("nowhere"), &encoded_forms("value")).is_empty());
     }
 }

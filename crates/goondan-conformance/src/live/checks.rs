@@ -40,8 +40,8 @@ pub(crate) fn outcome_judge_place(index: usize) -> String {
 
 /// Returns the rates of all checks in the order of the test case. A check that a run did not reach
 /// counts as failed.
-pub(super) fn rates(case: &ConformanceCase, runs: &[RunReport]) -> Vec<CheckRate> {
-    let checks = checks(case);
+pub(super) fn check_rates(case: &ConformanceCase, runs: &[RunReport]) -> Vec<CheckRate> {
+    let checks = list_checks(case);
     let mut rates: Vec<CheckRate> = checks
         .iter()
         .map(|check| {
@@ -88,7 +88,7 @@ fn is_of(place: &str, name: &str) -> bool {
 
 /// Lists the checks of a test case. `steps` is the number of steps that a run must reach for the
 /// check.
-fn checks(case: &ConformanceCase) -> Vec<CaseCheck> {
+fn list_checks(case: &ConformanceCase) -> Vec<CaseCheck> {
     let mut checks = Vec::new();
     for (index, step) in case.steps.iter().enumerate() {
         let place = step_place(index, step.action.name());
@@ -105,7 +105,7 @@ fn checks(case: &ConformanceCase) -> Vec<CaseCheck> {
             });
         }
     }
-    checks.extend(outcome(case).into_iter().map(|name| CaseCheck {
+    checks.extend(final_checks(case).into_iter().map(|name| CaseCheck {
         name,
         steps: case.steps.len(),
     }));
@@ -113,7 +113,7 @@ fn checks(case: &ConformanceCase) -> Vec<CaseCheck> {
 }
 
 /// Lists the names of the checks after the last step.
-fn outcome(case: &ConformanceCase) -> Vec<String> {
+fn final_checks(case: &ConformanceCase) -> Vec<String> {
     let expect = &case.expect;
     let parts = [
         ("diagnostics", expect.diagnostics.is_some()),
@@ -131,7 +131,7 @@ fn outcome(case: &ConformanceCase) -> Vec<String> {
             .collect()
     };
     let mut names = given(&parts);
-    names.extend((0..expect.trajectory.len()).map(trajectory::place));
+    names.extend((0..expect.trajectory.len()).map(trajectory::check_name));
     names.extend(given(&[
         ("mcp", !expect.mcp.is_empty()),
         ("files", !expect.files.is_empty()),

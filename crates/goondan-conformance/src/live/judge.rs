@@ -83,7 +83,7 @@ enum VerdictValue {
 
 impl LlmJudge<'_> {
     /// Asks all questions in order. Returns a verdict or an error for each, and the token usage.
-    pub(crate) async fn ask(
+    pub(crate) async fn evaluate(
         &self,
         questions: &[JudgeQuestion],
     ) -> (Vec<Result<JudgeVerdict, String>>, ModelSpending) {
@@ -95,7 +95,7 @@ impl LlmJudge<'_> {
             Ok((swarm, mut events)) => {
                 let mut verdicts = Vec::new();
                 for (index, question) in questions.iter().enumerate() {
-                    verdicts.push(verdict(&swarm, index, question).await);
+                    verdicts.push(request_verdict(&swarm, index, question).await);
                 }
                 swarm.shutdown().await;
                 drop(swarm);
@@ -140,7 +140,7 @@ impl LlmJudge<'_> {
         let text = std::fs::read_to_string(&manifest).map_err(unwritten)?;
         std::fs::write(
             &manifest,
-            format!("{}\n---\n{}", text.trim_end(), resources(&model)),
+            format!("{}\n---\n{}", text.trim_end(), judge_resources(&model)),
         )
         .map_err(unwritten)?;
         let project = goondan::load(self.project);
@@ -186,7 +186,7 @@ pub fn model_of(bundle: &Bundle, name: Option<&str>) -> Result<String, String> {
 }
 
 /// Returns the resources of the judge as JSON, which is also YAML.
-fn resources(model: &str) -> String {
+fn judge_resources(model: &str) -> String {
     let agent = json!({
         "apiVersion": "goondan.ai/v1", "kind": "Agent", "metadata": {"name": JUDGE_NAME},
         "spec": {
@@ -208,7 +208,7 @@ fn resources(model: &str) -> String {
 }
 
 /// Gets a verdict. Each question has its own conversation, so verdicts are independent.
-async fn verdict(
+async fn request_verdict(
     swarm: &Swarm,
     index: usize,
     question: &JudgeQuestion,

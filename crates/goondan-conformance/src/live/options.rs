@@ -42,7 +42,7 @@ pub(crate) struct LiveCase {
 
 impl LiveCase {
     /// Returns `None` for a test case that cannot run live.
-    pub(crate) fn of(located: &LocatedCase, options: &LiveOptions) -> Option<Self> {
+    pub(crate) fn for_case(located: &LocatedCase, options: &LiveOptions) -> Option<Self> {
         let live = located.case.live.as_ref()?;
         let is_plain = !changes_project(&located.case);
         let folder = located.project_folder().filter(|_| is_plain);
@@ -59,11 +59,11 @@ impl LiveCase {
 
     /// Returns whether enough runs passed.
     pub(crate) fn is_enough(&self, passed: usize) -> bool {
-        passed >= self.required()
+        passed >= self.required_passes()
     }
 
     /// Returns the number of runs that must pass. Tolerates rounding errors: 0.75 of 4 is 3.
-    pub(crate) fn required(&self) -> usize {
+    pub(crate) fn required_passes(&self) -> usize {
         let share = self.pass_rate * f64::from(self.runs) - 1e-9;
         let count = (0..=self.runs)
             .find(|count| f64::from(*count) >= share)
@@ -81,14 +81,12 @@ fn changes_project(case: &ConformanceCase) -> bool {
 }
 
 impl LocatedCase {
-    /// Returns the directory from which the project is copied.
+    /// Returns the directory from which the project is copied; `None` if the test case contains its
+    /// project itself.
     pub fn project_folder(&self) -> Option<PathBuf> {
-        Some(
-            self.file
-                .parent()
-                .unwrap_or(Path::new("."))
-                .join(self.case.project.as_ref()?),
-        )
+        let relative_path = self.case.project.as_ref()?;
+        let case_directory = self.file.parent().unwrap_or(Path::new("."));
+        Some(case_directory.join(relative_path))
     }
 }
 
@@ -107,7 +105,7 @@ mod tests {
                 scripts,
                 environment,
             }
-            .required()
+            .required_passes()
         };
         assert_eq!(
             (required(4, 0.75), required(4, 0.76), required(4, 0.0)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::checks::rates;
+use super::checks::check_rates;
 use super::{CheckRate, JudgeVerdict, LiveCase, ModelSpending};
 use crate::case::ConformanceCase;
 use crate::report::{CaseOutcome, CheckFailure};
@@ -49,7 +49,11 @@ pub struct LiveReport {
 
 impl LiveReport {
     /// Summarizes the runs of a live test case.
-    pub(crate) fn of(case: &ConformanceCase, live: &LiveCase, mut runs: Vec<RunReport>) -> Self {
+    pub(crate) fn from_runs(
+        case: &ConformanceCase,
+        live: &LiveCase,
+        mut runs: Vec<RunReport>,
+    ) -> Self {
         runs.sort_by_key(|run| run.run);
         let mut total = ModelSpending::default();
         for run in &runs {
@@ -59,8 +63,8 @@ impl LiveReport {
         let passed = runs.iter().filter(|run| run.passed).count();
         LiveReport {
             passed,
-            required: live.required(),
-            checks: rates(case, &runs),
+            required: live.required_passes(),
+            checks: check_rates(case, &runs),
             runs,
             total,
         }

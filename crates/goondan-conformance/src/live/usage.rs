@@ -33,14 +33,14 @@ impl ModelSpending {
         let cost: String = self
             .cost
             .iter()
-            .map(|(currency, amount)| format!(", {} {currency}", money(*amount)))
+            .map(|(currency, amount)| format!(", {} {currency}", format_amount(*amount)))
             .collect();
         format!("{} tokens{cost}", self.tokens.total_tokens)
     }
 }
 
 /// Formats an amount with at most six decimals.
-fn money(amount: f64) -> String {
+fn format_amount(amount: f64) -> String {
     let text = format!("{amount:.6}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text.is_empty() {
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn amounts_are_short() {
         assert_eq!(
-            [0.0, 0.1 + 0.2, 12.0, 0.000_001_2].map(money),
+            [0.0, 0.1 + 0.2, 12.0, 0.000_001_2].map(format_amount),
             ["0", "0.3", "12", "0.000001"]
         );
     }

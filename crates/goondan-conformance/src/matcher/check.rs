@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::{Number, Value};
 
 use super::number::compare;
-use super::pairing::pair;
-use super::{ValueMatcher, child, diff};
+use super::pairing::maximum_matching;
+use super::{ValueMatcher, child_path, diff};
 
 /// A difference between a value and its expectation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -64,8 +64,8 @@ impl ValueMatcher {
             ValueMatcher::Length(inner) => {
                 length_of(value).is_some_and(|length| inner.matches(Some(&length)))
             }
-            ValueMatcher::Gt(bound) => compares(value, bound, Ordering::Greater),
-            ValueMatcher::Lt(bound) => compares(value, bound, Ordering::Less),
+            ValueMatcher::Gt(bound) => has_ordering(value, bound, Ordering::Greater),
+            ValueMatcher::Lt(bound) => has_ordering(value, bound, Ordering::Less),
             ValueMatcher::Any => true,
             ValueMatcher::Exists(_) | ValueMatcher::Not(_) => self.matches(Some(value)),
         }
@@ -88,7 +88,7 @@ impl ValueMatcher {
         match (self, actual) {
             (ValueMatcher::Map(entries), Some(Value::Object(map))) => {
                 for (key, matcher) in entries {
-                    matcher.collect(&child(path, key), map.get(key), out);
+                    matcher.collect(&child_path(path, key), map.get(key), out);
                 }
             }
             (ValueMatcher::List(items), Some(Value::Array(list))) => {
@@ -98,17 +98,17 @@ impl ValueMatcher {
                 ValueMatcher::Unordered(items) | ValueMatcher::Includes(items),
                 Some(Value::Array(list)),
             ) => {
-                self.collect_pairs(items, list, path, out);
+                self.collect_unpaired(items, list, path, out);
             }
             (ValueMatcher::Length(inner), Some(value)) if length_of(value).is_some() => {
                 inner.collect(
-                    &format!("length of {}", shown(path)),
+                    &format!("length of {}", path_label(path)),
                     length_of(value).as_ref(),
                     out,
                 );
             }
             _ if self.matches(actual) => {}
-            _ => out.push(self.mismatch(path, actual)),
+            _ => out.push(self.describe_mismatch(path, actual)),
         }
     }
 
@@ -122,7 +122,7 @@ impl ValueMatcher {
     ) {
         if items.len() != list.len() {
             let (expected, actual) = (count(items.len()), count(list.len()));
-            let diff = Some(diff::of(self, &Value::Array(list.to_vec())));
+            let diff = Some(diff::diff_values(self, &Value::Array(list.to_vec())));
             out.push(ValueMismatch {
                 path: path.to_owned(),
                 expected,
@@ -136,40 +136,41 @@ impl ValueMatcher {
         }
     }
 
-    /// Pairs matchers with list items in any order, and reports matchers and items without a
-    /// partner.
-    fn collect_pairs(
+    /// Pairs the matchers `items` with the elements of `list` in any order. Reports matchers
+    /// without an element. If the list must not contain anything else, also reports surplus
+    /// elements.
+    fn collect_unpaired(
         &self,
         items: &[ValueMatcher],
         list: &[Value],
         path: &str,
         out: &mut Vec<ValueMismatch>,
     ) {
-        let partners = partners(items, list);
-        let paired: BTreeSet<usize> = partners.iter().flatten().copied().collect();
-        let spare: Vec<(usize, &Value)> = list
+        let partners = pair_items(items, list);
+        let paired_indexes: BTreeSet<usize> = partners.iter().flatten().copied().collect();
+        let unpaired_elements: Vec<(usize, &Value)> = list
             .iter()
             .enumerate()
-            .filter(|(index, _)| !paired.contains(index))
+            .filter(|(index, _)| !paired_indexes.contains(index))
             .collect();
-        let unmatched: Vec<&ValueMatcher> = items
-            .iter()
-            .zip(&partners)
-            .filter(|(_, partner)| partner.is_none())
-            .map(|(item, _)| item)
-            .collect();
-        out.extend(unmatched.iter().map(|item| missing(item, &spare, path)));
-        if matches!(self, ValueMatcher::Unordered(_)) && spare.len() > unmatched.len() {
-            out.extend(
-                spare
-                    .iter()
-                    .map(|(index, value)| unexpected(*index, value, path)),
-            );
+        let mut missing_count = 0;
+        for (item, partner) in items.iter().zip(&partners) {
+            if partner.is_none() {
+                missing_count += 1;
+                out.push(missing_item(item, &unpaired_elements, path));
+            }
+        }
+        let allows_no_others = matches!(self, ValueMatcher::Unordered(_));
+        // As many unpaired elements as missing items: each one is reported as the missing item.
+        if allows_no_others && unpaired_elements.len() > missing_count {
+            for (index, value) in unpaired_elements {
+                out.push(unexpected_item(index, value, path));
+            }
         }
     }
 
     /// Describes the mismatch, with a diff for strings of several lines.
-    fn mismatch(&self, path: &str, actual: Option<&Value>) -> ValueMismatch {
+    fn describe_mismatch(&self, path: &str, actual: Option<&Value>) -> ValueMismatch {
         let diff = match (self, actual) {
             (ValueMatcher::Scalar(Value::String(wanted)), Some(Value::String(actual)))
                 if wanted.contains('\n') || actual.contains('\n') =>
@@ -180,48 +181,52 @@ impl ValueMatcher {
         };
         ValueMismatch {
             path: path.to_owned(),
-            expected: diff::short(&self.to_value()),
-            actual: actual.map_or_else(|| "nothing".to_owned(), diff::short),
+            expected: diff::shorten_json(&self.to_value()),
+            actual: actual.map_or_else(|| "nothing".to_owned(), diff::shorten_json),
             diff,
         }
     }
 }
 
-/// Returns the partner of each item.
-fn partners(items: &[ValueMatcher], list: &[Value]) -> Vec<Option<usize>> {
-    pair(items.len(), list.len(), |item, value| {
+/// Returns the index of the list element that each matcher is paired with.
+fn pair_items(items: &[ValueMatcher], list: &[Value]) -> Vec<Option<usize>> {
+    maximum_matching(items.len(), list.len(), |item, value| {
         items[item].matches(Some(&list[value]))
     })
 }
 
 /// Returns whether each matcher can get its own matching list item.
 fn can_pair_all(items: &[ValueMatcher], list: &[Value]) -> bool {
-    partners(items, list).iter().all(Option::is_some)
+    pair_items(items, list).iter().all(Option::is_some)
 }
 
 /// Returns the mismatch of an item without a partner, compared with the closest unpaired element.
-fn missing(item: &ValueMatcher, spare: &[(usize, &Value)], path: &str) -> ValueMismatch {
-    let closest = spare
+fn missing_item(
+    item: &ValueMatcher,
+    unpaired_elements: &[(usize, &Value)],
+    path: &str,
+) -> ValueMismatch {
+    let closest = unpaired_elements
         .iter()
         .min_by_key(|(_, value)| item.check(Some(value)).len());
     let (actual, diff) = match closest {
         Some((index, value)) => (
             format!("no such element; [{index}] comes closest"),
-            Some(diff::of(item, value)),
+            Some(diff::diff_values(item, value)),
         ),
         None => ("no such element".to_owned(), None),
     };
     ValueMismatch {
         path: path.to_owned(),
-        expected: diff::short(&item.to_value()),
+        expected: diff::shorten_json(&item.to_value()),
         actual,
         diff,
     }
 }
 
 /// Creates the mismatch for a surplus list item.
-fn unexpected(index: usize, value: &Value, path: &str) -> ValueMismatch {
-    let (expected, actual) = ("nothing more".to_owned(), diff::short(value));
+fn unexpected_item(index: usize, value: &Value, path: &str) -> ValueMismatch {
+    let (expected, actual) = ("nothing more".to_owned(), diff::shorten_json(value));
     ValueMismatch {
         path: format!("{path}[{index}]"),
         expected,
@@ -249,7 +254,7 @@ fn contains_piece(value: &Value, piece: &Value) -> bool {
 }
 
 /// Returns whether the value is a number in the given order to `bound`.
-fn compares(value: &Value, bound: &Number, ordering: Ordering) -> bool {
+fn has_ordering(value: &Value, bound: &Number, ordering: Ordering) -> bool {
     value.as_number().and_then(|number| compare(number, bound)) == Some(ordering)
 }
 
@@ -276,6 +281,6 @@ fn count(elements: usize) -> String {
 }
 
 /// Returns the path for messages; a name for the root, whose path is empty.
-fn shown(path: &str) -> &str {
+fn path_label(path: &str) -> &str {
     if path.is_empty() { "the value" } else { path }
 }

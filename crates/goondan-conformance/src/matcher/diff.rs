@@ -9,7 +9,7 @@ use super::ValueMatcher;
 const MAX_SHOWN_CHARS: usize = 300;
 
 /// Returns `value` on one line, truncated.
-pub(super) fn short(value: &Value) -> String {
+pub(super) fn shorten_json(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("{}… ({} characters)", &text[..end], text.chars().count()),
@@ -29,35 +29,35 @@ pub(super) fn lines(expected: &str, actual: &str) -> String {
 
 /// Compares the expectation with the parts of `actual` that it names. Parts that match are equal on
 /// both sides.
-pub(super) fn of(expected: &ValueMatcher, actual: &Value) -> String {
+pub(super) fn diff_values(expected: &ValueMatcher, actual: &Value) -> String {
     lines(
-        &pretty(&expected.to_value()),
-        &pretty(&focus(expected, actual)),
+        &pretty_json(&expected.to_value()),
+        &pretty_json(&align_actual(expected, actual)),
     )
 }
 
 /// Formats a value as indented JSON.
-fn pretty(value: &Value) -> String {
+fn pretty_json(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
 }
 
 /// Replaces parts of `actual` that match by the expectation, and removes keys that the expectation
 /// does not name.
-fn focus(expected: &ValueMatcher, actual: &Value) -> Value {
+fn align_actual(expected: &ValueMatcher, actual: &Value) -> Value {
     if expected.matches(Some(actual)) {
         return expected.to_value();
     }
     match (expected, actual) {
         (ValueMatcher::Map(entries), Value::Object(map)) => {
             let selected = |(key, matcher): &(String, ValueMatcher)| {
-                Some((key.clone(), focus(matcher, map.get(key)?)))
+                Some((key.clone(), align_actual(matcher, map.get(key)?)))
             };
             Value::Object(entries.iter().filter_map(selected).collect::<Map<_, _>>())
         }
         (ValueMatcher::List(items), Value::Array(list)) if items.len() == list.len() => items
             .iter()
             .zip(list)
-            .map(|(item, value)| focus(item, value))
+            .map(|(item, value)| align_actual(item, value))
             .collect(),
         (ValueMatcher::List(items), Value::Array(list)) => {
             list.iter().map(|value| focus_any(items, value)).collect()

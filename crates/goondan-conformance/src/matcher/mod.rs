@@ -62,21 +62,21 @@ impl ValueMatcher {
                     .collect(),
             ),
             ValueMatcher::List(items) => values(items),
-            ValueMatcher::Unordered(items) => operator("$unordered", values(items)),
-            ValueMatcher::Includes(items) => operator("$includes", values(items)),
+            ValueMatcher::Unordered(items) => operator_map("$unordered", values(items)),
+            ValueMatcher::Includes(items) => operator_map("$includes", values(items)),
             ValueMatcher::Names(names) => {
-                operator("$names", names.iter().cloned().map(Value::String).collect())
+                operator_map("$names", names.iter().cloned().map(Value::String).collect())
             }
             ValueMatcher::Regex(regex) => {
-                operator("$regex", Value::String(regex.as_str().to_owned()))
+                operator_map("$regex", Value::String(regex.as_str().to_owned()))
             }
-            ValueMatcher::Contains(value) => operator("$contains", value.clone()),
-            ValueMatcher::Exists(wanted) => operator("$exists", Value::Bool(*wanted)),
-            ValueMatcher::Length(inner) => operator("$length", inner.to_value()),
-            ValueMatcher::Not(inner) => operator("$not", inner.to_value()),
-            ValueMatcher::Any => operator("$any", Value::Bool(true)),
-            ValueMatcher::Gt(bound) => operator("$gt", Value::Number(bound.clone())),
-            ValueMatcher::Lt(bound) => operator("$lt", Value::Number(bound.clone())),
+            ValueMatcher::Contains(value) => operator_map("$contains", value.clone()),
+            ValueMatcher::Exists(wanted) => operator_map("$exists", Value::Bool(*wanted)),
+            ValueMatcher::Length(inner) => operator_map("$length", inner.to_value()),
+            ValueMatcher::Not(inner) => operator_map("$not", inner.to_value()),
+            ValueMatcher::Any => operator_map("$any", Value::Bool(true)),
+            ValueMatcher::Gt(bound) => operator_map("$gt", Value::Number(bound.clone())),
+            ValueMatcher::Lt(bound) => operator_map("$lt", Value::Number(bound.clone())),
         }
     }
 
@@ -96,12 +96,12 @@ fn values(items: &[ValueMatcher]) -> Value {
 }
 
 /// Creates a map with one operator key.
-fn operator(name: &str, operand: Value) -> Value {
+fn operator_map(name: &str, operand: Value) -> Value {
     Value::Object(Map::from_iter([(name.to_owned(), operand)]))
 }
 
 /// Appends `key` to `path`, quoted if it would be ambiguous.
-pub(crate) fn child(path: &str, key: &str) -> String {
+pub(crate) fn child_path(path: &str, key: &str) -> String {
     let plain = !key.is_empty()
         && key
             .chars()

@@ -7,7 +7,7 @@ use serde_json::Number;
 
 /// Compares two numbers; `None` only for non-finite numbers, which JSON excludes.
 pub(super) fn compare(a: &Number, b: &Number) -> Option<Ordering> {
-    match (integer(a), integer(b)) {
+    match (as_integer(a), as_integer(b)) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),
         (None, None) => a.as_f64()?.partial_cmp(&b.as_f64()?),
         (Some(a), None) => compare_mixed(a, b.as_f64()?),
@@ -16,7 +16,7 @@ pub(super) fn compare(a: &Number, b: &Number) -> Option<Ordering> {
 }
 
 /// Returns the number as an integer; `None` if it has a fraction part.
-fn integer(number: &Number) -> Option<i128> {
+fn as_integer(number: &Number) -> Option<i128> {
     number
         .as_i64()
         .map(i128::from)

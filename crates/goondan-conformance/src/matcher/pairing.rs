@@ -1,41 +1,57 @@
 //! Pairing of expected items with different actual ones, in any order.
 
-/// Returns the index of each item's partner in `right`, for a maximum matching (augmenting paths).
-pub(super) fn pair(
-    left: usize,
-    right: usize,
-    fits: impl Fn(usize, usize) -> bool,
+/// Pairs as many expected items as possible with different actual items (maximum bipartite
+/// matching). Returns the index of the actual item for each expected item; `None` without a
+/// partner.
+///
+/// `matches(expected, actual)` returns whether two items may be paired.
+pub(super) fn maximum_matching(
+    expected_count: usize,
+    actual_count: usize,
+    matches: impl Fn(usize, usize) -> bool,
 ) -> Vec<Option<usize>> {
-    let edges: Vec<Vec<usize>> = (0..left)
-        .map(|l| (0..right).filter(|&r| fits(l, r)).collect())
+    let candidates: Vec<Vec<usize>> = (0..expected_count)
+        .map(|expected| {
+            (0..actual_count)
+                .filter(|&actual| matches(expected, actual))
+                .collect()
+        })
         .collect();
-    let mut owner = vec![None; right];
-    for start in 0..left {
-        let mut seen = vec![false; right];
-        claim(start, &edges, &mut owner, &mut seen);
+    let mut expected_of_actual = vec![None; actual_count];
+    for expected in 0..expected_count {
+        let mut visited = vec![false; actual_count];
+        try_pair(expected, &candidates, &mut expected_of_actual, &mut visited);
     }
-    let mut partner = vec![None; left];
-    for (r, l) in owner.into_iter().enumerate() {
-        if let Some(l) = l {
-            partner[l] = Some(r);
+    let mut actual_of_expected = vec![None; expected_count];
+    for (actual, expected) in expected_of_actual.into_iter().enumerate() {
+        if let Some(expected) = expected {
+            actual_of_expected[expected] = Some(actual);
         }
     }
-    partner
+    actual_of_expected
 }
 
-/// Finds a partner for `l`, and moves other items to a new partner if that helps. `seen` bounds the
-/// depth.
-fn claim(l: usize, edges: &[Vec<usize>], owner: &mut [Option<usize>], seen: &mut [bool]) -> bool {
-    for &r in &edges[l] {
-        if std::mem::replace(&mut seen[r], true) {
+/// Pairs `expected` with one of its candidates. If all are taken, moves other expected items to
+/// another candidate (augmenting path). Returns whether this succeeded.
+///
+/// `visited` contains the actual items that this search has already tried.
+fn try_pair(
+    expected: usize,
+    candidates: &[Vec<usize>],
+    expected_of_actual: &mut [Option<usize>],
+    visited: &mut [bool],
+) -> bool {
+    for &actual in &candidates[expected] {
+        if visited[actual] {
             continue;
         }
-        let free = match owner[r] {
+        visited[actual] = true;
+        let is_free = match expected_of_actual[actual] {
             None => true,
-            Some(other) => claim(other, edges, owner, seen),
+            Some(other) => try_pair(other, candidates, expected_of_actual, visited),
         };
-        if free {
-            owner[r] = Some(l);
+        if is_free {
+            expected_of_actual[actual] = Some(expected);
             return true;
         }
     }
@@ -52,19 +68,19 @@ mod tests {
     fn a_greedy_choice_is_revised() {
         // 0 fits both, 1 fits only the first.
         let fits = |l: usize, r: usize| l == 0 || r == 0;
-        assert_eq!(pair(2, 2, fits), [Some(1), Some(0)]);
+        assert_eq!(maximum_matching(2, 2, fits), [Some(1), Some(0)]);
     }
 
     proptest! {
         #[test]
         fn a_permutation_is_always_found(order in Just((0..8usize).collect::<Vec<_>>()).prop_shuffle()) {
-            let partners = pair(8, 8, |l, r| order[l] == r);
+            let partners = maximum_matching(8, 8, |l, r| order[l] == r);
             prop_assert_eq!(partners, order.into_iter().map(Some).collect::<Vec<_>>());
         }
 
         #[test]
         fn partners_fit_and_differ(grid in prop::collection::vec(prop::collection::vec(any::<bool>(), 5), 6)) {
-            let partners = pair(6, 5, |l, r| grid[l][r]);
+            let partners = maximum_matching(6, 5, |l, r| grid[l][r]);
             let mut taken: Vec<usize> = partners.iter().flatten().copied().collect();
             prop_assert!(partners.iter().enumerate().all(|(l, r)| r.is_none_or(|r| grid[l][r])));
             let count = taken.len();

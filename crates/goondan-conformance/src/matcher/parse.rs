@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Number, Value};
 
-use super::{ValueMatcher, child};
+use super::{ValueMatcher, child_path};
 
 /// An invalid expectation, which is an error of the test case.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,10 +24,10 @@ type Parse = fn(&Value, &str) -> Result<ValueMatcher, MatcherError>;
 
 /// All operators with the parsers of their operands.
 pub(super) const OPERATORS: &[(&str, Parse)] = &[
-    ("$regex", regex),
+    ("$regex", parse_regex),
     ("$contains", contains),
-    ("$exists", exists),
-    ("$length", length),
+    ("$exists", parse_exists),
+    ("$length", parse_length),
     ("$unordered", |operand, path| {
         Ok(ValueMatcher::Unordered(items(operand, path)?))
     }),
@@ -37,12 +37,12 @@ pub(super) const OPERATORS: &[(&str, Parse)] = &[
     ("$not", |operand, path| {
         Ok(ValueMatcher::Not(Box::new(parse(operand, path)?)))
     }),
-    ("$any", any),
+    ("$any", parse_any),
     ("$gt", |operand, path| {
-        Ok(ValueMatcher::Gt(number(operand, path)?))
+        Ok(ValueMatcher::Gt(parse_number(operand, path)?))
     }),
     ("$lt", |operand, path| {
-        Ok(ValueMatcher::Lt(number(operand, path)?))
+        Ok(ValueMatcher::Lt(parse_number(operand, path)?))
     }),
     ("$names", names),
 ];
@@ -69,7 +69,7 @@ fn parse(value: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
 /// Parses a map whose values are matchers.
 fn parse_map(map: &Map<String, Value>, path: &str) -> Result<ValueMatcher, MatcherError> {
     let entry =
-        |(key, value): (&String, &Value)| Ok((key.clone(), parse(value, &child(path, key))?));
+        |(key, value): (&String, &Value)| Ok((key.clone(), parse(value, &child_path(path, key))?));
     Ok(ValueMatcher::Map(
         map.iter().map(entry).collect::<Result<_, _>>()?,
     ))
@@ -84,7 +84,7 @@ fn parse_operator(
 ) -> Result<ValueMatcher, MatcherError> {
     let Some((_, parse)) = OPERATORS.iter().find(|(name, _)| *name == key) else {
         let operators: Vec<&str> = OPERATORS.iter().map(|(name, _)| *name).collect();
-        return Err(at(
+        return Err(error_at(
             path,
             format!(
                 "there is no matcher `{key}`; the matchers are {}",
@@ -93,9 +93,12 @@ fn parse_operator(
         ));
     };
     if map.len() > 1 {
-        return Err(at(path, format!("`{key}` must be the only key of its map")));
+        return Err(error_at(
+            path,
+            format!("`{key}` must be the only key of its map"),
+        ));
     }
-    parse(operand, &child(path, key))
+    parse(operand, &child_path(path, key))
 }
 
 /// Creates an error whose message begins with the value at `path`.
@@ -112,7 +115,7 @@ fn error(path: &str, what: impl Display) -> MatcherError {
 }
 
 /// Creates an error whose message contains the path.
-fn at(path: &str, message: impl Display) -> MatcherError {
+fn error_at(path: &str, message: impl Display) -> MatcherError {
     let message = if path.is_empty() {
         message.to_string()
     } else {
@@ -136,7 +139,7 @@ fn items(operand: &Value, path: &str) -> Result<Vec<ValueMatcher>, MatcherError>
 }
 
 /// Parses the operand of `$regex`.
-fn regex(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
+fn parse_regex(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     let text = operand
         .as_str()
         .ok_or_else(|| error(path, "must be a regular expression as a string"))?;
@@ -161,7 +164,7 @@ fn contains(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
 }
 
 /// Parses the operand of `$exists`.
-fn exists(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
+fn parse_exists(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     operand
         .as_bool()
         .map(ValueMatcher::Exists)
@@ -169,7 +172,7 @@ fn exists(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
 }
 
 /// Parses the operand of `$any`.
-fn any(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
+fn parse_any(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     match operand {
         Value::Bool(true) => Ok(ValueMatcher::Any),
         _ => Err(error(
@@ -180,7 +183,7 @@ fn any(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
 }
 
 /// Parses the operand of `$length`: an integer or a matcher for the length.
-fn length(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
+fn parse_length(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
     match parse(operand, path)? {
         ValueMatcher::Scalar(value) if value.as_u64().is_none() => {
             Err(error(path, "must be an integer or a matcher"))
@@ -193,7 +196,7 @@ fn length(operand: &Value, path: &str) -> Result<ValueMatcher, MatcherError> {
 }
 
 /// Parses the bound of a comparison.
-fn number(operand: &Value, path: &str) -> Result<Number, MatcherError> {
+fn parse_number(operand: &Value, path: &str) -> Result<Number, MatcherError> {
     operand
         .as_number()
         .cloned()

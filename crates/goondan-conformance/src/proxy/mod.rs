@@ -33,7 +33,7 @@ pub enum ProxyFlow {
 /// A running proxy. Dropping it closes all connections.
 #[derive(Debug)]
 pub struct FaultProxy {
-    place: SocketAddr,
+    address: SocketAddr,
     flow: watch::Sender<ProxyFlow>,
 }
 
@@ -47,15 +47,12 @@ impl FaultProxy {
         std::thread::Builder::new()
             .name("proxy".to_owned())
             .spawn(move || runtime.block_on(listen(&listener, &server, &flowing)))?;
-        Ok(FaultProxy {
-            place: address,
-            flow,
-        })
+        Ok(FaultProxy { address, flow })
     }
 
     /// Returns the proxy's address.
     pub fn place(&self) -> SocketAddr {
-        self.place
+        self.address
     }
 
     /// Sets the treatment of bytes from now on.
@@ -107,7 +104,7 @@ async fn forward(
     server: DatabaseEndpoint,
     mut flow: watch::Receiver<ProxyFlow>,
 ) -> io::Result<()> {
-    flows(&mut flow).await?;
+    wait_for_flow(&mut flow).await?;
     node.set_nodelay(true)?;
     match server {
         DatabaseEndpoint::Tcp(name, port) => {
@@ -147,7 +144,7 @@ async fn forward_one_way(
     loop {
         let read = from.read(&mut chunk).await;
         // While the flow is silent, the end of a side is also not visible to the other side.
-        let now = flows(&mut flow).await?;
+        let now = wait_for_flow(&mut flow).await?;
         let length = read?;
         if length == 0 {
             return Ok(());
@@ -160,7 +157,7 @@ async fn forward_one_way(
 }
 
 /// Waits until bytes are forwarded.
-async fn flows(flow: &mut watch::Receiver<ProxyFlow>) -> io::Result<ProxyFlow> {
+async fn wait_for_flow(flow: &mut watch::Receiver<ProxyFlow>) -> io::Result<ProxyFlow> {
     let flow = flow.wait_for(|flow| *flow != ProxyFlow::Silent).await;
     flow.map(|flow| *flow)
         .map_err(|_| io::ErrorKind::ConnectionAborted.into())

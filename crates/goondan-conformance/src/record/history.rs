@@ -11,7 +11,7 @@ use goondan::message::{Message, MessagePart, MessageRole, MessageSource};
 use goondan::ports::model::ModelFinishReason;
 use serde_json::{Map, Value, json};
 
-use super::{RecordingError, named};
+use super::{RecordingError, turn_name};
 
 /// Turns of a recorded test case.
 #[derive(Debug)]
@@ -57,19 +57,19 @@ impl CaseHistory {
         mut events: Vec<RuntimeEvent>,
     ) -> Result<Self, RecordingError> {
         CaseHistory::sort(&mut events);
-        let all = numbered(instance, &events);
+        let all = number_turns(instance, &events);
         let count = all
             .iter()
             .filter_map(|turn| turn.number)
             .max()
             .unwrap_or_default();
         if count == 0 {
-            return refuse(format!(
+            return recording_error(format!(
                 "The events of {instance} are no longer stored, so its turns are unknown."
             ));
         }
         if let Some(number) = numbers.iter().find(|number| !(1..=count).contains(*number)) {
-            return refuse(format!(
+            return recording_error(format!(
                 "{instance} has no turn {number}: its turns are 1 to {count}."
             ));
         }
@@ -107,7 +107,7 @@ impl CaseHistory {
         message_id: &str,
         events: &[RuntimeEvent],
     ) -> Result<usize, RecordingError> {
-        let mut turns = numbered(instance, events).into_iter();
+        let mut turns = number_turns(instance, events).into_iter();
         let found = turns.find(|turn| turn.number.is_some() && is_message_of(message_id, &turn.id));
         found.and_then(|turn| turn.number).ok_or_else(|| {
             RecordingError(format!(
@@ -204,12 +204,12 @@ impl CaseHistory {
 }
 
 /// Returns the error for a conversation that cannot be recorded.
-fn refuse<T>(message: impl Into<String>) -> Result<T, RecordingError> {
+fn recording_error<T>(message: impl Into<String>) -> Result<T, RecordingError> {
     Err(RecordingError(message.into()))
 }
 
 /// Returns all turns; turns of `instance` have their numbers.
-fn numbered(instance: &InstanceId, events: &[RuntimeEvent]) -> Vec<RecordedTurn> {
+fn number_turns(instance: &InstanceId, events: &[RuntimeEvent]) -> Vec<RecordedTurn> {
     let mut all = turns(events);
     for (before, turn) in all
         .iter_mut()
@@ -224,15 +224,15 @@ fn numbered(instance: &InstanceId, events: &[RuntimeEvent]) -> Vec<RecordedTurn>
 /// Returns all turns in the order in which they began. A resumed turn counts once.
 fn turns(events: &[RuntimeEvent]) -> Vec<RecordedTurn> {
     let mut turns: Vec<RecordedTurn> = Vec::new();
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut indexes: BTreeMap<String, usize> = BTreeMap::new();
     for event in events {
         match &event.kind {
             Kind::TurnStarted {
                 turn_id,
                 event_type,
                 ..
-            } if !places.contains_key(turn_id) => {
-                places.insert(turn_id.clone(), turns.len());
+            } if !indexes.contains_key(turn_id) => {
+                indexes.insert(turn_id.clone(), turns.len());
                 turns.push(RecordedTurn {
                     id: turn_id.clone(),
                     instance: event.instance(),
@@ -249,8 +249,8 @@ fn turns(events: &[RuntimeEvent]) -> Vec<RecordedTurn> {
                 finish_reason,
                 ..
             } => {
-                if let Some(place) = places.get(turn_id) {
-                    turns[*place].finish_reason = Some(*finish_reason);
+                if let Some(index) = indexes.get(turn_id) {
+                    turns[*index].finish_reason = Some(*finish_reason);
                 }
             }
             Kind::TurnFailed {
@@ -258,8 +258,8 @@ fn turns(events: &[RuntimeEvent]) -> Vec<RecordedTurn> {
                 error_message,
                 ..
             } => {
-                if let Some(place) = places.get(turn_id) {
-                    turns[*place].failed = Some(error_message.clone());
+                if let Some(index) = indexes.get(turn_id) {
+                    turns[*index].failed = Some(error_message.clone());
                 }
             }
             _ => {}
@@ -271,15 +271,15 @@ fn turns(events: &[RuntimeEvent]) -> Vec<RecordedTurn> {
 /// Fails if a test case cannot send the input that started the turn.
 fn is_an_input(turn: &RecordedTurn) -> Result<(), RecordingError> {
     if turn.is_asked_for {
-        return refuse(format!(
+        return recording_error(format!(
             "{} was requested by another agent: record the conversation of that agent.",
-            capitalised(&named(turn))
+            capitalize_first(&turn_name(turn))
         ));
     }
     match turn.event_type.as_str() {
-        CRON_EVENT => refuse(format!(
+        CRON_EVENT => recording_error(format!(
             "{} was started by a schedule, but a case can only send inputs.",
-            capitalised(&named(turn))
+            capitalize_first(&turn_name(turn))
         )),
         _ => Ok(()),
     }
@@ -287,22 +287,22 @@ fn is_an_input(turn: &RecordedTurn) -> Result<(), RecordingError> {
 
 /// Fails if the turn cannot be reproduced.
 fn is_playable(turn: &RecordedTurn) -> Result<(), RecordingError> {
-    let name = capitalised(&named(turn));
+    let name = capitalize_first(&turn_name(turn));
     if let Some(error) = &turn.failed {
-        return refuse(format!(
+        return recording_error(format!(
             "{name} failed, and the conversation does not contain the cause: {error}"
         ));
     }
     if turn.event_type == RESPONSE_EVENT {
-        return refuse(format!(
+        return recording_error(format!(
             "{name} received the answer to an asynchronous request, which arrives at an \
                 unpredictable time."
         ));
     }
     match turn.finish_reason {
         Some(FinishReason::TextResponse | FinishReason::MaxSteps) => Ok(()),
-        Some(_) => refuse(format!("{name} was cancelled.")),
-        None => refuse(format!("{name} is not over.")),
+        Some(_) => recording_error(format!("{name} was cancelled.")),
+        None => recording_error(format!("{name} is not over.")),
     }
 }
 
@@ -331,7 +331,7 @@ fn steps(
             }
             Kind::ModelCompleted { turn_id, call } if turns.contains(turn_id.as_str()) => {
                 let Some(step) = &call.step_id else {
-                    return refuse(format!(
+                    return recording_error(format!(
                         "An extension called a model outside the conversation of {}, and the \
                             answer is not stored.",
                         event.instance()
@@ -340,7 +340,7 @@ fn steps(
                 let answers = answers.entry(step).or_default();
                 *answers += 1;
                 if *answers > 1 {
-                    return refuse(format!(
+                    return recording_error(format!(
                         "A step of {} called its model more than once, and not all answers are \
                             stored.",
                         event.instance()
@@ -369,15 +369,15 @@ pub(super) fn input_of(
     };
     let mut inputs = messages.iter().filter(is_input);
     let Some(input) = inputs.next() else {
-        return refuse(format!(
+        return recording_error(format!(
             "The input of {} is no longer part of the conversation.",
-            named(turn)
+            turn_name(turn)
         ));
     };
     if inputs.next().is_some() {
-        return refuse(format!(
+        return recording_error(format!(
             "An answer joined {} while it ran, which happens at an unpredictable time.",
-            named(turn)
+            turn_name(turn)
         ));
     }
     no_files(turn, input)?;
@@ -394,9 +394,9 @@ pub(super) fn answer_of(
     };
     match messages.iter().rev().find(is_answer) {
         Some(answer) => Ok(answer.text()),
-        None => refuse(format!(
+        None => recording_error(format!(
             "The answer of {} is no longer part of the conversation.",
-            named(turn)
+            turn_name(turn)
         )),
     }
 }
@@ -409,16 +409,16 @@ pub(super) fn no_files(turn: &RecordedTurn, message: &Message) -> Result<(), Rec
         .iter()
         .any(|part| matches!(part, MessagePart::File(_)))
     {
-        true => refuse(format!(
+        true => recording_error(format!(
             "A message of {} has an attachment, which a case can't contain.",
-            named(turn)
+            turn_name(turn)
         )),
         false => Ok(()),
     }
 }
 
 /// Returns the text with its first letter in upper case.
-fn capitalised(text: &str) -> String {
+fn capitalize_first(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| {
         first.to_uppercase().chain(characters).collect()

@@ -55,7 +55,7 @@ pub fn record(
     history: &CaseHistory,
     source: &RecordingSource<'_>,
 ) -> Result<String, RecordingError> {
-    let replies = RecordedReplies::of(history, source)?;
+    let replies = RecordedReplies::from_history(history, source)?;
     let mut case = Map::new();
     let mut put = |key: &str, value: Value| {
         let is_empty = value.as_object().is_some_and(Map::is_empty)
@@ -75,12 +75,12 @@ pub fn record(
     put("project", json!(source.project));
     put("env", env::placeholders(source.bundle));
     put("models", replies.models(history));
-    put("mcp", tools::servers(source.bundle, &replies));
+    put("mcp", tools::mocked_servers(source.bundle, &replies));
     if !source.runs_tools {
-        put("tools", tools::results(history, source, &replies));
+        put("tools", tools::mocked_results(history, source, &replies));
     }
     put("steps", steps(history, source)?);
-    put("expect", expect(&replies));
+    put("expect", build_expect(&replies));
     let case = source.mask.apply(Value::Object(case));
     let head = "# yaml-language-server: \
         $schema=https://raw.githubusercontent.com/goondan/gdn/main/schemas/conformance-case.schema.json\n";
@@ -118,12 +118,12 @@ fn steps(history: &CaseHistory, source: &RecordingSource<'_>) -> Result<Value, R
 }
 
 /// Returns the expected tool results and the calls of each agent.
-fn expect(replies: &RecordedReplies) -> Value {
+fn build_expect(replies: &RecordedReplies) -> Value {
     let mut expect = Map::new();
-    let results = replies.results();
+    let results = replies.call_statuses();
     if !results.is_empty() {
         // Calls of several conversations end in no fixed order.
-        let results = if replies.instances() > 1 {
+        let results = if replies.conversation_count() > 1 {
             json!({"$unordered": results})
         } else {
             json!(results)
@@ -142,7 +142,7 @@ fn expect(replies: &RecordedReplies) -> Value {
 }
 
 /// Returns the name of a turn in messages.
-fn named(turn: &RecordedTurn) -> String {
+fn turn_name(turn: &RecordedTurn) -> String {
     match turn.number {
         Some(number) => format!("turn {number} of {}", turn.instance),
         None => format!("the turn {} of {}", turn.id, turn.instance),

@@ -13,7 +13,7 @@ use goondan::spec::kinds::AnswerMode;
 use serde_json::{Map, Value, json};
 
 use super::history::{self, CaseHistory, RecordedStep};
-use super::{RecordingError, RecordingSource, named};
+use super::{RecordingError, RecordingSource, turn_name};
 
 /// Answers of all steps. Their calls have new ids.
 pub(super) struct RecordedReplies {
@@ -44,7 +44,7 @@ pub(super) struct RecordedCall {
 
 impl RecordedReplies {
     /// Collects the answers of all steps. Fails if an answer was replaced or removed since.
-    pub(super) fn of(
+    pub(super) fn from_history(
         history: &CaseHistory,
         source: &RecordingSource<'_>,
     ) -> Result<Self, RecordingError> {
@@ -60,7 +60,7 @@ impl RecordedReplies {
             let mut calls = Vec::new();
             for call in message.tool_calls() {
                 number += 1;
-                calls.push(played(history, step, call, number, messages)?);
+                calls.push(recorded_call(history, step, call, number, messages)?);
             }
             let is_submitted = is_submitted(source.bundle, step, &calls);
             steps.push(RecordedAnswer {
@@ -112,7 +112,7 @@ impl RecordedReplies {
     }
 
     /// Returns the number of conversations with tool calls.
-    pub(super) fn instances(&self) -> usize {
+    pub(super) fn conversation_count(&self) -> usize {
         let calling = self.steps.iter().filter(|step| !step.calls.is_empty());
         calling
             .map(|step| &step.instance)
@@ -121,7 +121,7 @@ impl RecordedReplies {
     }
 
     /// Returns the status of each call, without its output.
-    pub(super) fn results(&self) -> Vec<Value> {
+    pub(super) fn call_statuses(&self) -> Vec<Value> {
         let result = |call: &RecordedCall| {
             let mut view =
                 json!({"toolCallId": call.id, "toolName": call.tool, "status": call.result.status});
@@ -164,20 +164,22 @@ impl RecordedAnswer {
                 .iter()
                 .map(|call| call.input.to_string())
                 .collect::<String>();
-            return json!({"text": literal(&answer)});
+            return json!({"text": escape_template(&answer)});
         }
         let text = self.message.text();
         let mut reply = Map::new();
         let reasoning = self.message.reasoning();
         if !reasoning.is_empty() {
-            reply.insert("reasoning".to_owned(), json!(literal(&reasoning)));
+            reply.insert("reasoning".to_owned(), json!(escape_template(&reasoning)));
         }
         if !text.is_empty() || self.calls.is_empty() {
-            reply.insert("text".to_owned(), json!(literal(&text)));
+            reply.insert("text".to_owned(), json!(escape_template(&text)));
         }
         let is_plain = self.calls.iter().all(|call| call.input.is_object());
         let call = |call: &RecordedCall| match is_plain {
-            true => json!({"id": call.id, "tool": call.tool, "args": literals(&call.input)}),
+            true => {
+                json!({"id": call.id, "tool": call.tool, "args": escape_templates(&call.input)})
+            }
             false => json!({"id": call.id, "tool": call.tool, "args": as_written(&call.input)}),
         };
         if !self.calls.is_empty() {
@@ -206,7 +208,7 @@ fn answer(
     };
     let turn = history.turn(&step.turn_id);
     let found = messages.iter().find(is_answer).cloned().ok_or_else(|| {
-        let turn = turn.map_or_else(|| step.instance.to_string(), named);
+        let turn = turn.map_or_else(|| step.instance.to_string(), turn_name);
         RecordingError(format!(
             "A model answer in {turn} is no longer part of the conversation: it was summarized, \
                 replaced or removed."
@@ -219,7 +221,7 @@ fn answer(
 }
 
 /// Returns a call with its result.
-fn played(
+fn recorded_call(
     history: &CaseHistory,
     step: &RecordedStep,
     call: &ToolCall,
@@ -275,7 +277,7 @@ fn as_written(input: &Value) -> String {
 }
 
 /// Escapes `text`, so that it renders to itself as a template.
-fn literal(text: &str) -> String {
+fn escape_template(text: &str) -> String {
     let mut escaped = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('{') {
@@ -300,13 +302,13 @@ fn literal(text: &str) -> String {
 }
 
 /// Escapes all strings in `value` like [`literal`].
-fn literals(value: &Value) -> Value {
+fn escape_templates(value: &Value) -> Value {
     match value {
-        Value::String(text) => Value::String(literal(text)),
-        Value::Array(items) => items.iter().map(literals).collect(),
+        Value::String(text) => Value::String(escape_template(text)),
+        Value::Array(items) => items.iter().map(escape_templates).collect(),
         Value::Object(fields) => fields
             .iter()
-            .map(|(key, value)| (key.clone(), literals(value)))
+            .map(|(key, value)| (key.clone(), escape_templates(value)))
             .collect(),
         other => other.clone(),
     }
@@ -318,11 +320,17 @@ mod tests {
 
     #[test]
     fn what_looks_like_a_template_stands_for_itself() {
-        assert_eq!(literal("plain {} text { x }"), "plain {} text { x }");
-        assert_eq!(literal("{{ input }}"), "{{ \"{{\" }} input }}");
-        assert_eq!(literal("a {% b {{{"), "a {{ \"{%\" }} b {{ \"{{\" }}{");
         assert_eq!(
-            literals(&json!({"a": ["{#"]})),
+            escape_template("plain {} text { x }"),
+            "plain {} text { x }"
+        );
+        assert_eq!(escape_template("{{ input }}"), "{{ \"{{\" }} input }}");
+        assert_eq!(
+            escape_template("a {% b {{{"),
+            "a {{ \"{%\" }} b {{ \"{{\" }}{"
+        );
+        assert_eq!(
+            escape_templates(&json!({"a": ["{#"]})),
             json!({"a": ["{{ \"{#\" }}"]})
         );
     }

@@ -15,14 +15,14 @@ use super::replies::{RecordedCall, RecordedReplies};
 const MESSAGING_TOOLS: [&str; 3] = ["agents", "squad", "task"];
 
 /// Returns the mocked results by tool, without the calls that started turns of other agents.
-pub(super) fn results(
+pub(super) fn mocked_results(
     history: &CaseHistory,
     source: &RecordingSource<'_>,
     replies: &RecordedReplies,
 ) -> Value {
     let asking = history.asking_calls();
     let is_played = |call: &&RecordedCall| {
-        is_a_resource(source.bundle, resource(&call.tool))
+        is_a_resource(source.bundle, resource_name(&call.tool))
             && !asking.contains(&(call.key.0.as_str(), call.key.1.as_str()))
     };
     let mut tools = Map::new();
@@ -36,7 +36,7 @@ pub(super) fn results(
 }
 
 /// Returns the name of the Tool in a tool name such as `tool__export`.
-fn resource(tool: &str) -> &str {
+fn resource_name(tool: &str) -> &str {
     tool.split("__").next().unwrap_or_default()
 }
 
@@ -56,7 +56,7 @@ fn result(call: &RecordedCall) -> Value {
 }
 
 /// Returns mocked MCP servers with the tools that were called, so that no server is started.
-pub(super) fn servers(bundle: &Bundle, replies: &RecordedReplies) -> Value {
+pub(super) fn mocked_servers(bundle: &Bundle, replies: &RecordedReplies) -> Value {
     let mut called: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for call in replies.calls() {
         if let Some((resource, export)) = call.tool.split_once("__") {

@@ -8,52 +8,52 @@ use serde_json::Value;
 pub(super) fn write(value: &Value) -> String {
     let mut text = String::new();
     match value {
-        Value::Object(_) | Value::Array(_) => block(value, 0, &mut text),
-        scalar => text.push_str(&format!("{}\n", inline(scalar))),
+        Value::Object(_) | Value::Array(_) => write_block(value, 0, &mut text),
+        scalar => text.push_str(&format!("{}\n", format_inline(scalar))),
     }
     text
 }
 
 /// Writes a map or a list in block style with an indentation of `depth` levels.
-fn block(value: &Value, depth: usize, out: &mut String) {
+fn write_block(value: &Value, depth: usize, out: &mut String) {
     match value {
         Value::Object(fields) => {
             for (index, (key, value)) in fields.iter().enumerate() {
                 // The first key may follow the dash of a list item.
                 if index > 0 || !out.ends_with("- ") {
-                    indent(depth, out);
+                    write_indent(depth, out);
                 }
-                out.push_str(&format!("{}:", scalar(key)));
-                nested(value, depth + 1, out);
+                out.push_str(&format!("{}:", format_scalar(key)));
+                write_nested(value, depth + 1, out);
             }
         }
         Value::Array(items) => {
             for item in items {
-                indent(depth, out);
+                write_indent(depth, out);
                 out.push('-');
                 match item {
                     Value::Object(fields) if !fields.is_empty() => {
                         out.push(' ');
-                        block(item, depth + 1, out);
+                        write_block(item, depth + 1, out);
                     }
-                    other => nested(other, depth + 1, out),
+                    other => write_nested(other, depth + 1, out),
                 }
             }
         }
-        other => out.push_str(&format!(" {}\n", inline(other))),
+        other => out.push_str(&format!(" {}\n", format_inline(other))),
     }
 }
 
 /// Writes the value after a key or a dash.
-fn nested(value: &Value, depth: usize, out: &mut String) {
+fn write_nested(value: &Value, depth: usize, out: &mut String) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             out.push('\n');
-            block(value, depth, out);
+            write_block(value, depth, out);
         }
         Value::Array(items) if !items.is_empty() => {
             out.push('\n');
-            block(value, depth, out);
+            write_block(value, depth, out);
         }
         Value::String(text) if is_literal(text) => {
             out.push_str(if text.ends_with('\n') {
@@ -63,25 +63,25 @@ fn nested(value: &Value, depth: usize, out: &mut String) {
             });
             for line in text.lines() {
                 if !line.is_empty() {
-                    indent(depth, out);
+                    write_indent(depth, out);
                     out.push_str(line);
                 }
                 out.push('\n');
             }
         }
-        other => out.push_str(&format!(" {}\n", inline(other))),
+        other => out.push_str(&format!(" {}\n", format_inline(other))),
     }
 }
 
 /// Writes the indentation of a line.
-fn indent(depth: usize, out: &mut String) {
+fn write_indent(depth: usize, out: &mut String) {
     out.push_str(&"  ".repeat(depth));
 }
 
 /// Formats a scalar or an empty collection on one line.
-fn inline(value: &Value) -> String {
+fn format_inline(value: &Value) -> String {
     match value {
-        Value::String(text) => scalar(text),
+        Value::String(text) => format_scalar(text),
         other => other.to_string(),
     }
 }
@@ -97,7 +97,7 @@ fn is_literal(text: &str) -> bool {
 }
 
 /// Writes a plain scalar if it is unambiguous, or else JSON, which is valid YAML.
-fn scalar(text: &str) -> String {
+fn format_scalar(text: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | ' ');
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
     let words = [
@@ -109,13 +109,13 @@ fn scalar(text: &str) -> String {
         && !words.contains(&text.to_lowercase().as_str());
     match is_plain {
         true => text.to_owned(),
-        false => escaped(text),
+        false => escape_invisible(text),
     }
 }
 
 /// Writes JSON with invisible characters as YAML escapes, so that nothing is hidden from a reader
 /// of the test case.
-fn escaped(text: &str) -> String {
+fn escape_invisible(text: &str) -> String {
     let json = Value::from(text).to_string();
     let written = |c: char| match u32::from(c) {
         _ if untrusted_text::is_visible(c) => c.to_string(),

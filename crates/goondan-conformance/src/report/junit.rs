@@ -45,13 +45,13 @@ fn test_case(report: &CaseReport) -> TestCase {
         .set_time(report.duration);
     if report.live.is_some() {
         case.set_system_out(text::case_line(report));
-        properties(report, &mut case);
+        add_properties(report, &mut case);
     }
     case
 }
 
 /// Adds the metrics of a live run, for dashboards.
-fn properties(report: &CaseReport, case: &mut TestCase) {
+fn add_properties(report: &CaseReport, case: &mut TestCase) {
     let Some(live) = &report.live else { return };
     let figures = [
         ("runs", live.runs.len().to_string()),

@@ -41,7 +41,7 @@ pub fn case_line(report: &CaseReport) -> String {
                 untrusted_text::line(report.file.display()),
                 report.line
             );
-            let failures: String = failures.iter().map(failure).collect();
+            let failures: String = failures.iter().map(format_failure).collect();
             format!("FAIL  {case}{head} at {place}\n{figures}{failures}")
         }
     }
@@ -76,7 +76,7 @@ fn failed_runs(report: &CaseReport) -> String {
     let runs = report.live.iter().flat_map(|live| &live.runs);
     let lines = runs.flat_map(|run| {
         let line = |one: &CheckFailure| {
-            indented(
+            indent_text(
                 &format!("run {}: {}: {}", run.run, one.place, one.message),
                 6,
             )
@@ -88,7 +88,10 @@ fn failed_runs(report: &CaseReport) -> String {
 
 /// Renders an error in the file of a test case.
 pub fn case_error(error: &CaseError) -> String {
-    format!("{}\n", indented(&format!("ERROR {error}"), 6).trim_start())
+    format!(
+        "{}\n",
+        indent_text(&format!("ERROR {error}"), 6).trim_start()
+    )
 }
 
 /// Renders the closing line, such as `12 passed, 1 failed`.
@@ -105,16 +108,16 @@ pub fn closing_line(summary: &RunSummary) -> String {
 }
 
 /// Formats a failed check with its mismatches.
-fn failure(failure: &CheckFailure) -> String {
-    let mismatches: String = failure.mismatches.iter().map(mismatch).collect();
+fn format_failure(failure: &CheckFailure) -> String {
+    let mismatches: String = failure.mismatches.iter().map(format_mismatch).collect();
     format!(
         "{}\n{mismatches}",
-        indented(&format!("{}: {}", failure.place, failure.message), 6)
+        indent_text(&format!("{}: {}", failure.place, failure.message), 6)
     )
 }
 
 /// Formats a mismatch, with its diff on the following lines.
-fn mismatch(mismatch: &ValueMismatch) -> String {
+fn format_mismatch(mismatch: &ValueMismatch) -> String {
     let ValueMismatch {
         path,
         expected,
@@ -128,13 +131,13 @@ fn mismatch(mismatch: &ValueMismatch) -> String {
     };
     let diff = diff
         .as_deref()
-        .map(|diff| format!("{}\n", indented(diff.trim_end_matches('\n'), 10)));
-    let line = indented(&format!("{path}expected {expected}, got {actual}"), 8);
+        .map(|diff| format!("{}\n", indent_text(diff.trim_end_matches('\n'), 10)));
+    let line = indent_text(&format!("{path}expected {expected}, got {actual}"), 8);
     format!("{line}\n{}", diff.unwrap_or_default())
 }
 
 /// Indents foreign text, so that it cannot imitate lines of the report.
-fn indented(text: &str, by: usize) -> String {
+fn indent_text(text: &str, by: usize) -> String {
     let text = untrusted_text::lines(text).to_string();
     let lines: Vec<String> = text
         .lines()

@@ -16,7 +16,7 @@ pub(super) struct ScriptedApprover(Arc<Mutex<Vec<ApproveStep>>>);
 
 impl ScriptedApprover {
     /// Adds an answer for the next request that matches.
-    pub(super) fn keep(&self, answer: ApproveStep) {
+    pub(super) fn add_answer(&self, answer: ApproveStep) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -51,11 +51,13 @@ impl Approver for ScriptedApprover {
         };
         let allow = |scope| ApprovalAnswer::Allow {
             scope,
-            covers: covered(covers),
+            covers: approval_coverage(covers),
         };
         match answer {
             // A scope that is not offered must fail visibly.
-            _ if covers != DecisionScope::Call && !request.is_offered(covered(covers)) => {
+            _ if covers != DecisionScope::Call
+                && !request.is_offered(approval_coverage(covers)) =>
+            {
                 ApprovalAnswer::Deny
             }
             ApprovalDecision::Allow | ApprovalDecision::Once => allow(ApprovalDuration::Once),
@@ -68,7 +70,7 @@ impl Approver for ScriptedApprover {
 }
 
 /// Converts the scope of a prepared answer.
-fn covered(cover: DecisionScope) -> ApprovalCoverage {
+fn approval_coverage(cover: DecisionScope) -> ApprovalCoverage {
     match cover {
         DecisionScope::Call => ApprovalCoverage::Call,
         DecisionScope::Program => ApprovalCoverage::Program,
@@ -83,14 +85,14 @@ mod tests {
     #[test]
     fn an_answer_waits_for_its_tool_and_is_used_once() {
         let answers = ScriptedApprover::default();
-        answers.keep(ApproveStep {
+        answers.add_answer(ApproveStep {
             tool: Some("bash__exec".into()),
             answer: ApprovalDecision::Deny,
             covers: DecisionScope::Call,
             after: None,
             after_ms: None,
         });
-        answers.keep(ApproveStep {
+        answers.add_answer(ApproveStep {
             tool: None,
             answer: ApprovalDecision::Allow,
             covers: DecisionScope::Call,

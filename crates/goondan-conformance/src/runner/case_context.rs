@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::approval::ScriptedApprover;
 use super::clock::CaseClock;
-use super::cluster::{Broken, CaseCluster};
+use super::cluster::{CaseCluster, StepError};
 use super::events::CaseEvents;
 use super::logs::CaseLogs;
 use super::mcp_mocks::McpServers;
@@ -22,7 +22,7 @@ use super::models::CaseModels;
 use super::project::ProjectFolder;
 use super::substitute::Saved;
 use super::swarm_process::{MODEL_CALL_DELAY, OutOfTime, SwarmProcess};
-use super::tool_mocks::PlayedTools;
+use super::tool_mocks::ToolMocks;
 use super::web::WebServer;
 use crate::case::read::LocatedCase;
 use crate::case::{ConformanceCase, StepAction};
@@ -54,7 +54,7 @@ pub(crate) struct CaseContext<'c> {
     pub(crate) events: CaseEvents,
     pub(crate) logs: CaseLogs,
     pub(crate) saved: Saved,
-    pub(crate) life: Option<SwarmProcess>,
+    pub(crate) process: Option<SwarmProcess>,
     /// A swarm was running at some time.
     pub(crate) started: bool,
     /// Working directories of the agents' tools, from the last valid bundle.
@@ -66,7 +66,7 @@ pub(crate) struct CaseContext<'c> {
     pub(super) answers: ScriptedApprover,
     pub(super) models: Arc<CaseModels>,
     pub(super) mcp: Arc<McpServers>,
-    pub(super) tools: Arc<PlayedTools>,
+    pub(super) tools: Arc<ToolMocks>,
     /// Live options, for a run with the real models of the project.
     pub(super) live: Option<LiveCase>,
     pub(super) clock: CaseClock,
@@ -95,10 +95,12 @@ impl<'c> CaseContext<'c> {
         }: RunConditions,
     ) -> Result<Self, String> {
         let case = &located.case;
-        let folder = tempfile::Builder::new()
-            .prefix("goondan-case-")
-            .tempdir()
-            .map_err(|error| error.to_string())?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("goondan-case-");
+        // The project can contain keys, and other users can read the directory of temporary files.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+        let folder = builder.tempdir().map_err(|error| error.to_string())?;
         let web = match &case.web {
             none if none.is_empty() => None,
             pages => Some(
@@ -113,17 +115,17 @@ impl<'c> CaseContext<'c> {
             logs: CaseLogs::default(),
             saved: web
                 .iter()
-                .map(|web| ("web".to_owned(), web.view()))
+                .map(|web| ("web".to_owned(), web.template_values()))
                 .collect(),
-            life: None,
+            process: None,
             started: false,
             workdirs: BTreeMap::new(),
             diagnostics: Vec::new(),
             cut_off: false,
             answers: ScriptedApprover::default(),
-            models: Arc::new(CaseModels::of(case, live.as_ref())),
+            models: Arc::new(CaseModels::for_case(case, live.as_ref())),
             mcp: Arc::new(McpServers::new(&case.mcp)),
-            tools: Arc::new(PlayedTools::of(case, live.is_some())),
+            tools: Arc::new(ToolMocks::for_case(case, live.is_some())),
             live,
             clock: CaseClock::new(case.clock),
             _web: web,
@@ -141,8 +143,9 @@ impl<'c> CaseContext<'c> {
         self.folder.path().join("state")
     }
 
-    /// Creates another copy of the initial project, for callers that change it.
-    pub(crate) fn another_project(
+    /// Creates a fresh copy of the initial project, which the caller may change. Returns the new
+    /// directory `name`, which contains the copy in `project`.
+    pub(crate) fn copy_initial_project(
         &self,
         located: &LocatedCase,
         name: &str,
@@ -180,10 +183,10 @@ impl<'c> CaseContext<'c> {
         let Some(bundle) = project.bundle else {
             return Ok(());
         };
-        self.note_workdirs(&bundle);
+        self.record_workdirs(&bundle);
         match self.begin(&bundle) {
-            Ok(Ok(life)) => {
-                self.life = Some(life);
+            Ok(Ok(process)) => {
+                self.process = Some(process);
                 self.started = true;
             }
             Ok(Err(StartError::Diagnostics(more))) => self.diagnostics.extend(more),
@@ -212,23 +215,23 @@ impl<'c> CaseContext<'c> {
     }
 
     /// Remembers the working directory setting of each agent.
-    fn note_workdirs(&mut self, bundle: &Bundle) {
+    fn record_workdirs(&mut self, bundle: &Bundle) {
         let agents = bundle.agents().values();
         self.workdirs
             .extend(agents.map(|agent| (agent.id.name.clone(), agent.spec.workdir.clone())));
     }
 
-    /// Loads the bundle again after a reload, because it may have new agents.
-    pub(crate) fn reloaded(&mut self) {
+    /// Reloads the bundle and records the working directories of new agents.
+    pub(crate) fn refresh_workdirs(&mut self) {
         if let Some(bundle) = goondan::load(self.project.root()).bundle {
-            self.note_workdirs(&bundle);
+            self.record_workdirs(&bundle);
         }
     }
 
     /// Shuts down the swarm.
     pub(crate) fn end(&mut self) {
-        if let Some(life) = self.life.take() {
-            self.cut_off |= !life.end(&self.logs);
+        if let Some(process) = self.process.take() {
+            self.cut_off |= !process.shut_down(&self.logs);
         }
     }
 
@@ -236,9 +239,11 @@ impl<'c> CaseContext<'c> {
     ///
     /// A step's start event precedes its model call. A test case that kills at that event expects
     /// that the call uses up its reply. The kill therefore waits a short time for the call.
-    pub(crate) fn kill(&mut self) {
-        if let Some(process) = self.life.take() {
-            let model_call = self.models.asked(self.events.count("step.started", None));
+    pub(crate) fn kill_swarm(&mut self) {
+        if let Some(process) = self.process.take() {
+            let model_call = self
+                .models
+                .wait_for_requests(self.events.count("step.started", None));
             // A step without a model call times out.
             let _ = process.run(self, async {
                 tokio::time::timeout(MODEL_CALL_DELAY, model_call).await
@@ -252,11 +257,11 @@ impl<'c> CaseContext<'c> {
     /// test case has no nodes. Running turns can be interrupted, so later checks allow gaps.
     pub(crate) fn with_cluster<T>(
         &mut self,
-        fault: impl FnOnce(&mut CaseCluster, &Self) -> Result<T, Broken>,
-    ) -> Result<T, Broken> {
-        let mut process = self.life.take().ok_or("the swarm did not start")?;
+        fault: impl FnOnce(&mut CaseCluster, &Self) -> Result<T, StepError>,
+    ) -> Result<T, StepError> {
+        let mut process = self.process.take().ok_or("the swarm did not start")?;
         let result = process.cluster().map(|cluster| fault(cluster, self));
-        self.life = Some(process);
+        self.process = Some(process);
         self.cut_off = true;
         result.unwrap_or_else(|| Err("the case has no nodes".to_owned()))
     }
@@ -269,7 +274,7 @@ impl<'c> CaseContext<'c> {
     }
 
     /// Deletes the test case's workspaces in the database.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn delete_workspaces(&self) {
         let Some(database) = &self.database else {
             return;
         };

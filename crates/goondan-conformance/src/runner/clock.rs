@@ -37,8 +37,8 @@ impl Clock for CaseClock {
         self.begin + elapsed + *self.ahead.borrow()
     }
 
-    fn hex(&self, digits: usize) -> String {
-        SystemClock.hex(digits)
+    fn random_hex(&self, digits: usize) -> String {
+        SystemClock.random_hex(digits)
     }
 
     fn sleep_until(&self, at: DateTime<Utc>) -> futures::future::BoxFuture<'static, ()> {

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::case_context::CaseContext;
 use super::models::NodeModels;
 use super::node::{LeaderHandle, NodeCommand, NodeConfig, RunningNode};
-use super::swarm_config::{SwarmConfig, built};
+use super::swarm_config::{SwarmConfig, build_runtime};
 use super::swarm_process::{MODEL_CALL_DELAY, NODE_POLL_INTERVAL, OutOfTime};
 use crate::case::{NodeName, PartitionMode};
 use crate::proxy::{FaultProxy, ProxyFlow};
@@ -27,8 +27,11 @@ const DISCONNECT_EVICTION_TIME: Duration = Duration::from_secs(2);
 /// Time limit for a node to join again.
 const REJOIN_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Time limit for the confirmation of a suspended node.
+const PAUSE_CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// State of a node that neither leads nor works, as [`NodeInfo`] reports it.
-const STATE_STANDBY: &str = "waits";
+const STATE_STANDBY: &str = "standby";
 
 /// The running nodes of a test case, with a database proxy for each node.
 pub(crate) struct CaseCluster {
@@ -37,7 +40,7 @@ pub(crate) struct CaseCluster {
     nodes: Vec<NodeSlot>,
     leader: Arc<watch::Sender<Option<LeaderHandle>>>,
     database: SharedDatabase,
-    outfit: SwarmConfig,
+    config: SwarmConfig,
 }
 
 /// A node and its faults.
@@ -52,23 +55,23 @@ struct NodeSlot {
 /// A suspended node. Dropping this resumes the node.
 struct PausedNode {
     since: Instant,
-    _going_on: mpsc::Sender<()>,
+    _keep_alive: mpsc::Sender<()>,
 }
 
 /// The reason why a step could not be performed. Failed expectations are not errors of this type.
-pub(crate) type Broken = String;
+pub(crate) type StepError = String;
 
 impl CaseCluster {
     /// Starts all nodes. Waits until node 1 is the leader and the others are workers.
     pub(super) fn start(
-        world: &CaseContext<'_>,
+        context: &CaseContext<'_>,
         bundle: Arc<Bundle>,
         database: &SharedDatabase,
         nodes: usize,
     ) -> Result<Result<Self, StartError>, OutOfTime> {
         let mut threads = Builder::new_multi_thread();
         threads.worker_threads(1);
-        let places = (0..nodes).map(|_| {
+        let slots = (0..nodes).map(|_| {
             let proxy = FaultProxy::start(database.server()).map(Arc::new)?;
             Ok(NodeSlot {
                 proxy,
@@ -77,19 +80,19 @@ impl CaseCluster {
                 parted: None,
             })
         });
-        let nodes: Vec<NodeSlot> = match places.collect::<std::io::Result<_>>() {
+        let nodes: Vec<NodeSlot> = match slots.collect::<std::io::Result<_>>() {
             Ok(nodes) => nodes,
             Err(error) => return Ok(Err(error.into())),
         };
         let mut cluster = CaseCluster {
-            runtime: built(threads, &world.logs),
+            runtime: build_runtime(threads, &context.logs),
             nodes,
             leader: Arc::new(watch::channel(None).0),
             database: database.clone(),
-            outfit: SwarmConfig::of(world, bundle),
+            config: SwarmConfig::new(context, bundle),
         };
         let (refused, refusal) = oneshot::channel();
-        cluster.spawn(world, 1, Some(refused));
+        cluster.spawn(context, 1, Some(refused));
         let leads = async |cluster: &CaseCluster| {
             tokio::select! {
                 // After a node is the leader, its start cannot be refused any more.
@@ -97,18 +100,18 @@ impl CaseCluster {
                 () = cluster.wait_for_leader() => Ok(()),
             }
         };
-        if let Err(error) = cluster.run(world, leads(&cluster))? {
+        if let Err(error) = cluster.run(context, leads(&cluster))? {
             return Ok(Err(error));
         }
-        (2..=cluster.nodes.len()).for_each(|number| cluster.spawn(world, number, None));
-        cluster.run(world, cluster.wait_until_all_work())?;
+        (2..=cluster.nodes.len()).for_each(|number| cluster.spawn(context, number, None));
+        cluster.run(context, cluster.wait_until_all_work())?;
         Ok(Ok(cluster))
     }
 
     /// Starts node `number` (from 1). `refused` receives the error if the node cannot start.
     fn spawn(
         &mut self,
-        world: &CaseContext<'_>,
+        context: &CaseContext<'_>,
         number: usize,
         refused: Option<oneshot::Sender<StartError>>,
     ) {
@@ -116,15 +119,15 @@ impl CaseCluster {
         let database = self.database.clone().by_way_of(proxy.place()).waiting();
         let parts = NodeConfig {
             number,
-            outfit: self.outfit.clone().of_node(number),
+            config: self.config.clone().of_node(number),
             // Node 1 leaves all turns to the other nodes.
             database: if number == 1 {
                 database.turns(0)
             } else {
                 database
             },
-            models: Arc::new(NodeModels::of(number, Arc::clone(&self.outfit.models))),
-            events: world.events.clone(),
+            models: Arc::new(NodeModels::new(number, Arc::clone(&self.config.models))),
+            events: context.events.clone(),
             leader: Arc::clone(&self.leader),
         };
         self.nodes[number - 1].running = Some(RunningNode::start(parts, refused));
@@ -133,20 +136,21 @@ impl CaseCluster {
     /// Runs `work` within the time limit of the test case.
     pub(super) fn run<T>(
         &self,
-        world: &CaseContext<'_>,
+        context: &CaseContext<'_>,
         work: impl Future<Output = T>,
     ) -> Result<T, OutOfTime> {
-        world
+        context
             .logs
-            .collect(|| self.runtime.block_on(world.in_time(work)))
+            .collect(|| self.runtime.block_on(context.in_time(work)))
     }
 
-    /// Returns the leader's swarm, as soon as there is a reachable leader.
-    pub(super) fn swarm(&self, world: &CaseContext<'_>) -> Result<Swarm, OutOfTime> {
-        self.run(world, self.wait_for_leader())?;
+    /// Waits for a reachable leader and returns its swarm. Fails if the time limit of the test case
+    /// is exceeded, or if the leader ends at this moment.
+    pub(super) fn swarm(&self, context: &CaseContext<'_>) -> Result<Swarm, OutOfTime> {
+        self.run(context, self.wait_for_leader())?;
         // The leader may have ended since.
         match self.leader.borrow().clone() {
-            Some(led) => Ok(led.swarm),
+            Some(leader) => Ok(leader.swarm),
             None => Err(OutOfTime),
         }
     }
@@ -160,7 +164,7 @@ impl CaseCluster {
     /// Returns the leader and the workers of the test case, but no standby nodes. Includes nodes
     /// that ended recently: the database lists a node until its heartbeat expires.
     async fn leader_and_workers(&self) -> Vec<NodeInfo> {
-        let name = self.database.name(&self.outfit.workspace);
+        let name = self.database.name(&self.config.workspace);
         let mut nodes = self.database.nodes().await.unwrap_or_default();
         nodes.retain(|node| node.workspace == name && node.state != STATE_STANDBY);
         nodes
@@ -173,24 +177,23 @@ impl CaseCluster {
         }
     }
 
-    /// Returns the number of the selected node.
-    pub(super) fn number(&self, name: &NodeName) -> Result<usize, Broken> {
+    /// Returns the number (from 1) of the node that a step names. Fails if there is no leader, or
+    /// if no node runs a turn of the named instance.
+    pub(super) fn node_number(&self, name: &NodeName) -> Result<usize, StepError> {
         match name {
             NodeName::Number(number) => Ok(*number),
-            NodeName::Leader => self
-                .leader
-                .borrow()
-                .as_ref()
-                .map(|led| led.number)
-                .ok_or_else(|| "there is no leader".to_owned()),
-            NodeName::Of(instance) => self.outfit.models.node_of(instance).ok_or_else(|| {
+            NodeName::Leader => match &*self.leader.borrow() {
+                Some(leader) => Ok(leader.number),
+                None => Err("there is no leader".to_owned()),
+            },
+            NodeName::Of(instance) => self.config.models.node_of(instance).ok_or_else(|| {
                 format!("{instance} has made no model call yet: no node runs its turn")
             }),
         }
     }
 
     /// Returns node `number` (from 1). Fails if it is not running.
-    fn node(&mut self, number: usize) -> Result<&mut NodeSlot, Broken> {
+    fn node(&mut self, number: usize) -> Result<&mut NodeSlot, StepError> {
         let node = &mut self.nodes[number - 1];
         if node.running.is_some() {
             Ok(node)
@@ -200,13 +203,17 @@ impl CaseCluster {
     }
 
     /// Kills a node like a crashed process.
-    pub(super) fn kill(&mut self, world: &CaseContext<'_>, number: usize) -> Result<(), Broken> {
+    pub(super) fn kill(
+        &mut self,
+        context: &CaseContext<'_>,
+        number: usize,
+    ) -> Result<(), StepError> {
         self.node(number)?;
         let model_call = self
-            .outfit
+            .config
             .models
-            .asked(world.events.count("step.started", None));
-        let _ = self.run(world, async {
+            .wait_for_requests(context.events.count("step.started", None));
+        let _ = self.run(context, async {
             tokio::time::timeout(MODEL_CALL_DELAY, model_call).await
         });
         self.clear_leader_if(number);
@@ -219,56 +226,64 @@ impl CaseCluster {
     }
 
     /// Starts a killed node, or restarts a running one, and waits until it joins.
-    pub(super) fn restart(&mut self, world: &CaseContext<'_>, number: usize) -> Result<(), Broken> {
-        let previous_ids = self.current_node_ids(world)?;
+    pub(super) fn restart(
+        &mut self,
+        context: &CaseContext<'_>,
+        number: usize,
+    ) -> Result<(), StepError> {
+        let previous_ids = self.current_node_ids(context)?;
         let node = &mut self.nodes[number - 1];
         node.paused = None;
         if let Some(running) = node.running.take() {
             let (done, ended) = oneshot::channel();
-            running.order(NodeCommand::End(done));
-            let _ = self.run(world, ended);
+            running.send(NodeCommand::End(done));
+            let _ = self.run(context, ended);
             running.kill();
         }
-        self.spawn(world, number, None);
-        self.await_return(world, number, &previous_ids)
+        self.spawn(context, number, None);
+        self.await_return(context, number, &previous_ids)
     }
 
-    /// Suspends a node.
-    pub(super) fn pause(&mut self, number: usize) -> Result<(), Broken> {
+    /// Suspends a node until `resume`, or until the node is killed or restarted.
+    pub(super) fn pause(&mut self, number: usize) -> Result<(), StepError> {
         self.clear_leader_if(number);
         let node = self.node(number)?;
         let (Some(running), None) = (&node.running, &node.paused) else {
             return Err(format!("node {number} is already paused"));
         };
-        let ((resume, until), (stands, is_paused)) = (mpsc::channel(), mpsc::channel());
-        running.order(NodeCommand::Pause { stands, until });
-        // No answer comes from a node that is between two starts. It handles the order at its next
-        // start.
-        let _ = is_paused.recv_timeout(MODEL_CALL_DELAY);
+        let (resume, resumed) = mpsc::channel();
+        let (confirm, confirmation) = mpsc::channel();
+        running.send(NodeCommand::Pause { confirm, resumed });
+        // A node between two starts does not confirm the command; it pauses at its next start.
+        let _ = confirmation.recv_timeout(PAUSE_CONFIRMATION_TIMEOUT);
         node.paused = Some(PausedNode {
             since: Instant::now(),
-            _going_on: resume,
+            _keep_alive: resume,
         });
         Ok(())
     }
 
     /// Resumes a node. If it was evicted, waits until it joins again.
-    pub(super) fn resume(&mut self, world: &CaseContext<'_>, number: usize) -> Result<(), Broken> {
-        let previous_ids = self.current_node_ids(world)?;
+    pub(super) fn resume(
+        &mut self,
+        context: &CaseContext<'_>,
+        number: usize,
+    ) -> Result<(), StepError> {
+        let previous_ids = self.current_node_ids(context)?;
         let Some(paused) = self.node(number)?.paused.take() else {
             return Err(format!("node {number} is not paused"));
         };
         let was_evicted = paused.since.elapsed() > PAUSE_EVICTION_TIME;
         drop(paused);
         if was_evicted {
-            self.await_return(world, number, &previous_ids)
+            self.await_return(context, number, &previous_ids)
         } else {
             Ok(())
         }
     }
 
     /// Returns the suspended nodes.
-    pub(super) fn paused(&self) -> Vec<usize> {
+    pub(super) fn paused_nodes(&self) -> Vec<usize> {
         (1..=self.nodes.len())
             .filter(|number| self.nodes[number - 1].paused.is_some())
             .collect()
@@ -280,7 +295,7 @@ impl CaseCluster {
         number: usize,
         how: PartitionMode,
         time: Option<Duration>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), StepError> {
         self.clear_leader_if(number);
         let node = self.node(number)?;
         let (flow, eviction_time) = match how {
@@ -301,8 +316,12 @@ impl CaseCluster {
     }
 
     /// Ends a partition. If the node was evicted, waits until it joins again.
-    pub(super) fn heal(&mut self, world: &CaseContext<'_>, number: usize) -> Result<(), Broken> {
-        let previous_ids = self.current_node_ids(world)?;
+    pub(super) fn heal(
+        &mut self,
+        context: &CaseContext<'_>,
+        number: usize,
+    ) -> Result<(), StepError> {
+        let previous_ids = self.current_node_ids(context)?;
         let node = self.node(number)?;
         let Some((since, eviction_time)) = node.parted.take() else {
             return Err(format!("node {number} has no partition"));
@@ -310,14 +329,14 @@ impl CaseCluster {
         let was_evicted = since.elapsed() > eviction_time;
         node.proxy.set(ProxyFlow::Open);
         if was_evicted {
-            self.await_return(world, number, &previous_ids)
+            self.await_return(context, number, &previous_ids)
         } else {
             Ok(())
         }
     }
 
     /// Returns the nodes with a partition that ends only with `heal`.
-    pub(super) fn partitioned(&self) -> Vec<usize> {
+    pub(super) fn partitioned_nodes(&self) -> Vec<usize> {
         (1..=self.nodes.len())
             .filter(|number| self.nodes[number - 1].parted.is_some())
             .collect()
@@ -331,9 +350,9 @@ impl CaseCluster {
     }
 
     /// Returns the ids of the leader and the workers. A node that joins again has a new id.
-    fn current_node_ids(&self, world: &CaseContext<'_>) -> Result<HashSet<String>, Broken> {
+    fn current_node_ids(&self, context: &CaseContext<'_>) -> Result<HashSet<String>, StepError> {
         let nodes = self
-            .run(world, self.leader_and_workers())
+            .run(context, self.leader_and_workers())
             .map_err(|OutOfTime| "reading the nodes timed out".to_owned())?;
         Ok(nodes.into_iter().map(|node| node.id).collect())
     }
@@ -341,10 +360,10 @@ impl CaseCluster {
     /// Waits until a node joins whose id is not in `previous_ids`. Fails after [`REJOIN_TIMEOUT`].
     fn await_return(
         &self,
-        world: &CaseContext<'_>,
+        context: &CaseContext<'_>,
         number: usize,
         previous_ids: &HashSet<String>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), StepError> {
         let rejoined = async {
             while self
                 .leader_and_workers()
@@ -355,7 +374,7 @@ impl CaseCluster {
                 tokio::time::sleep(NODE_POLL_INTERVAL).await;
             }
         };
-        match self.run(world, async {
+        match self.run(context, async {
             tokio::time::timeout(REJOIN_TIMEOUT, rejoined).await
         }) {
             Ok(Ok(())) => Ok(()),
@@ -378,7 +397,7 @@ impl CaseCluster {
     }
 
     /// Shuts down all nodes, the leader first. Returns false if turns were interrupted.
-    pub(super) fn end(mut self) -> bool {
+    pub(super) fn shut_down(mut self) -> bool {
         for node in &mut self.nodes {
             node.paused = None;
             node.proxy.set(ProxyFlow::Open);
@@ -387,7 +406,7 @@ impl CaseCluster {
         let leader = number.and_then(|number| self.nodes[number - 1].running.as_ref());
         let is_done = leader.is_some_and(|leader| {
             let (done, ended) = oneshot::channel();
-            leader.order(NodeCommand::End(done));
+            leader.send(NodeCommand::End(done));
             self.runtime.block_on(ended).unwrap_or(false)
         });
         // The workers end before the leader, so that none of them becomes the leader.

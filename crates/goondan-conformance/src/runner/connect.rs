@@ -18,12 +18,12 @@ use crate::case::step::ConnectStep;
 struct EventRecorder {
     events: Vec<String>,
     answer: Option<String>,
-    state: Mutex<RecorderState>,
+    state: Mutex<ReplyRecorderState>,
     changed: Notify,
 }
 
 #[derive(Default)]
-struct RecorderState {
+struct ReplyRecorderState {
     lines: VecDeque<String>,
     handed_in: Vec<Value>,
     /// Answers that the file did not read yet.
@@ -38,10 +38,10 @@ struct RecorderState {
 /// Runs the file of a Connection until it has emitted the requested events and sent its answers, or
 /// ends.
 pub(super) async fn connect(swarm: &Swarm, step: &ConnectStep) -> Result<Value, String> {
-    let bound = bound(swarm, &step.connection).await?;
-    let state = RecorderState {
+    let bound = usable_connection(swarm, &step.connection).await?;
+    let state = ReplyRecorderState {
         lines: step.lines.iter().cloned().collect(),
-        ..RecorderState::default()
+        ..ReplyRecorderState::default()
     };
     let counter = Arc::new(EventRecorder {
         events: bound.events.clone(),
@@ -67,26 +67,27 @@ pub(super) async fn connect(swarm: &Swarm, step: &ConnectStep) -> Result<Value, 
 }
 
 /// Returns the Connection `name`. Fails if it is unusable or its connector is built in.
-async fn bound(swarm: &Swarm, name: &str) -> Result<BoundConnection, String> {
-    let connections = swarm.connections().await;
-    let bound = connections
-        .into_iter()
-        .find_map(|connection| match connection {
-            Ok(bound) if bound.name == name => Some(Ok(bound)),
-            Err(unusable) if unusable.name == name => Some(Err(unusable.problem)),
-            _ => None,
-        });
-    let bound = bound.ok_or_else(|| format!("the swarm has no Connection `{name}`"))??;
-    match bound.file {
-        Some(_) => Ok(bound),
-        None => Err(format!(
-            "the connector of `{name}` is built in: `connect` needs a connector that is a file"
-        )),
+async fn usable_connection(swarm: &Swarm, name: &str) -> Result<BoundConnection, String> {
+    for connection in swarm.connections().await {
+        match connection {
+            Ok(bound) if bound.name == name => {
+                if bound.file.is_none() {
+                    return Err(format!(
+                        "the connector of `{name}` is built in: `connect` needs a connector that \
+                        is a file"
+                    ));
+                }
+                return Ok(bound);
+            }
+            Err(unusable) if unusable.name == name => return Err(unusable.problem),
+            _ => {}
+        }
     }
+    Err(format!("the swarm has no Connection `{name}`"))
 }
 
 impl EventRecorder {
-    fn state(&self) -> MutexGuard<'_, RecorderState> {
+    fn state(&self) -> MutexGuard<'_, ReplyRecorderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -149,7 +150,7 @@ impl ConnectorHost for EventRecorder {
         }
     }
 
-    fn replied(&self, number: u64, error: Option<String>) {
+    fn report_reply(&self, number: u64, error: Option<String>) {
         let mut state = self.state();
         state.open = state.open.saturating_sub(1);
         state

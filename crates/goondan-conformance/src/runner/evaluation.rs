@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::case_context::{CaseContext, RunConditions, run_detached};
 use super::evidence::CaseEvidence;
 use super::steps::StepResults;
-use super::trajectory::{ModelToolCall, calls};
-use super::{guarded, perform_and_judge, unsupported};
+use super::trajectory::{ModelToolCall, model_tool_calls};
+use super::{perform_and_judge, run_guarded, unsupported_reason};
 use crate::case::StepAction;
 use crate::case::read::LocatedCase;
 use crate::live::judge::{JudgeQuestion, LlmJudge};
@@ -18,7 +18,7 @@ use crate::run::RunOptions;
 
 /// Returns the reason why a test case cannot run live here, if any.
 pub(crate) fn not_here(located: &LocatedCase, options: &RunOptions) -> Option<String> {
-    unsupported(&located.case, options.database.is_some())
+    unsupported_reason(&located.case, options.database.is_some())
 }
 
 /// Executes a live run. Runs are numbered from 1.
@@ -41,7 +41,7 @@ pub(crate) fn run_live(
         live,
         tool_host,
     };
-    let done = guarded(time_limit, move || run(&case, conditions));
+    let done = run_guarded(time_limit, move || run(&case, conditions));
     let done = done.unwrap_or_else(|failure| RunReport {
         failures: vec![failure],
         ..RunReport::default()
@@ -59,15 +59,15 @@ fn run(located: &LocatedCase, conditions: RunConditions) -> RunReport {
         failures: vec![CheckFailure::new("the case", message)],
         ..RunReport::default()
     };
-    let mut world = match CaseContext::create(located, conditions) {
-        Ok(world) => world,
+    let mut context = match CaseContext::create(located, conditions) {
+        Ok(context) => context,
         Err(message) => return broken(message),
     };
-    let report = match perform_and_judge(&mut world, located) {
+    let report = match perform_and_judge(&mut context, located) {
         Err(message) => broken(message),
         Ok((performed, evidence)) => {
             let duration_ms = u64::try_from(performed.duration.as_millis()).unwrap_or(u64::MAX);
-            let questions = questions(located, &performed, &evidence);
+            let questions = judge_questions(located, &performed, &evidence);
             let report = RunReport {
                 steps: performed.count,
                 duration_ms,
@@ -75,17 +75,17 @@ fn run(located: &LocatedCase, conditions: RunConditions) -> RunReport {
                 failures: performed.failures,
                 ..RunReport::default()
             };
-            judged(report, &world, located, &questions)
+            add_verdicts(report, &context, located, &questions)
         }
     };
-    world.end();
-    world.forget();
+    context.end();
+    context.delete_workspaces();
     report
 }
 
 /// Returns the questions for the judge. If the steps stopped early, the run has failed and there is
 /// nothing to judge.
-fn questions(
+fn judge_questions(
     located: &LocatedCase,
     performed: &StepResults,
     evidence: &CaseEvidence<'_>,
@@ -94,11 +94,11 @@ fn questions(
     if performed.count < case.steps.len() {
         return Vec::new();
     }
-    let calls = calls(&evidence.events, &evidence.conversations);
+    let calls = model_tool_calls(&evidence.events, &evidence.conversations);
     let turns: Vec<(usize, Value)> = performed
         .answers
         .iter()
-        .map(|(index, view)| (*index, exchange(located, *index, view, &calls)))
+        .map(|(index, view)| (*index, exchange_for_judge(located, *index, view, &calls)))
         .collect();
     let of_steps = turns.iter().filter_map(|(index, turn)| {
         let step = &case.steps[*index];
@@ -125,7 +125,12 @@ fn questions(
 }
 
 /// Returns the input, the calls and the answer in the form that the judge receives.
-fn exchange(located: &LocatedCase, index: usize, view: &Value, calls: &[ModelToolCall]) -> Value {
+fn exchange_for_judge(
+    located: &LocatedCase,
+    index: usize,
+    view: &Value,
+    calls: &[ModelToolCall],
+) -> Value {
     let StepAction::Send(send) = &located.case.steps[index].action else {
         return Value::Null;
     };
@@ -145,9 +150,9 @@ fn exchange(located: &LocatedCase, index: usize, view: &Value, calls: &[ModelToo
 }
 
 /// Adds the judge's verdicts to `report`.
-fn judged(
+fn add_verdicts(
     report: RunReport,
-    world: &CaseContext<'_>,
+    context: &CaseContext<'_>,
     located: &LocatedCase,
     questions: &[JudgeQuestion],
 ) -> RunReport {
@@ -162,10 +167,10 @@ fn judged(
         );
         report
     };
-    let Some(live) = &world.live else {
+    let Some(live) = &context.live else {
         return report;
     };
-    let folder = match world.another_project(located, "judge") {
+    let folder = match context.copy_initial_project(located, "judge") {
         Ok(folder) => folder,
         Err(message) => return refused(message, report),
     };
@@ -175,9 +180,9 @@ fn judged(
         state,
         model: live.judge.as_deref(),
         scripts: Arc::clone(&live.scripts),
-        environment: world.environment(),
+        environment: context.environment(),
     };
-    let (verdicts, spent) = run_detached(judge.ask(questions));
+    let (verdicts, spent) = run_detached(judge.evaluate(questions));
     let mut report = RunReport {
         judge: spent,
         ..report

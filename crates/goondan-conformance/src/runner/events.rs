@@ -9,15 +9,18 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 
-/// A subscription with a reader thread.
-pub(crate) struct EventDrain(mpsc::Receiver<()>);
+/// A thread that records the events of a swarm. The channel carries no messages: it closes when the
+/// thread ends.
+pub(crate) struct EventDrain {
+    thread_ended: mpsc::Receiver<()>,
+}
 
 impl EventDrain {
-    /// Waits until all events are read, at most for `limit`: leaked references can keep the swarm
-    /// alive.
+    /// Waits until all events are recorded, at most for `limit`: leaked references can keep the
+    /// swarm alive.
     pub(crate) fn wait(self, limit: Duration) {
-        // The channel carries no messages. The wait ends when the thread drops the sender.
-        let _ = self.0.recv_timeout(limit);
+        // Returns an error in both cases, when the channel closes and after the limit.
+        let _ = self.thread_ended.recv_timeout(limit);
     }
 }
 
@@ -25,14 +28,14 @@ impl EventDrain {
 #[derive(Debug, Clone)]
 pub(crate) struct CaseEvents {
     shared: Arc<Mutex<Vec<RuntimeEvent>>>,
-    grown: Arc<watch::Sender<usize>>,
+    event_count: Arc<watch::Sender<usize>>,
 }
 
 impl CaseEvents {
     pub(crate) fn new() -> Self {
         CaseEvents {
             shared: Arc::default(),
-            grown: Arc::new(watch::Sender::new(0)),
+            event_count: Arc::new(watch::Sender::new(0)),
         }
     }
 
@@ -40,27 +43,27 @@ impl CaseEvents {
     fn push(&self, event: RuntimeEvent) {
         let mut events = self.lock();
         events.push(event);
-        self.grown.send_replace(events.len());
+        self.event_count.send_replace(events.len());
     }
 
-    /// Collects events until the swarm ends; the returned value waits for that. Uses a separate
-    /// thread, so that a kill loses no events.
-    pub(crate) fn follow(&self, mut receiver: UnboundedReceiver<SwarmEvent>) -> EventDrain {
-        let log = self.clone();
-        let (ended, followed) = mpsc::channel();
+    /// Records the runtime events of a swarm until it ends. Starts a thread for this, so that
+    /// killing the runtime of the swarm loses no event.
+    pub(crate) fn record_from(&self, mut receiver: UnboundedReceiver<SwarmEvent>) -> EventDrain {
+        let recorded = self.clone();
+        let (held_by_thread, thread_ended) = mpsc::channel();
         std::thread::spawn(move || {
-            let _ended: mpsc::Sender<()> = ended;
             while let Some(event) = receiver.blocking_recv() {
                 if let SwarmEvent::Runtime(event) = event {
-                    log.push(RuntimeEvent::clone(&event));
+                    recorded.push(RuntimeEvent::clone(&event));
                 }
             }
+            drop(held_by_thread);
         });
-        EventDrain(followed)
+        EventDrain { thread_ended }
     }
 
     /// Returns all events so far, in the order in which they occurred.
-    pub(crate) fn all(&self) -> Vec<RuntimeEvent> {
+    pub(crate) fn to_vec(&self) -> Vec<RuntimeEvent> {
         self.lock().clone()
     }
 
@@ -80,11 +83,11 @@ impl CaseEvents {
         count: usize,
         within: Duration,
     ) -> Result<(), usize> {
-        let mut grown = self.grown.subscribe();
+        let mut event_count = self.event_count.subscribe();
         let enough = async {
             while self.count(event, agent) < count {
                 // The sender exists as long as `self`.
-                let _ = grown.changed().await;
+                let _ = event_count.changed().await;
             }
         };
         match tokio::time::timeout(within, enough).await {
@@ -99,13 +102,13 @@ impl CaseEvents {
 }
 
 /// Returns the event as a line of `runtime-events.jsonl`.
-pub(crate) fn json(event: &RuntimeEvent) -> Value {
+pub(crate) fn to_json(event: &RuntimeEvent) -> Value {
     serde_json::to_value(event).unwrap_or_default()
 }
 
 /// Returns the event's `type`, such as `turn.started`.
 pub(crate) fn type_of(event: &RuntimeEvent) -> String {
-    match json(event).get("type") {
+    match to_json(event).get("type") {
         Some(Value::String(name)) => name.clone(),
         _ => String::new(),
     }

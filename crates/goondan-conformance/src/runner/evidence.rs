@@ -42,7 +42,7 @@ pub(crate) struct CaseEvidence<'c> {
     pub(crate) workspaces: Vec<Workspace>,
     pub(crate) project: PathBuf,
     /// Project files that differ from the test case's files; `None` if tools may write there.
-    pub(crate) strange_files: Option<Vec<String>>,
+    pub(crate) unexpected_changes: Option<Vec<String>>,
     /// Events may lack their end.
     pub(crate) cut_off: bool,
     /// Working directories of the agents' tools.
@@ -51,37 +51,37 @@ pub(crate) struct CaseEvidence<'c> {
 
 impl<'c> CaseEvidence<'c> {
     /// Collects everything that the checks need after the last step.
-    pub(crate) fn collect(world: &CaseContext<'c>, catalog: Catalog) -> Result<Self, String> {
-        let workspaces = world.workspaces();
-        let tools_in_project = world
+    pub(crate) fn collect(context: &CaseContext<'c>, catalog: Catalog) -> Result<Self, String> {
+        let workspaces = context.workspaces();
+        let tools_in_project = context
             .workdirs
             .values()
             .any(|workdir| *workdir != AgentWorkdir::Instance);
-        let strange = if tools_in_project {
+        let unexpected = if tools_in_project {
             None
         } else {
-            Some(world.project.unexpected_changes())
+            Some(context.project.unexpected_changes())
         };
         Ok(CaseEvidence {
-            case: world.case,
-            diagnostics: world.diagnostics.clone(),
-            started: world.started,
+            case: context.case,
+            diagnostics: context.diagnostics.clone(),
+            started: context.started,
             catalog,
-            requests: world.models.requests(),
-            mcp: Arc::clone(&world.mcp),
-            conversations: match &world.database {
+            requests: context.models.requests(),
+            mcp: Arc::clone(&context.mcp),
+            conversations: match &context.database {
                 Some(database) => run_detached(conversations_in(database, &workspaces))?,
                 None => conversations(&workspaces)?,
             },
-            events: world.events.all(),
-            logs: world.logs.text(),
-            state_root: world.state_root(),
-            project: world.project.root().to_owned(),
-            strange_files: strange
+            events: context.events.to_vec(),
+            logs: context.logs.text(),
+            state_root: context.state_root(),
+            project: context.project.root().to_owned(),
+            unexpected_changes: unexpected
                 .transpose()
                 .map_err(|error| format!("the project directory can't be read: {error}"))?,
-            cut_off: world.cut_off,
-            workdirs: world.workdirs.clone(),
+            cut_off: context.cut_off,
+            workdirs: context.workdirs.clone(),
             workspaces,
         })
     }
@@ -138,13 +138,13 @@ async fn conversations_in(
 ) -> Result<Conversations, String> {
     let mut conversations = BTreeMap::new();
     for workspace in workspaces {
-        let looking = database
+        let reader = database
             .look(workspace)
             .await
             .map_err(|error| error.to_string())?;
         let read = async {
-            for meta in looking.instances().await? {
-                conversations.insert(meta.id(), looking.conversation(&meta.id()).await?);
+            for meta in reader.instances().await? {
+                conversations.insert(meta.id(), reader.conversation(&meta.id()).await?);
             }
             Ok::<_, StoreError>(())
         };

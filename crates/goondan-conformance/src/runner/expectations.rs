@@ -12,23 +12,26 @@ use serde_json::{Value, json};
 use super::evidence::CaseEvidence;
 use super::{events, trajectory, view};
 use crate::case::expect::{CaseExpectation, RootedPath};
-use crate::matcher::{ValueMatcher, child};
+use crate::matcher::{ValueMatcher, child_path};
 use crate::report::CheckFailure;
 
 /// Returns all failed expectations.
-pub(super) fn judge(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
-    let mut failures = diagnostics(expect, evidence);
+pub(super) fn check_expectations(
+    expect: &CaseExpectation,
+    evidence: &CaseEvidence<'_>,
+) -> Vec<CheckFailure> {
+    let mut failures = check_diagnostics(expect, evidence);
     if !failures.is_empty() && !evidence.started {
         // All other failures would only be consequences.
         return failures;
     }
     failures.extend(catalog(expect, evidence));
-    failures.extend(requests(expect, evidence));
+    failures.extend(check_requests(expect, evidence));
     failures.extend(conversations(expect, evidence));
     failures.extend(tool_results(expect, evidence));
     failures.extend(event_sequence(expect, &evidence.events));
-    failures.extend(trajectory::judge(&expect.trajectory, evidence));
-    failures.extend(mcp(expect, evidence));
+    failures.extend(trajectory::check_trajectory(&expect.trajectory, evidence));
+    failures.extend(check_mcp_messages(expect, evidence));
     failures.extend(files(expect, evidence));
     failures
 }
@@ -39,7 +42,7 @@ fn check_value(place: &str, matcher: &ValueMatcher, actual: Option<&Value>) -> V
 }
 
 /// Checks the diagnostics. Without an expectation, the bundle must have no errors.
-fn diagnostics(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
+fn check_diagnostics(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let place = "expect.diagnostics";
     match &expect.diagnostics {
         Some(matcher) => check_value(
@@ -53,7 +56,7 @@ fn diagnostics(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<Che
                 .iter()
                 .filter(|diagnostic| diagnostic.severity == Severity::Error);
             let errors: Vec<_> = errors.cloned().collect();
-            let message = || format!("the bundle has errors:{}", view::brief(&errors));
+            let message = || format!("the bundle has errors:{}", view::diagnostics_text(&errors));
             if errors.is_empty() {
                 Vec::new()
             } else {
@@ -68,7 +71,7 @@ fn catalog(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFa
     let judge = |(agent, matcher): (&String, &ValueMatcher)| {
         let names = evidence.catalog.get(agent).map(|names| json!(names));
         check_value(
-            &child("expect.catalog", agent),
+            &child_path("expect.catalog", agent),
             &matcher.clone().in_any_order(),
             names.as_ref(),
         )
@@ -77,25 +80,25 @@ fn catalog(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFa
 }
 
 /// Checks the model requests of each agent.
-fn requests(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
+fn check_requests(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let judge = |(agent, matcher): (&String, &ValueMatcher)| {
         let of_agent = evidence
             .requests
             .iter()
             .filter(|request| request.instance.agent == *agent);
         let views: Value = of_agent.map(view::request).collect();
-        check_value(&child("expect.requests", agent), matcher, Some(&views))
+        check_value(&child_path("expect.requests", agent), matcher, Some(&views))
     };
     expect.requests.iter().flat_map(judge).collect()
 }
 
 /// Checks the messages that each mocked MCP server received.
-fn mcp(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
+fn check_mcp_messages(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let judge = |(tool, matcher): (&String, &ValueMatcher)| {
         check_value(
-            &child("expect.mcp", tool),
+            &child_path("expect.mcp", tool),
             matcher,
-            evidence.mcp.received(tool).as_ref(),
+            evidence.mcp.received_messages(tool).as_ref(),
         )
     };
     expect.mcp.iter().flat_map(judge).collect()
@@ -113,7 +116,7 @@ fn conversations(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<C
             .get(instance)
             .map(|messages| view::messages(messages));
         check_value(
-            &child("expect.conversation", instance),
+            &child_path("expect.conversation", instance),
             matcher,
             messages.as_ref(),
         )
@@ -138,7 +141,7 @@ fn tool_results(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<Ch
 
 /// Searches each expected event after the previous match.
 fn event_sequence(expect: &CaseExpectation, all: &[RuntimeEvent]) -> Vec<CheckFailure> {
-    let actual: Vec<Value> = all.iter().map(events::json).collect();
+    let actual: Vec<Value> = all.iter().map(events::to_json).collect();
     let mut next = 0;
     for (index, matcher) in expect.events.iter().flatten().enumerate() {
         match actual[next..]
@@ -196,9 +199,9 @@ fn short_event(event: &Value) -> String {
 /// Checks the contents of files.
 fn files(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
     let judge = |(place, matcher): (&RootedPath, &ValueMatcher)| {
-        let content = locate(place, evidence).and_then(|path| read(&path));
+        let content = resolve_path(place, evidence).and_then(|path| read(&path));
         check_value(
-            &child("expect.files", &place.to_string()),
+            &child_path("expect.files", &place.to_string()),
             matcher,
             content.as_ref(),
         )
@@ -207,7 +210,7 @@ fn files(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFail
 }
 
 /// Returns the path of a file; `None` if it does not exist or its agent is unknown.
-fn locate(place: &RootedPath, evidence: &CaseEvidence<'_>) -> Option<PathBuf> {
+fn resolve_path(place: &RootedPath, evidence: &CaseEvidence<'_>) -> Option<PathBuf> {
     match place {
         RootedPath::Project { path } => Some(evidence.project.join(path)),
         RootedPath::Workdir {

@@ -34,7 +34,7 @@ struct McpMockState {
     tools: Vec<McpToolFixture>,
     replied: BTreeMap<String, usize>,
     /// Received messages that a test case can check.
-    heard: Vec<Value>,
+    received: Vec<Value>,
 }
 
 impl McpServers {
@@ -45,7 +45,7 @@ impl McpServers {
                 starts: 0,
                 tools,
                 replied: BTreeMap::new(),
-                heard: Vec::new(),
+                received: Vec::new(),
             };
             Arc::new(McpMock {
                 fixture: fixture.clone(),
@@ -61,10 +61,10 @@ impl McpServers {
     }
 
     /// Returns the messages that a server received.
-    pub(crate) fn received(&self, name: &str) -> Option<Value> {
+    pub(crate) fn received_messages(&self, name: &str) -> Option<Value> {
         self.0
             .get(name)
-            .map(|player| Value::Array(player.state().heard.clone()))
+            .map(|player| Value::Array(player.state().received.clone()))
     }
 }
 
@@ -73,7 +73,7 @@ impl StandIns for McpServers {
     async fn stand_in(&self, tool: &str) -> Option<Result<ProgramStreams, ToolError>> {
         let player = Arc::clone(self.0.get(tool)?);
         let (near, far) = tokio::io::duplex(PIPE_BUFFER_BYTES);
-        tokio::spawn(player.play(far));
+        tokio::spawn(player.run_next_start(far));
         let (input, output) = split(near);
         Some(Ok(ProgramStreams {
             input: Box::new(input),
@@ -101,7 +101,7 @@ impl McpMock {
     }
 
     /// Plays the next start of the server, such as an immediate exit.
-    async fn play(self: Arc<Self>, stream: DuplexStream) {
+    async fn run_next_start(self: Arc<Self>, stream: DuplexStream) {
         let start = {
             let mut state = self.state();
             state.starts += 1;
@@ -179,7 +179,7 @@ impl McpMockConnection {
             Some("notifications/cancelled") => json!({"cancelled": true}),
             _ => return,
         };
-        self.player.state().heard.push(record);
+        self.player.state().received.push(record);
     }
 
     /// Sends a message; does nothing if the client has disconnected.
@@ -209,7 +209,7 @@ impl McpMockConnection {
                 "cacheScope": "private",
             }),
             ("ping", _) => json!({}),
-            ("tools/list", _) => self.list(),
+            ("tools/list", _) => self.list_tools(),
             ("tools/call", _) => return self.call(id, &message["params"]).await,
             (other, _) => {
                 let error =
@@ -224,7 +224,7 @@ impl McpMockConnection {
     }
 
     /// Returns the result of `tools/list`.
-    fn list(&self) -> Value {
+    fn list_tools(&self) -> Value {
         let tool = |tool: &McpToolFixture| {
             let schema = tool
                 .input_schema
@@ -286,6 +286,12 @@ impl McpMockConnection {
             .state()
             .tools
             .retain(|tool| !reply.forgets.contains(&tool.name));
+        // Before the result, so that the next call of the client follows the report.
+        if let Some(tools) = reply.tools.clone() {
+            self.player.state().tools = tools;
+            self.send(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
+                .await;
+        }
         if reply.dies {
             // Closing the output closes both directions, and the client disconnects.
             if let Some(mut output) = self.output.lock().await.take() {
@@ -293,11 +299,6 @@ impl McpMockConnection {
             }
         } else if !reply.hangs {
             self.send(&result(id, &reply, self.player.is_modern()))
-                .await;
-        }
-        if let Some(tools) = reply.tools {
-            self.player.state().tools = tools;
-            self.send(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
                 .await;
         }
     }

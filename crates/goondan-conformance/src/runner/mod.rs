@@ -55,13 +55,13 @@ pub(crate) fn run_case(located: &LocatedCase, options: &RunOptions) -> CaseRepor
         tool_host: options.tool_host.clone(),
     };
     let case = located.clone();
-    let outcome = guarded(time_limit, move || run(&case, conditions))
+    let outcome = run_guarded(time_limit, move || run(&case, conditions))
         .unwrap_or_else(|failure| CaseOutcome::Failed(vec![failure]));
     CaseReport::new(located, outcome, begun.elapsed())
 }
 
 /// Runs `work` on its own thread, so that a blocked or panicking test case still gets a report.
-fn guarded<T: Send + 'static>(
+fn run_guarded<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CheckFailure> {
@@ -81,7 +81,7 @@ fn run(located: &LocatedCase, conditions: RunConditions) -> CaseOutcome {
     if located.case.live.is_some() && located.case.models.is_empty() {
         return CaseOutcome::Skipped("it only runs with `--live`: it has no `models`".to_owned());
     }
-    if let Some(reason) = unsupported(&located.case, conditions.database.is_some()) {
+    if let Some(reason) = unsupported_reason(&located.case, conditions.database.is_some()) {
         return CaseOutcome::Skipped(reason);
     }
     match run_and_judge(located, conditions) {
@@ -96,32 +96,35 @@ fn run_and_judge(
     located: &LocatedCase,
     conditions: RunConditions,
 ) -> Result<Vec<CheckFailure>, String> {
-    let mut world = CaseContext::create(located, conditions)?;
-    let judged = perform_and_judge(&mut world, located).map(|(performed, _)| performed.failures);
-    world.end();
-    world.forget();
+    let mut context = CaseContext::create(located, conditions)?;
+    let judged = perform_and_judge(&mut context, located).map(|(performed, _)| performed.failures);
+    context.end();
+    context.delete_workspaces();
     judged
 }
 
 /// Runs the steps and checks the final state. Returns all failures.
 fn perform_and_judge<'c>(
-    world: &mut CaseContext<'c>,
+    context: &mut CaseContext<'c>,
     located: &'c LocatedCase,
 ) -> Result<(StepResults, CaseEvidence<'c>), String> {
-    world.start()?;
-    let catalog = catalog(world);
-    let mut performed = steps::perform(world);
-    world.end();
-    let evidence = CaseEvidence::collect(world, catalog)?;
+    context.start()?;
+    let catalog = catalog(context);
+    let mut performed = steps::perform_all(context);
+    context.end();
+    let evidence = CaseEvidence::collect(context, catalog)?;
+    performed.failures.extend(expectations::check_expectations(
+        &located.case.expect,
+        &evidence,
+    ));
     performed
         .failures
-        .extend(expectations::judge(&located.case.expect, &evidence));
-    performed.failures.extend(invariants::judge(&evidence));
+        .extend(invariants::check_invariants(&evidence));
     Ok((performed, evidence))
 }
 
 /// Returns the reason why a test case cannot run on this system, if any.
-fn unsupported(case: &ConformanceCase, has_database: bool) -> Option<String> {
+fn unsupported_reason(case: &ConformanceCase, has_database: bool) -> Option<String> {
     if has_database && case.expect.files.keys().any(is_of_embedded_store) {
         return Some(
             "it checks files of the embedded store, but the conversations are in a database"
@@ -160,15 +163,20 @@ fn is_installed(program: &str) -> bool {
 }
 
 /// Returns the tools offered at the first step, for all agents with a catalog expectation.
-fn catalog(world: &CaseContext<'_>) -> Catalog {
+fn catalog(context: &CaseContext<'_>) -> Catalog {
     let offered = |agent: &String| {
-        let tools = world.life.as_ref()?.swarm(world).ok()?.catalog(agent)?;
+        let tools = context
+            .process
+            .as_ref()?
+            .swarm(context)
+            .ok()?
+            .catalog(agent)?;
         Some((
             agent.clone(),
             tools.into_iter().map(|tool| tool.name).collect(),
         ))
     };
-    world
+    context
         .case
         .expect
         .catalog

@@ -57,7 +57,7 @@ impl ModelRequestLog {
 
 impl CaseModels {
     /// Creates the models of a test case: scripted replies, or the real models for live runs.
-    pub(super) fn of(case: &ConformanceCase, live: Option<&LiveCase>) -> Self {
+    pub(super) fn for_case(case: &ConformanceCase, live: Option<&LiveCase>) -> Self {
         let own = match live {
             Some(live) => OwnProviders::Live(LiveModels::new(&live.scripts)),
             None if case.models.is_empty() => OwnProviders::Offline(ModelProviders::new()),
@@ -90,7 +90,7 @@ impl CaseModels {
     }
 
     /// Waits until there are `count` requests.
-    pub(super) async fn asked(&self, count: usize) {
+    pub(super) async fn wait_for_requests(&self, count: usize) {
         // The sender exists as long as `self`.
         let _ = self
             .log
@@ -109,7 +109,7 @@ pub(super) struct NodeModels {
 
 impl NodeModels {
     /// Creates the models of a node; requests are recorded with its number.
-    pub(super) fn of(node: usize, models: Arc<CaseModels>) -> Self {
+    pub(super) fn new(node: usize, models: Arc<CaseModels>) -> Self {
         NodeModels { node, models }
     }
 }

@@ -23,8 +23,8 @@ const RESPAWN_DELAY: Duration = Duration::from_millis(200);
 pub(super) enum NodeCommand {
     /// Confirm, then block until a message arrives or the sender is dropped.
     Pause {
-        stands: Sender<()>,
-        until: Receiver<()>,
+        confirm: Sender<()>,
+        resumed: Receiver<()>,
     },
     /// Shut down. The answer is true if the shutdown was in time.
     End(oneshot::Sender<bool>),
@@ -42,7 +42,7 @@ pub(super) struct LeaderHandle {
 /// Configuration of a node and its shared channels.
 pub(super) struct NodeConfig {
     pub(super) number: usize,
-    pub(super) outfit: SwarmConfig,
+    pub(super) config: SwarmConfig,
     pub(super) database: SharedDatabase,
     pub(super) models: Arc<NodeModels>,
     pub(super) events: CaseEvents,
@@ -51,31 +51,31 @@ pub(super) struct NodeConfig {
 
 /// A running node.
 pub(super) struct RunningNode {
-    orders: UnboundedSender<NodeCommand>,
+    commands: UnboundedSender<NodeCommand>,
     thread: JoinHandle<()>,
 }
 
 impl RunningNode {
     /// Starts the node. Sends the first start error to `refused`, if given.
     pub(super) fn start(parts: NodeConfig, refused: Option<oneshot::Sender<StartError>>) -> Self {
-        let (orders, mut heard) = unbounded_channel();
+        let (commands, mut receiver) = unbounded_channel();
         let thread = std::thread::spawn(move || {
             let mut refused = refused;
-            while parts.run_once(&mut heard, &mut refused) {
+            while parts.run_once(&mut receiver, &mut refused) {
                 std::thread::sleep(RESPAWN_DELAY);
             }
         });
-        RunningNode { orders, thread }
+        RunningNode { commands, thread }
     }
 
     /// Sends a command. A node that has ended ignores it.
-    pub(super) fn order(&self, order: NodeCommand) {
-        let _ = self.orders.send(order);
+    pub(super) fn send(&self, command: NodeCommand) {
+        let _ = self.commands.send(command);
     }
 
     /// Ends the node like a crashed process.
     pub(super) fn kill(self) {
-        self.order(NodeCommand::Kill);
+        self.send(NodeCommand::Kill);
         // A panic was reported already.
         let _ = self.thread.join();
     }
@@ -98,14 +98,14 @@ impl NodeConfig {
     /// Runs the node once. Returns true if it is to be started again, as a supervisor would do.
     fn run_once(
         &self,
-        orders: &mut UnboundedReceiver<NodeCommand>,
+        commands: &mut UnboundedReceiver<NodeCommand>,
         refused: &mut Option<oneshot::Sender<StartError>>,
     ) -> bool {
-        let runtime = self.outfit.runtime();
+        let runtime = self.config.current_thread_runtime();
         let NodeExit { leading, again } = self
-            .outfit
+            .config
             .logs
-            .collect(|| runtime.block_on(self.work_or_lead(orders, refused)));
+            .collect(|| runtime.block_on(self.work_or_lead(commands, refused)));
         self.leader.send_if_modified(|leader| {
             let is_mine =
                 leading.is_some() && leader.as_ref().is_some_and(|led| led.number == self.number);
@@ -130,22 +130,22 @@ impl NodeConfig {
     /// Runs the node as worker or leader until it ends, loses its role or gets an order to stop.
     async fn work_or_lead(
         &self,
-        orders: &mut UnboundedReceiver<NodeCommand>,
+        commands: &mut UnboundedReceiver<NodeCommand>,
         refused: &mut Option<oneshot::Sender<StartError>>,
     ) -> NodeExit {
         let builder = self
-            .outfit
+            .config
             .builder_with(Some(self.database.clone()), Arc::clone(&self.models) as _);
         let mut starting = std::pin::pin!(builder.start_watched());
         let mut leading: Option<LeaderState> = None;
         loop {
             tokio::select! {
                 biased;
-                order = orders.recv() => match order {
+                command = commands.recv() => match command {
                     // Blocking the only thread of the runtime suspends the whole node.
-                    Some(NodeCommand::Pause { stands, until }) => {
-                        let _ = stands.send(());
-                        let _ = until.recv();
+                    Some(NodeCommand::Pause { confirm, resumed }) => {
+                        let _ = confirm.send(());
+                        let _ = resumed.recv();
                     }
                     Some(NodeCommand::End(done)) => {
                         let _ = done.send(end(leading.as_ref()).await);
@@ -155,7 +155,7 @@ impl NodeConfig {
                 started = &mut starting, if leading.is_none() => match started {
                     Ok((swarm, events)) => {
                         let lost = Box::pin(swarm.taken_over());
-                        let followed = self.events.follow(events);
+                        let followed = self.events.record_from(events);
                         self.leader.send_replace(Some(LeaderHandle { number: self.number, swarm: swarm.clone() }));
                         leading = Some(LeaderState { swarm, followed, lost });
                     }
@@ -171,7 +171,7 @@ impl NodeConfig {
                         };
                     }
                 },
-                () = lost(leading.as_mut()) => return NodeExit { leading, again: true },
+                () = leadership_lost(leading.as_mut()) => return NodeExit { leading, again: true },
             }
         }
     }
@@ -185,7 +185,7 @@ async fn end(leading: Option<&LeaderState>) -> bool {
 }
 
 /// Waits until another node takes over from this one.
-async fn lost(leading: Option<&mut LeaderState>) {
+async fn leadership_lost(leading: Option<&mut LeaderState>) {
     match leading {
         Some(leading) => (&mut leading.lost).await,
         None => std::future::pending().await,

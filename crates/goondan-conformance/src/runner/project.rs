@@ -111,12 +111,12 @@ impl ProjectFolder {
     /// Returns all differences from the files that the test case wrote.
     pub(crate) fn unexpected_changes(&self) -> io::Result<Vec<String>> {
         let present = walk(&self.root, &|_| false)?;
-        let mut strange = Vec::new();
+        let mut changes = Vec::new();
         for (path, file) in &present {
             match self.written.get(path) {
-                None => strange.push(format!("{} is new", path.display())),
+                None => changes.push(format!("{} is new", path.display())),
                 Some(content) if std::fs::read(file)? != *content => {
-                    strange.push(format!("{} is changed", path.display()))
+                    changes.push(format!("{} is changed", path.display()))
                 }
                 Some(_) => {}
             }
@@ -125,8 +125,8 @@ impl ProjectFolder {
             .written
             .keys()
             .filter(|path| !present.contains_key(*path));
-        strange.extend(gone.map(|path| format!("{} is gone", path.display())));
-        Ok(strange)
+        changes.extend(gone.map(|path| format!("{} is gone", path.display())));
+        Ok(changes)
     }
 }
 

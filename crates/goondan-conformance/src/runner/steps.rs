@@ -3,15 +3,17 @@
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use goondan::event::TurnResult;
+use goondan::event::{ConversationOperation, TurnResult};
+use goondan::ids::InstanceId;
 use goondan::start::swarm::SendError;
 use goondan::{Input, ReloadOutcome, StartError, Swarm};
 use serde_json::{Value, json};
 
 use super::case_context::CaseContext;
-use super::cluster::Broken;
+use super::cluster::StepError;
 use super::swarm_process::{OutOfTime, SwarmProcess};
 use super::{substitute, view};
+use crate::case::conversation::ConversationStep;
 use crate::case::step::{
     AwaitEvents, AwaitReload, CallStep, ConnectStep, NodePartition, OneNode, SendStep, SomeNode,
 };
@@ -35,12 +37,12 @@ pub(super) struct StepResults {
 
 /// Performs all steps. A step that cannot be performed ends the test case. A failed expectation
 /// does not.
-pub(super) fn perform(world: &mut CaseContext<'_>) -> StepResults {
+pub(super) fn perform_all(context: &mut CaseContext<'_>) -> StepResults {
     let (begun, mut performed) = (Instant::now(), StepResults::default());
-    let case = world.case;
+    let case = context.case;
     for (index, step) in case.steps.iter().enumerate() {
         let place = step_place(index, step.action.name());
-        let view = match perform_one(world, step) {
+        let view = match perform_one(context, step) {
             Ok(view) => view,
             Err(message) => {
                 performed.failures.push(CheckFailure::new(place, message));
@@ -49,7 +51,9 @@ pub(super) fn perform(world: &mut CaseContext<'_>) -> StepResults {
         };
         performed.count += 1;
         if let Some(view) = view {
-            performed.failures.extend(judge(world, step, &place, &view));
+            performed
+                .failures
+                .extend(check_result(context, step, &place, &view));
             if matches!(&step.action, StepAction::Send(send) if send.wait) {
                 performed.answers.push((index, view));
             }
@@ -60,102 +64,114 @@ pub(super) fn perform(world: &mut CaseContext<'_>) -> StepResults {
 }
 
 /// Performs a step and returns its result; `None` for an action without a result.
-fn perform_one(world: &mut CaseContext<'_>, step: &CaseStep) -> Result<Option<Value>, Broken> {
+fn perform_one(context: &mut CaseContext<'_>, step: &CaseStep) -> Result<Option<Value>, StepError> {
     match &step.action {
-        StepAction::Send(send) => self::send(world, send, step.expect.is_some()).map(Some),
-        StepAction::Call(call) => self::call(world, call).map(Some),
-        StepAction::Connect(connect) => self::connect(world, connect).map(Some),
-        StepAction::Reload => reload(world).map(Some),
-        StepAction::AwaitReload(wanted) => await_reload(world, wanted).map(Some),
-        StepAction::Write(path, content) => world
+        StepAction::Send(send) => self::send(context, send, step.expect.is_some()).map(Some),
+        StepAction::Call(call) => self::call(context, call).map(Some),
+        StepAction::Compact(one) => {
+            run_operation(context, one, ConversationOperation::Compact).map(Some)
+        }
+        StepAction::Undo(one) => run_operation(context, one, ConversationOperation::Undo).map(Some),
+        StepAction::Connect(connect) => self::connect(context, connect).map(Some),
+        StepAction::Reload => reload_project(context).map(Some),
+        StepAction::AwaitReload(wanted) => await_reload(context, wanted).map(Some),
+        StepAction::Write(path, content) => context
             .project
             .write(path, content)
             .map(|()| None)
             .map_err(|error| error.to_string()),
-        StepAction::Replace(edit) => world
+        StepAction::Replace(edit) => context
             .project
             .replace(&edit.path, &edit.old, &edit.new)
             .map(|()| None),
-        StepAction::Remove(path) => world
+        StepAction::Remove(path) => context
             .project
             .remove(path)
             .map(|()| None)
             .map_err(|error| error.to_string()),
         StepAction::Approve(answer) => {
-            world.answers.keep(answer.clone());
+            context.answers.add_answer(answer.clone());
             Ok(None)
         }
-        StepAction::Kill(SomeNode { node: Some(node) }) => world
-            .with_cluster(|nodes, world| nodes.kill(world, nodes.number(node)?))
+        StepAction::Kill(SomeNode { node: Some(node) }) => context
+            .with_cluster(|nodes, context| nodes.kill(context, nodes.node_number(node)?))
             .map(|()| None),
         StepAction::Kill(_) => {
-            world.kill();
+            context.kill_swarm();
             Ok(None)
         }
-        StepAction::Restart(SomeNode { node: Some(node) }) => world
-            .with_cluster(|nodes, world| nodes.restart(world, nodes.number(node)?))
+        StepAction::Restart(SomeNode { node: Some(node) }) => context
+            .with_cluster(|nodes, context| nodes.restart(context, nodes.node_number(node)?))
             .map(|()| None),
-        StepAction::Restart(_) => restart(world).map(|()| None),
-        StepAction::Pause(OneNode { node }) => world
-            .with_cluster(|nodes, _| nodes.pause(nodes.number(node)?))
+        StepAction::Restart(_) => restart_swarm(context).map(|()| None),
+        StepAction::Pause(OneNode { node }) => context
+            .with_cluster(|nodes, _| nodes.pause(nodes.node_number(node)?))
             .map(|()| None),
-        StepAction::Resume(some) => resume(world, some).map(|()| None),
+        StepAction::Resume(some) => resume(context, some).map(|()| None),
         StepAction::Partition(partition) => {
             let time = partition.duration()?;
             let NodePartition { node, how, .. } = partition;
-            world
-                .with_cluster(|nodes, _| nodes.partition(nodes.number(node)?, *how, time))
+            context
+                .with_cluster(|nodes, _| nodes.partition(nodes.node_number(node)?, *how, time))
                 .map(|()| None)
         }
-        StepAction::Heal(some) => heal(world, some).map(|()| None),
-        StepAction::Await(wanted) => wait(world, wanted).map(|()| None),
-        StepAction::Second => second(world).map(Some),
+        StepAction::Heal(some) => heal_nodes(context, some).map(|()| None),
+        StepAction::Await(wanted) => wait(context, wanted).map(|()| None),
+        StepAction::Second => start_second_swarm(context).map(Some),
         StepAction::Advance(by) => {
             let duration =
                 TimeDelta::from_std(by.duration()?).map_err(|error| error.to_string())?;
-            world.clock.advance(duration);
+            context.clock.advance(duration);
             Ok(None)
         }
     }
 }
 
 /// Resumes one node, or all suspended nodes.
-fn resume(world: &mut CaseContext<'_>, SomeNode { node }: &SomeNode) -> Result<(), Broken> {
-    world.with_cluster(|nodes, world| {
+fn resume(context: &mut CaseContext<'_>, SomeNode { node }: &SomeNode) -> Result<(), StepError> {
+    context.with_cluster(|nodes, context| {
         let numbers = node.as_ref().map_or_else(
-            || Ok(nodes.paused()),
-            |node| nodes.number(node).map(|one| vec![one]),
+            || Ok(nodes.paused_nodes()),
+            |node| nodes.node_number(node).map(|one| vec![one]),
         )?;
         numbers
             .into_iter()
-            .try_for_each(|number| nodes.resume(world, number))
+            .try_for_each(|number| nodes.resume(context, number))
     })
 }
 
 /// Heals one node, or all nodes with a partition.
-fn heal(world: &mut CaseContext<'_>, SomeNode { node }: &SomeNode) -> Result<(), Broken> {
-    world.with_cluster(|nodes, world| {
+fn heal_nodes(
+    context: &mut CaseContext<'_>,
+    SomeNode { node }: &SomeNode,
+) -> Result<(), StepError> {
+    context.with_cluster(|nodes, context| {
         let numbers = node.as_ref().map_or_else(
-            || Ok(nodes.partitioned()),
-            |node| nodes.number(node).map(|one| vec![one]),
+            || Ok(nodes.partitioned_nodes()),
+            |node| nodes.node_number(node).map(|one| vec![one]),
         )?;
         numbers
             .into_iter()
-            .try_for_each(|number| nodes.heal(world, number))
+            .try_for_each(|number| nodes.heal(context, number))
     })
 }
 
 /// Checks the result of a step. Without `expect`, a live run fails if the result is an error.
-fn judge(world: &CaseContext<'_>, step: &CaseStep, place: &str, view: &Value) -> Vec<CheckFailure> {
+fn check_result(
+    context: &CaseContext<'_>,
+    step: &CaseStep,
+    place: &str,
+    view: &Value,
+) -> Vec<CheckFailure> {
     let Some(expected) = &step.expect else {
         // A script can expect an error, but a live model has to answer at least.
-        let error = view.get("error").filter(|_| world.live.is_some());
+        let error = view.get("error").filter(|_| context.live.is_some());
         return error
             .map(|error| CheckFailure::new(place, format!("it failed: {error}")))
             .into_iter()
             .collect();
     };
-    let filled = substitute::value(&expected.to_value(), &world.saved)
+    let filled = substitute::value(&expected.to_value(), &context.saved)
         .and_then(|value| ValueMatcher::parse(&value).map_err(|error| error.to_string()));
     match filled {
         Err(message) => vec![CheckFailure::new(place, message)],
@@ -167,50 +183,50 @@ fn judge(world: &CaseContext<'_>, step: &CaseStep, place: &str, view: &Value) ->
     }
 }
 
-/// Returns the message of a mismatch. If the step failed unexpectedly, the message contains the
-/// error.
+/// Returns the message of a mismatch between the expected and the actual result (`view`) of a step.
+/// If the step failed unexpectedly, the message contains the error.
 fn mismatch_message(expected: &ValueMatcher, view: &Value) -> String {
-    let is_meant =
-        matches!(expected, ValueMatcher::Map(keys) if keys.iter().any(|(key, _)| key == "error"));
-    match view
-        .get("error")
-        .filter(|error| !is_meant && !error.is_null())
-    {
-        None => "not as expected".to_owned(),
-        Some(error) => {
-            let word = |key| error.get(key).and_then(Value::as_str).unwrap_or_default();
-            format!(
-                "not as expected: it failed with {}: {}",
-                word("code"),
-                word("message")
-            )
-        }
+    let expects_error = match expected {
+        ValueMatcher::Map(fields) => fields.iter().any(|(field, _)| field == "error"),
+        _ => false,
+    };
+    let error = view.get("error").unwrap_or(&Value::Null);
+    if expects_error || error.is_null() {
+        return "not as expected".to_owned();
     }
+    let code = error.get("code").and_then(Value::as_str);
+    let message = error.get("message").and_then(Value::as_str);
+    format!(
+        "not as expected: it failed with {}: {}",
+        code.unwrap_or_default(),
+        message.unwrap_or_default()
+    )
 }
 
 /// Sends an input, and waits for the answer if the step says so. `may_be_refused`: a refusal is a
 /// result, not an error.
 fn send(
-    world: &mut CaseContext<'_>,
+    context: &mut CaseContext<'_>,
     send: &SendStep,
     may_be_refused: bool,
-) -> Result<Value, Broken> {
-    let text = substitute::text(&send.input, &world.saved)?;
+) -> Result<Value, StepError> {
+    let text = substitute::text(&send.input, &context.saved)?;
     let (agent, instance_key) = (send.agent.clone(), send.instance_key.clone());
     let input = Input {
         text,
         agent,
         instance_key,
+        delivery: send.delivery.into(),
         ..Input::default()
     };
     let begun = Instant::now();
-    let process = running_process(world)?;
-    let swarm = leader_swarm(world, process)?;
+    let process = running_process(context)?;
+    let swarm = leader_swarm(context, process)?;
     let view = match in_time(
-        process.run(world, swarm.send(input)),
+        process.run(context, swarm.send(input)),
         "the input was not accepted",
     )? {
-        Err(refused) if may_be_refused => refusal(&refused),
+        Err(refused) if may_be_refused => rejection_result(&refused),
         Err(refused) => {
             return Err(format!(
                 "the input was refused: {} ({})",
@@ -220,88 +236,125 @@ fn send(
         Ok(turn) if send.wait => {
             let event_id = turn.event_id.clone();
             let result: Option<TurnResult> =
-                in_time(process.run(world, turn.result()), "the turn did not end")?;
+                in_time(process.run(context, turn.result()), "the turn did not end")?;
             let result = result.ok_or("the swarm ended before the turn did")?;
-            let mut view = view::turn(&result, millis(begun));
+            let mut view = view::turn(&result, elapsed_millis(begun));
             view["eventId"] = json!(event_id);
             view
         }
         Ok(turn) => json!({"accepted": true, "eventId": turn.event_id}),
     };
-    world.save(send.save_as.as_deref(), &view);
+    context.save(send.save_as.as_deref(), &view);
     Ok(view)
 }
 
-/// Calls a tool directly, without a model.
-fn call(world: &mut CaseContext<'_>, call: &CallStep) -> Result<Value, Broken> {
-    let arguments = substitute::value(&call.args, &world.saved)?;
+/// Runs an operation on a conversation, and waits for its end.
+fn run_operation(
+    context: &mut CaseContext<'_>,
+    one: &ConversationStep,
+    operation: ConversationOperation,
+) -> Result<Value, StepError> {
     let begun = Instant::now();
-    let process = running_process(world)?;
-    let (agent, instance) = (call.agent.as_deref(), call.instance_key.as_deref());
-    let swarm = leader_swarm(world, process)?;
-    let calling = swarm.call_tool(agent, instance, &call.tool, arguments);
-    let view = match in_time(process.run(world, calling), "the call did not end")? {
-        Ok(result) => view::tool_result(&result, millis(begun)),
-        Err(refused) => refusal(&refused),
+    let process = running_process(context)?;
+    let swarm = leader_swarm(context, process)?;
+    let agent = one.agent.clone().unwrap_or_else(|| swarm.entry_agent());
+    let id = InstanceId::new(agent, one.instance_key.as_deref().unwrap_or("main"));
+    let operation = async {
+        match operation {
+            ConversationOperation::Compact => swarm.compact(&id).await,
+            ConversationOperation::Undo => swarm.undo(&id).await,
+        }
     };
-    world.save(call.save_as.as_deref(), &view);
+    match in_time(
+        process.run(context, operation),
+        "the operation was not accepted",
+    )? {
+        Err(refused) => Ok(rejection_result(&refused)),
+        Ok(turn) if !one.wait => Ok(json!({"accepted": true, "eventId": turn.event_id})),
+        Ok(turn) => {
+            let result: Option<TurnResult> = in_time(
+                process.run(context, turn.result()),
+                "the operation did not end",
+            )?;
+            let result = result.ok_or("the swarm ended before the operation did")?;
+            Ok(view::turn(&result, elapsed_millis(begun)))
+        }
+    }
+}
+
+/// Calls a tool directly, without a model.
+fn call(context: &mut CaseContext<'_>, call: &CallStep) -> Result<Value, StepError> {
+    let arguments = substitute::value(&call.args, &context.saved)?;
+    let begun = Instant::now();
+    let process = running_process(context)?;
+    let (agent, instance) = (call.agent.as_deref(), call.instance_key.as_deref());
+    let swarm = leader_swarm(context, process)?;
+    let calling = swarm.call_tool(agent, instance, &call.tool, arguments);
+    let view = match in_time(process.run(context, calling), "the call did not end")? {
+        Ok(result) => view::tool_result(&result, elapsed_millis(begun)),
+        Err(refused) => rejection_result(&refused),
+    };
+    context.save(call.save_as.as_deref(), &view);
     Ok(view)
 }
 
 /// Runs a connector until it ends or has emitted enough events.
-fn connect(world: &CaseContext<'_>, step: &ConnectStep) -> Result<Value, Broken> {
-    let process = running_process(world)?;
-    let swarm = leader_swarm(world, process)?;
+fn connect(context: &CaseContext<'_>, step: &ConnectStep) -> Result<Value, StepError> {
+    let process = running_process(context)?;
+    let swarm = leader_swarm(context, process)?;
     let running = super::connect::connect(&swarm, step);
     in_time(
-        process.run(world, running),
+        process.run(context, running),
         "the connector neither ended nor emitted `events` events",
     )?
 }
 
 /// Converts a rejected input or call to the result of its step.
-fn refusal(error: &SendError) -> Value {
+fn rejection_result(error: &SendError) -> Value {
     json!({"status": "error", "error": {"code": error.code, "message": error.message, "suggestion": error.suggestion}})
 }
 
 /// Reloads the project and returns the result.
-fn reload(world: &mut CaseContext<'_>) -> Result<Value, Broken> {
-    let process = running_process(world)?;
-    let swarm = leader_swarm(world, process)?;
-    let outcome = in_time(process.run(world, swarm.reload()), "the reload did not end")?;
+fn reload_project(context: &mut CaseContext<'_>) -> Result<Value, StepError> {
+    let process = running_process(context)?;
+    let swarm = leader_swarm(context, process)?;
+    let outcome = in_time(
+        process.run(context, swarm.reload()),
+        "the reload did not end",
+    )?;
     // The reload is also reported as an event, which no step has to wait for.
     in_time(
-        process.run(world, process.next_reload(PENDING_EVENT_TIMEOUT)),
+        process.run(context, process.next_reload(PENDING_EVENT_TIMEOUT)),
         "the reload event did not arrive",
     )?;
-    Ok(reload_view(world, &outcome))
+    Ok(reload_view(context, &outcome))
 }
 
 /// Time limit for an event that was already sent.
 const PENDING_EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Waits for an automatic reload. Fails if none happens in time.
-fn await_reload(world: &mut CaseContext<'_>, step: &AwaitReload) -> Result<Value, Broken> {
-    if !world.case.watch {
+fn await_reload(context: &mut CaseContext<'_>, step: &AwaitReload) -> Result<Value, StepError> {
+    if !context.case.watch {
         return Err(
             "the swarm does not reload automatically: the case needs `watch: true`".to_owned(),
         );
     }
-    let process = running_process(world)?;
+    let process = running_process(context)?;
     let within = step.limit()?;
     match in_time(
-        process.run(world, process.next_reload(within)),
+        process.run(context, process.next_reload(within)),
         "no reload happened",
     )? {
-        Some(outcome) => Ok(reload_view(world, &outcome)),
+        Some(outcome) => Ok(reload_view(context, &outcome)),
         None => Err(format!("no reload within {} ms", within.as_millis())),
     }
 }
 
 /// Converts a reload to the result of its step.
-fn reload_view(world: &mut CaseContext<'_>, outcome: &ReloadOutcome) -> Value {
+fn reload_view(context: &mut CaseContext<'_>, outcome: &ReloadOutcome) -> Value {
     if outcome.result.is_ok() {
-        world.reloaded();
+        context.refresh_workdirs();
     }
     let duration = outcome.timing.total_ms();
     match &outcome.result {
@@ -316,27 +369,27 @@ fn reload_view(world: &mut CaseContext<'_>, outcome: &ReloadOutcome) -> Value {
 }
 
 /// Shuts the swarm down and starts it again. Fails if the bundle has errors.
-fn restart(world: &mut CaseContext<'_>) -> Result<(), Broken> {
-    world.end();
-    world.start()?;
-    match &world.life {
+fn restart_swarm(context: &mut CaseContext<'_>) -> Result<(), StepError> {
+    context.end();
+    context.start()?;
+    match &context.process {
         Some(_) => Ok(()),
         None => Err(format!(
             "the swarm failed to start again:{}",
-            view::brief(&world.diagnostics)
+            view::diagnostics_text(&context.diagnostics)
         )),
     }
 }
 
 /// Starts a second runtime on the state of the first, and ends it if it starts.
-fn second(world: &CaseContext<'_>) -> Result<Value, Broken> {
-    let project = goondan::load(world.project.root());
+fn start_second_swarm(context: &CaseContext<'_>) -> Result<Value, StepError> {
+    let project = goondan::load(context.project.root());
     let Some(bundle) = project.bundle else {
         return Ok(json!({"ok": false, "diagnostics": view::diagnostics(&project.diagnostics)}));
     };
     Ok(
         match in_time(
-            running_process(world)?.second(world, bundle),
+            running_process(context)?.start_second_swarm(context, bundle),
             "the second runtime did not start",
         )? {
             Ok(()) => json!({"ok": true}),
@@ -351,12 +404,12 @@ fn second(world: &CaseContext<'_>) -> Result<Value, Broken> {
 }
 
 /// Waits until the events have occurred. Fails if they do not occur in time.
-fn wait(world: &CaseContext<'_>, step: &AwaitEvents) -> Result<(), Broken> {
-    let process = running_process(world)?;
+fn wait(context: &CaseContext<'_>, step: &AwaitEvents) -> Result<(), StepError> {
+    let process = running_process(context)?;
     let agent = step.agent.as_deref();
     let within = step.limit()?;
-    let waiting = world.events.wait(&step.event, agent, step.count, within);
-    match in_time(process.run(world, waiting), "the events did not occur")? {
+    let waiting = context.events.wait(&step.event, agent, step.count, within);
+    match in_time(process.run(context, waiting), "the events did not occur")? {
         Ok(()) => Ok(()),
         Err(seen) => {
             let of_agent = agent
@@ -366,17 +419,17 @@ fn wait(world: &CaseContext<'_>, step: &AwaitEvents) -> Result<(), Broken> {
             Err(format!(
                 "{seen} of {count} `{event}`{of_agent} within {} ms; there were {}",
                 within.as_millis(),
-                seen_types(world)
+                seen_types(context)
             ))
         }
     }
 }
 
 /// Returns the types of all events so far, for a message.
-fn seen_types(world: &CaseContext<'_>) -> String {
-    let types: Vec<String> = world
+fn seen_types(context: &CaseContext<'_>) -> String {
+    let types: Vec<String> = context
         .events
-        .all()
+        .to_vec()
         .iter()
         .map(super::events::type_of)
         .collect();
@@ -388,25 +441,25 @@ fn seen_types(world: &CaseContext<'_>) -> String {
 }
 
 /// Returns the running swarm process. Fails if the swarm did not start.
-fn running_process<'w>(world: &'w CaseContext<'_>) -> Result<&'w SwarmProcess, Broken> {
-    world
-        .life
+fn running_process<'w>(context: &'w CaseContext<'_>) -> Result<&'w SwarmProcess, StepError> {
+    context
+        .process
         .as_ref()
         .ok_or_else(|| "the swarm did not start".to_owned())
 }
 
 /// Returns the swarm of the leader; waits until there is one.
-fn leader_swarm(world: &CaseContext<'_>, process: &SwarmProcess) -> Result<Swarm, Broken> {
-    in_time(process.swarm(world), "there was no leader")
+fn leader_swarm(context: &CaseContext<'_>, process: &SwarmProcess) -> Result<Swarm, StepError> {
+    in_time(process.swarm(context), "there was no leader")
 }
 
 /// Converts the end of the time limit to an error that names what did not happen.
-fn in_time<T>(done: Result<T, OutOfTime>, what: &str) -> Result<T, Broken> {
+fn in_time<T>(done: Result<T, OutOfTime>, what: &str) -> Result<T, StepError> {
     done.map_err(|OutOfTime| format!("{what} within the case's time limit"))
 }
 
 /// Returns the elapsed milliseconds.
-fn millis(begun: Instant) -> u64 {
+fn elapsed_millis(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -417,12 +470,15 @@ mod tests {
     #[test]
     fn a_step_that_failed_says_why_unless_it_was_meant_to() {
         let view = json!({"status": "error", "error": {"code": "E_X", "message": "no such file"}});
-        let said =
+        let message =
             |expected: Value| mismatch_message(&ValueMatcher::parse(&expected).unwrap(), &view);
         assert_eq!(
-            said(json!({"status": "ok"})),
+            message(json!({"status": "ok"})),
             "not as expected: it failed with E_X: no such file"
         );
-        assert_eq!(said(json!({"error": {"code": "E_Y"}})), "not as expected");
+        assert_eq!(
+            message(json!({"error": {"code": "E_Y"}})),
+            "not as expected"
+        );
     }
 }

@@ -15,7 +15,7 @@ use super::clock::CaseClock;
 use super::logs::CaseLogs;
 use super::mcp_mocks::McpServers;
 use super::models::CaseModels;
-use super::tool_mocks::PlayedTools;
+use super::tool_mocks::ToolMocks;
 
 /// Configuration of all swarms of a test case. Clones share its state.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ pub(super) struct SwarmConfig {
     answers: ScriptedApprover,
     clock: CaseClock,
     mcp: Arc<McpServers>,
-    tools: Arc<PlayedTools>,
+    tools: Arc<ToolMocks>,
     pub(super) models: Arc<CaseModels>,
     pub(super) logs: CaseLogs,
     tool_host: Option<HostCommand>,
@@ -36,18 +36,18 @@ pub(super) struct SwarmConfig {
 
 impl SwarmConfig {
     /// Returns the configuration with the current bundle.
-    pub(super) fn of(world: &CaseContext<'_>, bundle: Arc<Bundle>) -> Self {
+    pub(super) fn new(context: &CaseContext<'_>, bundle: Arc<Bundle>) -> Self {
         SwarmConfig {
-            state_root: world.state_root(),
+            state_root: context.state_root(),
             workspace: workspace(&bundle),
-            environment: world.environment(),
-            answers: world.answers.clone(),
-            clock: world.clock.clone(),
-            mcp: Arc::clone(&world.mcp),
-            tools: Arc::clone(&world.tools),
-            models: Arc::clone(&world.models),
-            logs: world.logs.clone(),
-            tool_host: world.tool_host.clone(),
+            environment: context.environment(),
+            answers: context.answers.clone(),
+            clock: context.clock.clone(),
+            mcp: Arc::clone(&context.mcp),
+            tools: Arc::clone(&context.tools),
+            models: Arc::clone(&context.models),
+            logs: context.logs.clone(),
+            tool_host: context.tool_host.clone(),
             bundle,
         }
     }
@@ -93,13 +93,13 @@ impl SwarmConfig {
     /// Returns a single-threaded runtime, whose tasks run only while a caller blocks on it. A kill
     /// therefore drops all tasks at once. Tasks on worker threads would run until they notice the
     /// end, and would record failures.
-    pub(super) fn runtime(&self) -> Runtime {
-        built(Builder::new_current_thread(), &self.logs)
+    pub(super) fn current_thread_runtime(&self) -> Runtime {
+        build_runtime(Builder::new_current_thread(), &self.logs)
     }
 }
 
 /// Returns a runtime whose threads log to the test case's log.
-pub(super) fn built(mut builder: Builder, logs: &CaseLogs) -> Runtime {
+pub(super) fn build_runtime(mut builder: Builder, logs: &CaseLogs) -> Runtime {
     let dispatch = logs.dispatch();
     let hear = move || std::mem::forget(tracing::dispatcher::set_default(&dispatch));
     let built = builder.enable_all().on_thread_start(hear).build();

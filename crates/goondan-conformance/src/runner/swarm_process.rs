@@ -41,21 +41,21 @@ pub(crate) enum SwarmProcess {
 impl SwarmProcess {
     /// Starts the swarm on the current state of the test case.
     pub(crate) fn start(
-        world: &CaseContext<'_>,
+        context: &CaseContext<'_>,
         bundle: Arc<Bundle>,
     ) -> Result<Result<Self, StartError>, OutOfTime> {
-        Ok(match (world.case.nodes, &world.database) {
-            (Some(nodes), Some(database)) => CaseCluster::start(world, bundle, database, nodes)?
+        Ok(match (context.case.nodes, &context.database) {
+            (Some(nodes), Some(database)) => CaseCluster::start(context, bundle, database, nodes)?
                 .map(|cluster| SwarmProcess::Many(Box::new(cluster))),
-            _ => SingleSwarm::start(world, bundle)?.map(|one| SwarmProcess::One(Box::new(one))),
+            _ => SingleSwarm::start(context, bundle)?.map(|one| SwarmProcess::One(Box::new(one))),
         })
     }
 
     /// Returns the swarm that accepts inputs.
-    pub(crate) fn swarm(&self, world: &CaseContext<'_>) -> Result<Swarm, OutOfTime> {
+    pub(crate) fn swarm(&self, context: &CaseContext<'_>) -> Result<Swarm, OutOfTime> {
         match self {
             SwarmProcess::One(one) => Ok(one.swarm.clone()),
-            SwarmProcess::Many(cluster) => cluster.swarm(world),
+            SwarmProcess::Many(cluster) => cluster.swarm(context),
         }
     }
 
@@ -68,14 +68,14 @@ impl SwarmProcess {
     }
 
     /// Starts a second swarm on the same state, and ends it.
-    pub(crate) fn second(
+    pub(crate) fn start_second_swarm(
         &self,
-        world: &CaseContext<'_>,
+        context: &CaseContext<'_>,
         bundle: Arc<Bundle>,
     ) -> Result<Result<(), StartError>, OutOfTime> {
-        self.run(world, async {
-            let swarm = SwarmConfig::of(world, bundle)
-                .builder(world.database.clone())
+        self.run(context, async {
+            let swarm = SwarmConfig::new(context, bundle)
+                .builder(context.database.clone())
                 .start()
                 .await?;
             swarm.shutdown().await;
@@ -86,14 +86,14 @@ impl SwarmProcess {
     /// Runs `work` in the tokio runtime of the swarm, within the time limit of the test case.
     pub(crate) fn run<T>(
         &self,
-        world: &CaseContext<'_>,
+        context: &CaseContext<'_>,
         work: impl Future<Output = T>,
     ) -> Result<T, OutOfTime> {
         match self {
-            SwarmProcess::One(one) => world
+            SwarmProcess::One(one) => context
                 .logs
-                .collect(|| one.runtime.block_on(world.in_time(work))),
-            SwarmProcess::Many(cluster) => cluster.run(world, work),
+                .collect(|| one.runtime.block_on(context.in_time(work))),
+            SwarmProcess::Many(cluster) => cluster.run(context, work),
         }
     }
 
@@ -115,10 +115,10 @@ impl SwarmProcess {
     }
 
     /// Shuts down gracefully. Returns false if turns were interrupted.
-    pub(crate) fn end(self, logs: &CaseLogs) -> bool {
+    pub(crate) fn shut_down(self, logs: &CaseLogs) -> bool {
         match self {
-            SwarmProcess::One(one) => one.end(logs),
-            SwarmProcess::Many(cluster) => logs.collect(|| cluster.end()),
+            SwarmProcess::One(one) => one.shut_down(logs),
+            SwarmProcess::Many(cluster) => logs.collect(|| cluster.shut_down()),
         }
     }
 }
@@ -127,7 +127,7 @@ impl SwarmProcess {
 pub(crate) struct SingleSwarm {
     runtime: Runtime,
     swarm: Swarm,
-    followed: EventDrain,
+    event_drain: EventDrain,
     news: Mutex<UnboundedReceiver<ReloadNews>>,
     _watch: Option<ProjectWatch>,
 }
@@ -139,40 +139,40 @@ pub(crate) struct OutOfTime;
 impl SingleSwarm {
     /// Starts a swarm on the current state of the test case.
     fn start(
-        world: &CaseContext<'_>,
+        context: &CaseContext<'_>,
         bundle: Arc<Bundle>,
     ) -> Result<Result<SingleSwarm, StartError>, OutOfTime> {
-        let outfit = SwarmConfig::of(world, bundle);
-        let runtime = outfit.runtime();
+        let config = SwarmConfig::new(context, bundle);
+        let runtime = config.current_thread_runtime();
         let starting = async {
             // With several nodes, this one is the leader and runs no turns.
-            let leading = world.database.clone().map(|database| {
-                if world.nodes > 1 {
+            let leading = context.database.clone().map(|database| {
+                if context.nodes > 1 {
                     database.turns(0)
                 } else {
                     database
                 }
             });
-            let started = outfit.builder(leading).start_watched().await;
-            if let (Ok(_), Some(database)) = (&started, &world.database) {
-                start_workers(world.nodes, &outfit, database).await;
+            let started = config.builder(leading).start_watched().await;
+            if let (Ok(_), Some(database)) = (&started, &context.database) {
+                start_workers(context.nodes, &config, database).await;
             }
             started
         };
-        let started = world
+        let started = context
             .logs
-            .collect(|| runtime.block_on(world.in_time(starting)))?;
+            .collect(|| runtime.block_on(context.in_time(starting)))?;
         Ok(started.map(|(swarm, events)| {
-            let followed = world.events.follow(events);
+            let event_drain = context.events.record_from(events);
             let news = Mutex::new(swarm.reload_news());
-            let watch = world.case.watch.then(|| {
+            let watch = context.case.watch.then(|| {
                 let _entered = runtime.enter();
                 swarm.watch(WatchOptions::default())
             });
             SingleSwarm {
                 runtime,
                 swarm,
-                followed,
+                event_drain,
                 news,
                 _watch: watch,
             }
@@ -192,28 +192,35 @@ impl SingleSwarm {
         tokio::time::timeout(within, next).await.ok().flatten()
     }
 
-    /// Ends the swarm like a crashed process.
+    /// Ends the swarm like a crashed process: drops its tasks at once. Returns after its last event
+    /// is recorded.
     fn kill(self) {
         self.swarm.kill();
         self.runtime.shutdown_timeout(THREAD_EXIT_TIMEOUT);
+        // The recording of events ends with the last reference to the swarm.
         drop(self.swarm);
-        self.followed.wait(THREAD_EXIT_TIMEOUT);
+        self.event_drain.wait(THREAD_EXIT_TIMEOUT);
     }
 
-    /// Shuts the swarm down. Returns false if turns did not end in time.
-    fn end(self, logs: &CaseLogs) -> bool {
+    /// Shuts the swarm down gracefully. Returns false if turns were interrupted, or did not end
+    /// within [`SHUTDOWN_TIMEOUT`].
+    fn shut_down(self, logs: &CaseLogs) -> bool {
         let shutdown =
             async { tokio::time::timeout(SHUTDOWN_TIMEOUT, self.swarm.shutdown()).await };
-        let ended = logs.collect(|| self.runtime.block_on(shutdown));
+        // After a timeout, turns are still running.
+        let all_turns_ended = logs
+            .collect(|| self.runtime.block_on(shutdown))
+            .unwrap_or(false);
+        // Frees the threads and ends the recording of events.
         self.kill();
-        matches!(ended, Ok(true))
+        all_turns_ended
     }
 }
 
 /// Starts worker nodes in the same tokio runtime, and waits until they receive turns.
-async fn start_workers(nodes: usize, outfit: &SwarmConfig, database: &SharedDatabase) {
+async fn start_workers(nodes: usize, config: &SwarmConfig, database: &SharedDatabase) {
     for _ in 1..nodes {
-        let worker = outfit.builder(Some(database.clone().waiting()));
+        let worker = config.builder(Some(database.clone().waiting()));
         tokio::spawn(async move {
             // Runs until the runtime ends or the node becomes the leader. A new leader has no more
             // work here.
@@ -221,8 +228,8 @@ async fn start_workers(nodes: usize, outfit: &SwarmConfig, database: &SharedData
             tracing::debug!(is_led = led.is_ok(), "a worker node of the case has ended");
         });
     }
-    let name = database.name(&outfit.workspace);
-    let works = |node: &NodeInfo| node.workspace == name && node.state == "works";
+    let name = database.name(&config.workspace);
+    let works = |node: &NodeInfo| node.workspace == name && node.state == "worker";
     // The time limit of the test case ends this loop.
     while nodes > 1
         && database

@@ -9,69 +9,75 @@ use goondan::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
 use goondan::spec::{Code, JsonObject};
 use serde_json::Value;
 
-use crate::case::{ConformanceCase, PlayedError, PlayedResult};
+use crate::case::{ConformanceCase, MockedError, MockedResult};
 
 /// Mocked results by tool.
 #[derive(Default)]
-pub(super) struct PlayedTools(BTreeMap<String, Arc<MockedTool>>);
+pub(super) struct ToolMocks(BTreeMap<String, Arc<MockedTool>>);
 
 /// Mocked results of one tool.
 struct MockedTool {
-    results: Vec<PlayedResult>,
+    results: Vec<MockedResult>,
+    /// By the index of a result, true if it was already returned.
     used: Mutex<Vec<bool>>,
-    /// Compare call ids.
-    has_ids: bool,
+    /// True if a result with a call id is only for the call with this id.
+    compares_call_ids: bool,
 }
 
-impl PlayedTools {
-    /// Creates the mocks of a test case. In live runs, the provider generates call ids, so they are
-    /// ignored.
-    pub(super) fn of(case: &ConformanceCase, is_live: bool) -> Self {
-        let played = |results: &Vec<PlayedResult>| {
-            let used = Mutex::new(vec![false; results.len()]);
-            Arc::new(MockedTool {
+impl ToolMocks {
+    /// Creates the mocks of a test case. In a live run (`is_live`), ignores the call ids in the
+    /// test case, because the provider generates call ids.
+    pub(super) fn for_case(case: &ConformanceCase, is_live: bool) -> Self {
+        let mut mocks = BTreeMap::new();
+        for (name, results) in &case.tools {
+            let mock = MockedTool {
                 results: results.clone(),
-                used,
-                has_ids: !is_live,
-            })
-        };
-        PlayedTools(
-            case.tools
-                .iter()
-                .map(|(name, results)| (name.clone(), played(results)))
-                .collect(),
-        )
+                used: Mutex::new(vec![false; results.len()]),
+                compares_call_ids: !is_live,
+            };
+            mocks.insert(name.clone(), Arc::new(mock));
+        }
+        ToolMocks(mocks)
     }
 }
 
-impl ToolStubs for PlayedTools {
+impl ToolStubs for ToolMocks {
     fn handler(&self, tool: &str, export: &str) -> Option<Arc<dyn ToolHandler>> {
         self.0
             .get(&format!("{tool}__{export}"))
-            .map(|played| Arc::clone(played) as Arc<dyn ToolHandler>)
+            .map(|mock| Arc::clone(mock) as Arc<dyn ToolHandler>)
     }
 }
 
 impl MockedTool {
-    /// Returns the first unused result that matches, or else the last one that matches.
-    fn take(&self, call: &str, args: &Value) -> Option<&PlayedResult> {
+    /// Returns the first unused result that matches, or else the last result that matches. Marks it
+    /// as used.
+    fn take_result(&self, call_id: &str, args: &Value) -> Option<&MockedResult> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |result: &PlayedResult| {
-            (!self.has_ids || result.call.as_deref().is_none_or(|wanted| wanted == call))
-                && result
-                    .args
-                    .as_ref()
-                    .is_none_or(|matcher| matcher.matches(Some(args)))
-        };
-        let fitting: Vec<usize> = (0..self.results.len())
-            .filter(|index| fits(&self.results[*index]))
-            .collect();
-        let index = *fitting
-            .iter()
-            .find(|index| !used[**index])
-            .or(fitting.last())?;
+        let mut last_match = None;
+        for (index, result) in self.results.iter().enumerate() {
+            if self.is_result_for(result, call_id, args) {
+                last_match = Some(index);
+                if !used[index] {
+                    break;
+                }
+            }
+        }
+        let index = last_match?;
         used[index] = true;
         self.results.get(index)
+    }
+
+    /// Returns whether `result` may answer a call with this id and these arguments.
+    fn is_result_for(&self, result: &MockedResult, call_id: &str, args: &Value) -> bool {
+        let has_other_id = result.call.as_deref().is_some_and(|id| id != call_id);
+        if self.compares_call_ids && has_other_id {
+            return false;
+        }
+        match &result.args {
+            Some(matcher) => matcher.matches(Some(args)),
+            None => true,
+        }
     }
 }
 
@@ -79,8 +85,8 @@ impl MockedTool {
 impl ToolHandler for MockedTool {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         let args = Value::Object(input);
-        match self.take(&ctx.tool_call_id, &args) {
-            Some(PlayedResult {
+        match self.take_result(&ctx.tool_call_id, &args) {
+            Some(MockedResult {
                 error: Some(error), ..
             }) => Err(tool_error(error)),
             Some(result) => Ok(ToolOutput::from(result.output.clone().unwrap_or_default())),
@@ -96,7 +102,7 @@ impl ToolHandler for MockedTool {
 }
 
 /// Converts the error of a mocked result.
-fn tool_error(error: &PlayedError) -> ToolError {
+fn tool_error(error: &MockedError) -> ToolError {
     ToolError {
         name: error.name.clone(),
         message: error.message.clone(),

@@ -30,51 +30,70 @@ pub(crate) struct ModelToolCall {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct AgentDelegation {
     agent: String,
-    /// Agent that sent the request.
+    /// Agent whose tool call sent the request; `None` if it came from elsewhere.
     by: Option<String>,
 }
 
-/// Returns all tool calls of models, in the order in which they began. Excludes direct calls of the
-/// test case.
-pub(crate) fn calls(events: &[RuntimeEvent], conversations: &Conversations) -> Vec<ModelToolCall> {
-    let written = arguments(conversations);
-    let turns: BTreeSet<&str> = events
+/// Step id and call id of a tool call. A call id alone may occur in several steps.
+type StepCallId<'a> = (&'a str, &'a str);
+
+/// Returns all tool calls of models, in the order in which they began. Excludes the calls that the
+/// test case makes directly, which belong to no turn.
+pub(crate) fn model_tool_calls(
+    events: &[RuntimeEvent],
+    conversations: &Conversations,
+) -> Vec<ModelToolCall> {
+    let complete_arguments = arguments_by_call(conversations);
+    let statuses = statuses_by_call(events);
+    let turn_ids: BTreeSet<&str> = events
         .iter()
         .filter_map(|event| started_turn_id(&event.kind))
         .collect();
-    let statuses: BTreeMap<(&str, &str), Value> = events
-        .iter()
-        .filter_map(|event| match &event.kind {
-            Kind::ToolCompleted {
-                tool_call_id,
-                step_id,
-                status,
-                ..
-            } => Some(((step_id.as_str(), tool_call_id.as_str()), json!(status))),
-            _ => None,
-        })
-        .collect();
-    let call = |event: &RuntimeEvent| match &event.kind {
-        Kind::ToolCalled {
+    let mut calls = Vec::new();
+    for event in events {
+        let Kind::ToolCalled {
             tool_call_id,
             tool_name,
             step_id,
             turn_id,
-            arguments,
+            arguments: event_arguments,
             ..
-        } if turns.contains(turn_id.as_str()) => {
-            let key = (step_id.as_str(), tool_call_id.as_str());
-            Some(ModelToolCall {
-                agent: event.agent_name.clone(),
-                turn_id: turn_id.clone(),
-                tool: tool_name.clone(),
-                args: written.get(&key).copied().unwrap_or(arguments).clone(),
-                status: statuses.get(&key).cloned(),
-            })
+        } = &event.kind
+        else {
+            continue;
+        };
+        if !turn_ids.contains(turn_id.as_str()) {
+            continue;
         }
-        _ => None,
-    };
-    events.iter().filter_map(call).collect()
+        let id: StepCallId<'_> = (step_id, tool_call_id);
+        let arguments = complete_arguments.get(&id).copied();
+        calls.push(ModelToolCall {
+            agent: event.agent_name.clone(),
+            turn_id: turn_id.clone(),
+            tool: tool_name.clone(),
+            args: arguments.unwrap_or(event_arguments).clone(),
+            status: statuses.get(&id).cloned(),
+        });
+    }
+    calls
+}
+
+/// Returns the statuses of all completed tool calls.
+fn statuses_by_call(events: &[RuntimeEvent]) -> BTreeMap<StepCallId<'_>, Value> {
+    let mut statuses = BTreeMap::new();
+    for event in events {
+        if let Kind::ToolCompleted {
+            tool_call_id,
+            step_id,
+            status,
+            ..
+        } = &event.kind
+        {
+            let id: StepCallId<'_> = (step_id, tool_call_id);
+            statuses.insert(id, json!(status));
+        }
+    }
+    statuses
 }
 
 /// Returns the turn id of a `turn.started` event; `None` for other events.
@@ -85,34 +104,33 @@ fn started_turn_id(kind: &Kind) -> Option<&str> {
     }
 }
 
-/// Returns the complete arguments of all calls, by step and call id. Events contain only truncated
-/// arguments.
-fn arguments(conversations: &Conversations) -> BTreeMap<(&str, &str), &Value> {
-    let messages = conversations.values().flatten();
-    let of_steps = messages.filter_map(|message| match &message.source {
-        MessageSource::Assistant { step_id } => Some((step_id.as_str(), message)),
-        _ => None,
-    });
-    of_steps
-        .flat_map(|(step, message)| {
-            message
-                .tool_calls()
-                .map(move |call| ((step, &*call.tool_call_id), &call.input))
-        })
-        .collect()
+/// Returns the complete arguments of all calls in stored conversations. Events contain only
+/// truncated arguments.
+fn arguments_by_call(conversations: &Conversations) -> BTreeMap<StepCallId<'_>, &Value> {
+    let mut arguments = BTreeMap::new();
+    for message in conversations.values().flatten() {
+        if let MessageSource::Assistant { step_id } = &message.source {
+            for call in message.tool_calls() {
+                let id: StepCallId<'_> = (step_id, &call.tool_call_id);
+                arguments.insert(id, &call.input);
+            }
+        }
+    }
+    arguments
 }
 
-/// Returns the turns that calls caused.
-fn delegations(events: &[RuntimeEvent]) -> Vec<AgentDelegation> {
+/// Returns a delegation for each turn with a parent span, in event order. Turns of user inputs have
+/// no parent span.
+fn find_delegations(events: &[RuntimeEvent]) -> Vec<AgentDelegation> {
     let callers: BTreeMap<&str, &str> = events
         .iter()
         .filter(|event| matches!(event.kind, Kind::ToolCalled { .. }))
         .map(|event| (event.trace.span_id.as_str(), event.agent_name.as_str()))
         .collect();
-    let caused = events
+    let started_turns = events
         .iter()
         .filter(|event| started_turn_id(&event.kind).is_some());
-    caused
+    started_turns
         .filter_map(|event| {
             let by = callers
                 .get(event.trace.parent_span_id.as_deref()?)
@@ -126,31 +144,29 @@ fn delegations(events: &[RuntimeEvent]) -> Vec<AgentDelegation> {
 }
 
 /// Returns the name of a check in reports.
-pub(crate) fn place(index: usize) -> String {
+pub(crate) fn check_name(index: usize) -> String {
     format!("expect.trajectory[{index}]")
 }
 
 /// Returns all failed checks.
-pub(super) fn judge(
+pub(super) fn check_trajectory(
     expected: &[TrajectoryExpectation],
     evidence: &CaseEvidence<'_>,
 ) -> Vec<CheckFailure> {
     if expected.is_empty() {
         return Vec::new();
     }
-    let (calls, delegations) = (
-        calls(&evidence.events, &evidence.conversations),
-        delegations(&evidence.events),
-    );
+    let calls = model_tool_calls(&evidence.events, &evidence.conversations);
+    let delegations = find_delegations(&evidence.events);
     let check = |(index, expectation): (usize, &TrajectoryExpectation)| {
-        let problem = problem(expectation, &calls, &delegations)?;
-        Some(CheckFailure::new(place(index), problem))
+        let problem = failure_message(expectation, &calls, &delegations)?;
+        Some(CheckFailure::new(check_name(index), problem))
     };
     expected.iter().enumerate().filter_map(check).collect()
 }
 
 /// Returns the failure of a check as a sentence.
-fn problem(
+fn failure_message(
     expectation: &TrajectoryExpectation,
     calls: &[ModelToolCall],
     asked: &[AgentDelegation],
@@ -164,23 +180,23 @@ fn problem(
     let calls: Vec<&ModelToolCall> = calls.iter().filter(|call| is_of(&call.agent)).collect();
     match &expectation.expected {
         CallExpectation::Called(pattern, times) => {
-            let count = calls.iter().filter(|call| pattern.fits(call)).count();
+            let count = calls.iter().filter(|call| pattern.matches(call)).count();
             let wrong = wrong_number("called", times.as_ref(), count)?;
             Some(format!(
                 "{} was {wrong}; the calls were{}",
                 pattern.words(),
-                listing(&calls)
+                format_calls(&calls)
             ))
         }
         CallExpectation::InOrder(patterns) => {
             let mut rest = calls.iter();
             let missing = patterns
                 .iter()
-                .find(|pattern| !rest.any(|call| pattern.fits(call)))?;
+                .find(|pattern| !rest.any(|call| pattern.matches(call)))?;
             Some(format!(
                 "there is no call of {} in this order; the calls were{}",
                 missing.words(),
-                listing(&calls)
+                format_calls(&calls)
             ))
         }
         CallExpectation::Only(tools) => {
@@ -247,7 +263,7 @@ fn times_in_words(count: u64) -> String {
 
 impl CallPattern {
     /// Returns whether the call has the expected tool, arguments and status.
-    fn fits(&self, call: &ModelToolCall) -> bool {
+    fn matches(&self, call: &ModelToolCall) -> bool {
         self.tool == call.tool
             && self
                 .args
@@ -279,7 +295,7 @@ impl CallPattern {
 const MAX_ARGUMENT_CHARS: usize = 200;
 
 /// Lists calls for messages, with shortened arguments.
-fn listing(calls: &[&ModelToolCall]) -> String {
+fn format_calls(calls: &[&ModelToolCall]) -> String {
     if calls.is_empty() {
         return ": none".to_owned();
     }

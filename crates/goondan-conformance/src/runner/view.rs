@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 pub(crate) fn message(message: &Message) -> Value {
     let calls: Vec<Value> = message.tool_calls().map(call).collect();
     let results: Vec<Value> = message.tool_results().map(result).collect();
-    let mut view = Map::from_iter([("role".to_owned(), plain(&message.data.role))]);
+    let mut view = Map::from_iter([("role".to_owned(), to_json(&message.data.role))]);
     put(&mut view, "text", message.text().into());
     put(&mut view, "reasoning", message.reasoning().into());
     put(&mut view, "calls", calls.into());
@@ -39,7 +39,7 @@ fn call(call: &ToolCall) -> Value {
 
 /// Returns `{toolCallId, toolName, status, output | error}`.
 pub(crate) fn result(result: &ToolResultPart) -> Value {
-    plain(result)
+    to_json(result)
 }
 
 /// Returns `{instance, system, tools, messages, params}`.
@@ -50,7 +50,7 @@ pub(crate) fn request(request: &ModelRequest) -> Value {
         "system",
         request.system.clone().unwrap_or_default().into(),
     );
-    view.insert("tools".to_owned(), plain(&*request.tools));
+    view.insert("tools".to_owned(), to_json(&*request.tools));
     view.insert("messages".to_owned(), messages(&request.messages));
     put(&mut view, "params", Value::Object(request.params.to_json()));
     Value::Object(view)
@@ -61,13 +61,13 @@ pub(crate) fn request(request: &ModelRequest) -> Value {
 pub(crate) fn turn(result: &TurnResult, duration_ms: u64) -> Value {
     let mut view = Map::from_iter([
         ("turnId".to_owned(), json!(result.turn_id)),
-        ("finishReason".to_owned(), plain(&result.finish_reason)),
+        ("finishReason".to_owned(), to_json(&result.finish_reason)),
         ("steps".to_owned(), json!(result.step_count)),
-        ("usage".to_owned(), plain(&result.usage)),
+        ("usage".to_owned(), to_json(&result.usage)),
         ("durationMs".to_owned(), json!(duration_ms)),
     ]);
     if let Some(reason) = &result.model_finish_reason {
-        view.insert("modelFinishReason".to_owned(), plain(reason));
+        view.insert("modelFinishReason".to_owned(), to_json(reason));
     }
     if result.response_message.is_some() {
         view.insert("response".to_owned(), result.response_text().into());
@@ -76,25 +76,25 @@ pub(crate) fn turn(result: &TurnResult, duration_ms: u64) -> Value {
         view.insert("output".to_owned(), output.clone());
     }
     if let Some(error) = &result.error {
-        view.insert("error".to_owned(), plain(error));
+        view.insert("error".to_owned(), to_json(error));
     }
     Value::Object(view)
 }
 
 /// Returns the result of a direct call, with `durationMs`.
 pub(crate) fn tool_result(result: &ToolCallResult, duration_ms: u64) -> Value {
-    let mut view = plain(result);
+    let mut view = to_json(result);
     view["durationMs"] = json!(duration_ms);
     view
 }
 
 /// Returns diagnostics in the form of the JSON report.
 pub(crate) fn diagnostics(list: &[Diagnostic]) -> Value {
-    list.iter().map(plain).collect()
+    list.iter().map(to_json).collect()
 }
 
 /// Returns diagnostics as text, one line each.
-pub(crate) fn brief(list: &[Diagnostic]) -> String {
+pub(crate) fn diagnostics_text(list: &[Diagnostic]) -> String {
     let line = |diagnostic: &Diagnostic| {
         let Diagnostic {
             code,
@@ -120,7 +120,7 @@ pub(crate) fn brief(list: &[Diagnostic]) -> String {
 
 /// Converts to JSON. It cannot fail: these types contain only strings, numbers, and maps with
 /// string keys.
-fn plain<T: Serialize + ?Sized>(value: &T) -> Value {
+fn to_json<T: Serialize + ?Sized>(value: &T) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 

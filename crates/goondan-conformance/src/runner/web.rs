@@ -40,7 +40,7 @@ impl WebServer {
                         return;
                     }
                     // An error of one connection is visible to its client.
-                    let _ = client.and_then(|client| serve(client, &pages));
+                    let _ = client.and_then(|client| serve_request(client, &pages));
                 }
             })?;
         Ok(WebServer {
@@ -51,7 +51,7 @@ impl WebServer {
     }
 
     /// Returns the values for `${web.url}` and `${web.port}`.
-    pub(crate) fn view(&self) -> Value {
+    pub(crate) fn template_values(&self) -> Value {
         json!({"url": format!("http://{}", self.address), "port": self.address.port()})
     }
 }
@@ -76,7 +76,10 @@ struct WebRequest {
 }
 
 /// Answers one request and closes the connection.
-fn serve(mut client: TcpStream, pages: &BTreeMap<String, WebPageFixture>) -> io::Result<()> {
+fn serve_request(
+    mut client: TcpStream,
+    pages: &BTreeMap<String, WebPageFixture>,
+) -> io::Result<()> {
     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let Some(request) = read(&client)? else {

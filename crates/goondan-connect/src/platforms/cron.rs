@@ -75,13 +75,18 @@ impl PlatformConnector for CronConnector {
                 return std::future::pending().await;
             };
             while now() < due {
-                runtime.clock.sleep_until(time.on_clock(due)).await;
+                runtime
+                    .shared
+                    .options
+                    .clock
+                    .sleep_until(time.on_clock(due))
+                    .await;
             }
             if let Err(error) = runtime
                 .accept(event(&runtime.bound.name, &self.text, due))
                 .await
             {
-                if error.is_passing {
+                if error.is_retryable {
                     return Err(error.to_string());
                 }
                 tracing::warn!(

@@ -54,7 +54,7 @@ impl PlatformConnector for GitHubConnector {
         true
     }
 
-    fn largest(&self) -> usize {
+    fn max_body_bytes(&self) -> usize {
         MAX_PAYLOAD_BYTES
     }
 
@@ -89,7 +89,7 @@ impl PlatformConnector for GitHubConnector {
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
-        reply_queue::pieces(text, MAX_COMMENT_BYTES, char::len_utf8)
+        reply_queue::split_into_messages(text, MAX_COMMENT_BYTES, char::len_utf8)
     }
 
     async fn send(
@@ -106,7 +106,7 @@ impl PlatformConnector for GitHubConnector {
         let client = http::client().await?;
         let body = json!({"body": format!("{text}\n\n{GITHUB_MARK}")});
         // GitHub redirects requests for a renamed repository.
-        http::done_at(&address, |url| {
+        http::request_json_following_redirect(&address, |url| {
             client
                 .post(url)
                 .bearer_auth(&self.token)

@@ -101,16 +101,17 @@ pub(crate) trait PlatformConnector: Send + Sync {
     }
 
     /// Receives events until it fails or the source ends.
-    async fn receive(&self, _desk: &Arc<ConnectionRuntime>) -> Result<(), String> {
+    async fn receive(&self, _runtime: &Arc<ConnectionRuntime>) -> Result<(), String> {
         std::future::pending().await
     }
 
     /// Returns the maximum bytes of a request body.
-    fn largest(&self) -> usize {
+    fn max_body_bytes(&self) -> usize {
         MAX_REQUEST_BODY_BYTES
     }
 
-    /// Checks the signature of a request before parsing it.
+    /// Parses a request after checking its signature. By default, refuses every request, because
+    /// the events of the platform do not arrive over HTTP.
     fn parse_request(
         &self,
         _headers: &HeaderMap,
@@ -358,7 +359,7 @@ fn with(mut event: PlatformEvent, given: &Value) -> Result<PlatformEvent, String
 }
 
 /// Handles an HTTP request to a connection.
-pub(crate) async fn request(desk: Arc<ConnectionRuntime>, request: Request) -> Response {
+pub(crate) async fn request(runtime: Arc<ConnectionRuntime>, request: Request) -> Response {
     if request.method() != Method::POST {
         return (
             StatusCode::METHOD_NOT_ALLOWED,
@@ -369,42 +370,42 @@ pub(crate) async fn request(desk: Arc<ConnectionRuntime>, request: Request) -> R
     }
     let encoding = header(request.headers(), "content-encoding");
     if let Some(encoding) = received_text::compression(encoding) {
-        return refused(&desk, unsupported_encoding(encoding));
+        return refused(&runtime, unsupported_encoding(encoding));
     }
     // Applies the body limit of the server as well.
     let (head, body) = request.with_limited_body().into_parts();
-    let received = read_in_time(body, desk.platform.largest()).await;
+    let received = read_in_time(body, runtime.platform.max_body_bytes()).await;
     let (body, unverified) = match received {
         Ok(received) => received,
-        Err(refusal) => return refused(&desk, refusal),
+        Err(refusal) => return refused(&runtime, refusal),
     };
-    let heard = match desk
+    let heard = match runtime
         .platform
-        .parse_request(&head.headers, &body, desk.now())
+        .parse_request(&head.headers, &body, runtime.now())
     {
         Ok(heard) => heard,
-        Err(refusal) => return refused(&desk, refusal),
+        Err(refusal) => return refused(&runtime, refusal),
     };
     drop(unverified);
     match heard {
         ParsedRequest::Answer(answer) => answer,
         ParsedRequest::Ignored(update, answer) => {
-            update.log(&desk);
+            update.log(&runtime);
             answer
         }
         ParsedRequest::Press(press) => {
-            let verdict = desk.press(&press);
-            let answer = desk.platform.pressed(&verdict);
+            let verdict = runtime.press(&press);
+            let answer = runtime.platform.pressed(&verdict);
             // The platform waits for the response, so the report is sent in the background.
-            tokio::spawn(async move { desk.platform.tell(&press, &verdict).await });
+            tokio::spawn(async move { runtime.platform.tell(&press, &verdict).await });
             answer
         }
         ParsedRequest::Event(event) => {
             let name = event.name.clone();
-            let taken = accept_detached(&desk, *event).await;
+            let taken = accept_detached(&runtime, *event).await;
             taken.map_or_else(
-                |error| not_accepted(&desk, &name, &error),
-                |taken| desk.platform.acknowledge(taken),
+                |error| not_accepted(&runtime, &name, &error),
+                |taken| runtime.platform.acknowledge(taken),
             )
         }
     }
@@ -413,32 +414,32 @@ pub(crate) async fn request(desk: Arc<ConnectionRuntime>, request: Request) -> R
 /// Same as [`take`], but completes even if the platform closes the request, because fetching files
 /// may take long.
 async fn accept_detached(
-    desk: &Arc<ConnectionRuntime>,
+    runtime: &Arc<ConnectionRuntime>,
     event: PlatformEvent,
 ) -> Result<EventAcceptance, EventRefusal> {
     let task = tokio::spawn({
-        let desk = Arc::clone(desk);
+        let runtime = Arc::clone(runtime);
         async move {
-            let accept = |event| accept_event(&desk, event);
-            desk.albums.accept(event, accept).await
+            let accept = |event| accept_event(&runtime, event);
+            runtime.albums.accept(event, accept).await
         }
     });
     let broken = |error| EventRefusal {
         message: format!("Internal error in gdn: {error}."),
-        is_passing: true,
+        is_retryable: true,
     };
     task.await.unwrap_or_else(|error| Err(broken(error)))
 }
 
 /// Accepts an event and notifies an unknown sender.
 pub(crate) async fn accept_event(
-    desk: &Arc<ConnectionRuntime>,
+    runtime: &Arc<ConnectionRuntime>,
     event: PlatformEvent,
 ) -> Result<EventAcceptance, EventRefusal> {
     let origin = event.origin.clone().unwrap_or_default();
-    let taken = desk.accept(event).await?;
-    if taken == EventAcceptance::Stranger {
-        desk.platform.notify_unknown_sender(&origin).await;
+    let taken = runtime.accept(event).await?;
+    if taken == EventAcceptance::UnknownSender {
+        runtime.platform.notify_unknown_sender(&origin).await;
     }
     Ok(taken)
 }

@@ -6,24 +6,24 @@ use axum::response::{IntoResponse, Response};
 use crate::connection_runtime::{ConnectionRuntime, EventRefusal};
 
 /// Logs a refused request. Anyone can send requests, so the line is not a warning.
-pub(super) fn refused(desk: &ConnectionRuntime, refusal: Response) -> Response {
-    let (connection, status) = (&desk.bound.name, refusal.status().as_u16());
+pub(super) fn refused(runtime: &ConnectionRuntime, refusal: Response) -> Response {
+    let (connection, status) = (&runtime.bound.name, refusal.status().as_u16());
     tracing::debug!(connection, status, "refused a request");
     refusal
 }
 
 /// Logs an event that cannot be accepted, and returns the response to it.
 pub(super) fn not_accepted(
-    desk: &ConnectionRuntime,
+    runtime: &ConnectionRuntime,
     event: &str,
     error: &EventRefusal,
 ) -> Response {
     tracing::warn!(
-        connection = desk.bound.name,
+        connection = runtime.bound.name,
         event,
         "could not accept an event: {error}"
     );
-    let status = match error.is_passing {
+    let status = match error.is_retryable {
         true => StatusCode::SERVICE_UNAVAILABLE,
         false => StatusCode::UNPROCESSABLE_ENTITY,
     };

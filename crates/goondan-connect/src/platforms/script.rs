@@ -43,8 +43,8 @@ impl ScriptConnector {
 
 /// Answers queued for the connector file, and answers in progress.
 struct ScriptReplies {
-    queue: mpsc::Sender<QueuedScriptReply>,
-    waiting: tokio::sync::Mutex<mpsc::Receiver<QueuedScriptReply>>,
+    queue_sender: mpsc::Sender<QueuedScriptReply>,
+    queue_receiver: tokio::sync::Mutex<mpsc::Receiver<QueuedScriptReply>>,
     /// Answers that the connector file has taken, by number.
     taken: Mutex<TakenReplies>,
 }
@@ -69,10 +69,10 @@ struct QueuedScriptReply {
 
 impl Default for ScriptReplies {
     fn default() -> Self {
-        let (queue, waiting) = mpsc::channel(MAX_QUEUED_REPLIES);
+        let (queue_sender, queue_receiver) = mpsc::channel(MAX_QUEUED_REPLIES);
         ScriptReplies {
-            queue,
-            waiting: tokio::sync::Mutex::new(waiting),
+            queue_sender,
+            queue_receiver: tokio::sync::Mutex::new(queue_receiver),
             taken: Mutex::default(),
         }
     }
@@ -83,10 +83,10 @@ impl ScriptReplies {
     async fn send(&self, answer: Value) -> Result<(), PlatformFailure> {
         let ((result_sender, outcome), (taken, is_taken)) =
             (oneshot::channel(), oneshot::channel());
-        let waiting = async {
+        let pickup = async {
             // The receiver is in the same struct, so sending cannot fail.
             let _ = self
-                .queue
+                .queue_sender
                 .send(QueuedScriptReply {
                     answer,
                     sent: result_sender,
@@ -95,7 +95,7 @@ impl ScriptReplies {
                 .await;
             is_taken.await
         };
-        match tokio::time::timeout(REPLY_PICKUP_TIMEOUT, waiting).await {
+        match tokio::time::timeout(REPLY_PICKUP_TIMEOUT, pickup).await {
             Ok(Ok(())) => {}
             _ => {
                 return Err(PlatformFailure::Unreached(
@@ -115,13 +115,13 @@ impl ScriptReplies {
 
     /// Returns the next answer whose sender still waits.
     async fn next(&self) -> Option<Value> {
-        let mut waiting = self.waiting.lock().await;
+        let mut queue = self.queue_receiver.lock().await;
         loop {
             let QueuedScriptReply {
                 mut answer,
                 sent: result_sender,
                 taken,
-            } = waiting.recv().await?;
+            } = queue.recv().await?;
             if taken.send(()).is_err() {
                 continue;
             }
@@ -158,11 +158,11 @@ impl PlatformConnector for ScriptConnector {
     async fn receive(&self, runtime: &Arc<ConnectionRuntime>) -> Result<(), String> {
         let replies = Arc::clone(&self.replies);
         let counter = Arc::new(ScriptConnectorHost {
-            desk: Arc::clone(runtime),
+            runtime: Arc::clone(runtime),
             console: self.console.clone(),
             replies,
         });
-        let ended = runtime.swarm.run_connector(&runtime.bound, counter).await;
+        let ended = runtime.swarm().run_connector(&runtime.bound, counter).await;
         self.replies.ended();
         ended.map_err(|error| match &error.code {
             Some(code) => format!("{} ({code})", error.message),
@@ -185,7 +185,7 @@ impl PlatformConnector for ScriptConnector {
 
 /// Host interface of the connector file.
 struct ScriptConnectorHost {
-    desk: Arc<ConnectionRuntime>,
+    runtime: Arc<ConnectionRuntime>,
     console: Option<Arc<LineConsole>>,
     replies: Arc<ScriptReplies>,
 }
@@ -193,13 +193,13 @@ struct ScriptConnectorHost {
 #[async_trait]
 impl ConnectorHost for ScriptConnectorHost {
     async fn emit(&self, event: Value) -> Result<(), ToolError> {
-        let event = read(&event, &self.desk.bound.name)
+        let event = read(&event, &self.runtime.bound.name)
             .map_err(|problem| ToolError::new(problem).code(Code::CONNECTOR_EVENT))?;
-        match self.desk.accept(event).await {
+        match self.runtime.accept(event).await {
             Ok(_) => Ok(()),
             Err(error) => {
                 tracing::warn!(
-                    connection = self.desk.bound.name,
+                    connection = self.runtime.bound.name,
                     "could not accept an event: {error}"
                 );
                 Err(ToolError::new(error.message).code(Code::CONNECTOR_EVENT))
@@ -218,12 +218,12 @@ impl ConnectorHost for ScriptConnectorHost {
         self.replies.next().await
     }
 
-    fn replied(&self, number: u64, error: Option<String>) {
+    fn report_reply(&self, number: u64, error: Option<String>) {
         self.replies.done(number, error);
     }
 
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject) {
-        let (connection, fields) = (&self.desk.bound.name, Value::Object(fields));
+        let (connection, fields) = (&self.runtime.bound.name, Value::Object(fields));
         match level {
             LogLevel::Debug => {
                 tracing::debug!(target: "gdn::connector", connection, %fields, "{message}")

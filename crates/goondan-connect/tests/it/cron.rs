@@ -37,7 +37,7 @@ impl Clock for Hands {
         *self.0.lock().unwrap()
     }
 
-    fn hex(&self, digits: usize) -> String {
+    fn random_hex(&self, digits: usize) -> String {
         "0".repeat(digits)
     }
 

@@ -1,6 +1,5 @@
 //! Answers that an agent sends with the tool of the platform.
 
-use goondan::ApprovalBroker;
 use goondan_connect::ConnectionOptions;
 use serde_json::json;
 
@@ -58,7 +57,6 @@ spec:
 struct RunningChat {
     platform: Platform,
     running: Running,
-    broker: ApprovalBroker,
 }
 
 /// Starts a bot that gets one message with this text from chat 7.
@@ -86,23 +84,17 @@ async fn start_with(
     .await;
     let text = project(&platform.base, permissions)
         .replace("Connector/telegram", &format!("Connector/{connector}"));
-    let broker = ApprovalBroker::default();
     let options = ConnectionOptions {
         has_server: true,
-        broker: Some(broker.clone()),
         ..ConnectionOptions::default()
     };
     let running = Running::start_project(state, &text, |_| {}, options, None).await;
-    RunningChat {
-        platform,
-        running,
-        broker,
-    }
+    RunningChat { platform, running }
 }
 
 /// Waits for an approval request, and returns the tool.
 async fn requested(chat: &RunningChat) -> String {
-    let request = within(chat.broker.listen().next()).await.unwrap();
+    let request = within(chat.running.broker.listen().next()).await.unwrap();
     request.request.tool_name.clone()
 }
 

@@ -1,6 +1,7 @@
 //! Questions of policies in the channel: who may answer them, what is no answer, and restarts.
 
 use axum::http::StatusCode;
+use goondan::ports::approval::ApprovalAnswer;
 use ring::hmac;
 use serde_json::{Value, json};
 
@@ -334,4 +335,51 @@ fn is(call: &Value, text: &str) -> bool {
     call["body"]
         .as_str()
         .is_some_and(|body| body.starts_with(text))
+}
+
+#[tokio::test]
+async fn a_request_that_another_client_answers_is_closed_in_the_channel() {
+    let state = tempfile::tempdir().unwrap();
+    let chat = Chat::start(state.path(), telegram().await, "").await;
+    chat.say(1, 7, "plan it").await;
+    let [allow, _] = chat.buttons(1).await;
+    let file = state.path().join("w/connections/bot/questions.json");
+    within(async {
+        while !file.exists() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let open = chat.running.broker.open();
+    assert_eq!(open.len(), 1);
+    assert!(open[0].answer(ApprovalAnswer::ONCE));
+    let closed = chat.platform.wait("editMessageText", 1).await;
+    let text = closed[0]["text"].as_str().unwrap();
+    assert!(
+        text.ends_with("This request was answered elsewhere."),
+        "{text}"
+    );
+    assert_eq!(
+        chat.press(2, 1, 7, &allow).await,
+        "This request is no longer open."
+    );
+    chat.running.until("bot", |look| look.owed == 0).await;
+}
+
+#[tokio::test]
+async fn a_request_does_not_wait_for_earlier_answers_of_its_conversation() {
+    let state = tempfile::tempdir().unwrap();
+    let platform = Platform::start(|call| match call.body["text"].as_str() {
+        // The platform never confirms the first answer.
+        Some("heard hello") => None,
+        _ => Some(json(200, json!({"ok": true, "result": {"message_id": 40}}))),
+    })
+    .await;
+    let chat = Chat::start(state.path(), platform, "").await;
+    chat.say(1, 7, "hello").await;
+    chat.platform.wait("sendMessage", 1).await;
+    chat.say(2, 7, "plan it").await;
+    let [allow, _] = chat.buttons(1).await;
+    assert_eq!(chat.press(3, 1, 7, &allow).await, "Allowed.");
+    assert_eq!(chat.running.look("bot").owed, 2);
 }

@@ -213,3 +213,37 @@ async fn a_message_that_was_taken_away_is_sent_anew() {
     assert_eq!(plain(&sent)[1], "it is done");
     running.until("bot", |look| look.owed == 0).await;
 }
+
+#[tokio::test]
+async fn an_answer_that_grows_when_the_swarm_ends_is_finished_at_the_next_start() {
+    let state = tempfile::tempdir().unwrap();
+    let updates = crate::support::shared(vec![said(1, "plan it")]);
+    let platform = telegram(std::sync::Arc::clone(&updates), |_| fine()).await;
+    let running = start(state.path(), &platform).await;
+    let folder = state.path().join("w/connections/bot");
+    let has = |file: &str, text: &str| {
+        std::fs::read_to_string(folder.join(file)).is_ok_and(|content| content.contains(text))
+    };
+    within(async {
+        while !has("outbox.jsonl", "\"draft\"") || !has("questions.json", "mark") {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    running.connections.stop_receiving();
+    within(running.swarm.shutdown()).await;
+    within(running.connections.end()).await;
+    assert_eq!(running.look("bot").owed, 1);
+    assert_eq!(platform.calls("editMessageText"), Vec::<Value>::new());
+    running.kill().await;
+    let platform = telegram(std::sync::Arc::clone(&updates), |_| fine()).await;
+    let running = start(state.path(), &platform).await;
+    allow(&platform, &updates, 2).await;
+    platform
+        .until("editMessageText", |calls| {
+            calls.iter().any(|call| call["text"] == "it is done")
+        })
+        .await;
+    running.until("bot", |look| look.owed == 0).await;
+    assert_eq!(plain(&platform.calls("sendMessage")), Vec::<&str>::new());
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
+use goondan::gateway::SwarmGateway;
 use goondan::ids::InstanceId;
 use goondan::message::MessageRole;
 use goondan::ports::clock::{Clock, SystemClock};
@@ -54,6 +55,7 @@ pub(crate) struct Running {
     pub(crate) connections: Connections,
     router: Router,
     workspace: std::path::PathBuf,
+    pub(crate) broker: ApprovalBroker,
     _somebody: goondan::ApprovalListener,
     project: tempfile::TempDir,
 }
@@ -119,11 +121,7 @@ impl Running {
         let project = goondan::load(folder.path());
         assert_eq!(project.diagnostics, []);
         let workspace = state.join("w");
-        let options = ConnectionOptions {
-            broker: Some(options.broker.unwrap_or_default()),
-            ..options
-        };
-        let broker: ApprovalBroker = options.broker.clone().unwrap();
+        let broker = ApprovalBroker::default();
         // As a server does: questions wait for whoever comes.
         let somebody = broker.listen();
         let builder = Swarm::builder(project.bundle.unwrap());
@@ -131,7 +129,7 @@ impl Running {
             .into_iter()
             .fold(builder, |builder, host| builder.tool_host(host));
         let swarm = builder
-            .approver(Arc::new(broker))
+            .approver(Arc::new(broker.clone()))
             .state_root(state)
             .workspace(goondan::Workspace {
                 id: "w".to_owned(),
@@ -141,7 +139,8 @@ impl Running {
             .start()
             .await
             .unwrap();
-        let connections = Connections::begin(swarm.clone(), options).await;
+        let gateway = SwarmGateway::open(swarm.clone(), broker.clone());
+        let connections = Connections::begin(gateway, options).await;
         assert_eq!(connections.problems(), []);
         let router = connections.router();
         Running {
@@ -149,6 +148,7 @@ impl Running {
             connections,
             router,
             workspace,
+            broker,
             _somebody: somebody,
             project: folder,
         }

@@ -154,3 +154,50 @@ async fn what_is_unsigned_stale_or_tampered_with_is_no_event() {
         .await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
 }
+
+#[tokio::test]
+async fn an_event_that_is_delivered_again_finds_its_turn_wherever_the_rules_now_route_it() {
+    let state = tempfile::tempdir().unwrap();
+    let running = Running::start(state.path(), HOOK).await;
+    let send = async |id: &str, text: &str| {
+        let body = format!(r#"{{"text": "{text}"}}"#);
+        let headers = signed(SECRET, id, 0, &body);
+        let (status, _) = running.deliver("hook", &headers, body.as_bytes()).await;
+        assert_eq!(status, StatusCode::ACCEPTED);
+    };
+    send("1", "over").await;
+    running.answered("webhook:default", 1).await;
+    send("2", "slow").await;
+    send("1", "over").await;
+    send("2", "slow").await;
+    let (head, _) = HOOK.split_once("  ingress:").unwrap();
+    let rule = "{match: {event: webhook_message}, route: {agentRef: Agent/a, instanceKey: new}}";
+    running
+        .reload(&format!("{head}  ingress: {{rules: [{rule}]}}\n"))
+        .await;
+    within(async {
+        let mut number = 3;
+        while running.heard("new").await.is_empty() {
+            send(&number.to_string(), "more").await;
+            number += 1;
+        }
+    })
+    .await;
+    send("1", "over").await;
+    send("2", "slow").await;
+    send("last", "last").await;
+    let heard = within(async {
+        loop {
+            let heard = running.heard("new").await;
+            if heard.last().is_some_and(|text| text == "last") {
+                return heard;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(
+        !heard.iter().any(|text| text == "over" || text == "slow"),
+        "{heard:?}"
+    );
+}

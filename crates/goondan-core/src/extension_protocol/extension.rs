@@ -5,19 +5,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use goondan_abi::wire::{
+    CallRequest, KeptState, LayerRun, OfferedCall, OfferedTool, RegistrationRequest,
+    RegistrationResult,
+};
 use goondan_spec::Code as ErrorCode;
 use serde_json::Value;
 
 use super::layer_execution::{AnswerReplay, LayerExecution};
-use super::{
-    ExtensionRunner, ExtensionSession, ExtensionToolCall, FinalMessage, LayerRunRequest,
-    MessageExtensionCode, RegisterRequest, RegisterResponse, RunStart, SavedState, ToolDeclaration,
-};
+use super::{ExtensionRunner, ExtensionSession, MessageExtensionCode};
 use crate::JsonObject;
 use crate::event::RuntimeEvent;
+use crate::plugin_session::{
+    ExtensionMessage, FinalMessage, PluginCall, call_context, never_ended_error, run_tool_call,
+};
 use crate::ports::extension::{
-    AttachedExtension, ExtensionCode, ExtensionContext, ExtensionLayer, ExtensionTool,
-    LayerChanges, LayerHost, LayerTarget,
+    AttachedExtension, ExtensionCode, ExtensionContext, ExtensionTool, LayerChanges, LayerEntry,
+    LayerHost, LayerKind,
 };
 use crate::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
 
@@ -39,57 +43,62 @@ struct MessageExtension {
 impl ExtensionCode for MessageExtension {
     async fn attach(
         self: Arc<Self>,
-        seat: Arc<ExtensionContext>,
+        extension_context: Arc<ExtensionContext>,
     ) -> Result<Arc<dyn AttachedExtension>, ToolError> {
-        let seated = self.session_for(&seat).await?;
-        let registered = &seated.1.registered;
+        let runner_session = self.session_for(&extension_context).await?;
+        let registered = &runner_session.1.registered;
         let (layers, tools) = (registered.layers.clone(), registered.tools.clone());
         Ok(Arc::new(MessageExtensionTurn {
-            spoken: self,
-            seat,
+            message_extension: self,
+            extension_context,
             layers,
             tools,
-            seated: Mutex::new(seated),
+            runner_session: Mutex::new(runner_session),
         }))
     }
 }
 
-type RunnerSession = (Arc<dyn ExtensionRunner>, Arc<ExtensionSession>);
+type RunnerSession = (ExtensionRunner, Arc<ExtensionSession>);
 
 impl MessageExtension {
     /// Returns a runner and the session of the instance in it; registers first if necessary.
-    async fn session_for(&self, seat: &ExtensionContext) -> Result<RunnerSession, ToolError> {
+    async fn session_for(
+        &self,
+        extension_context: &ExtensionContext,
+    ) -> Result<RunnerSession, ToolError> {
         let runner = tokio::select! {
             biased;
-            runner = self.code.connect(seat) => runner?,
-            () = seat.cancellation.cancelled() => return Err(cancelled()),
+            runner = self.code.connect(extension_context) => runner?,
+            () = extension_context.cancellation.cancelled() => return Err(cancelled_error()),
         };
-        let key = self.key(seat);
-        if let Some(session) = runner.sessions().find(&key) {
+        let key = self.key(extension_context);
+        if let Some(session) = runner.sessions.find(&key) {
             return Ok((runner, session));
         }
-        let number = runner.sessions().number();
-        let (registered, listens) = self.register(runner.as_ref(), number, seat).await?;
+        let number = runner.sessions.number();
+        let (registered, listens) = self.register(&runner, number, extension_context).await?;
         let session = Arc::new(ExtensionSession::new(
             number,
             registered,
-            seat.instance.clone(),
+            extension_context.instance.clone(),
         ));
         session.subscribe(listens);
-        if let Some(session) = runner.sessions().keep(key, Arc::clone(&session)) {
-            runner.forget(session);
+        if let Some(session) = runner.sessions.keep(key, Arc::clone(&session)) {
+            runner
+                .transport
+                .notify(ExtensionMessage::Forget { session });
         }
         Ok((runner, session))
     }
 
     /// Returns the key of the session in a runner.
-    fn key(&self, seat: &ExtensionContext) -> String {
+    fn key(&self, extension_context: &ExtensionContext) -> String {
         let config = serde_json::to_string(self.code.config()).unwrap_or_default();
         [
-            &*self.code.place(),
+            &*self.code.code_location(),
             self.code.name(),
-            &seat.instance.agent,
-            &seat.instance.instance_key,
+            &extension_context.instance.agent,
+            &extension_context.instance.instance_key,
             &config,
         ]
         .join("\0")
@@ -98,21 +107,22 @@ impl MessageExtension {
     /// Registers the extension. Returns the registration and the subscribed event types.
     async fn register(
         &self,
-        runner: &dyn ExtensionRunner,
+        runner: &ExtensionRunner,
         session: u64,
-        seat: &ExtensionContext,
-    ) -> Result<(RegisterResponse, Option<Vec<String>>), ToolError> {
-        let line = runner.begin(&RunStart::Register(RegisterRequest {
+        extension_context: &ExtensionContext,
+    ) -> Result<(RegistrationResult, Option<Vec<String>>), ToolError> {
+        let message = ExtensionMessage::Register(RegistrationRequest {
             session,
-            extension: self.code.name(),
-            agent_name: &seat.instance.agent,
-            instance_key: &seat.instance.instance_key,
-            workdir: seat.workdir.to_string_lossy().into_owned(),
+            extension: self.code.name().to_owned(),
+            agent_name: extension_context.instance.agent.clone(),
+            instance_key: extension_context.instance.instance_key.clone(),
+            workdir: extension_context.workdir.to_string_lossy().into_owned(),
             project_dir: self.code.project().to_string_lossy().into_owned(),
-            config: self.code.config(),
-            state: seat.state.get().0,
-        }))?;
-        let run = LayerExecution::new(line, seat, None, self.code.limit());
+            config: self.code.config().clone(),
+            state: extension_context.state.get().0.unwrap_or_default(),
+        });
+        let call = PluginCall::begin(Arc::clone(&runner.transport), message.into())?;
+        let run = LayerExecution::new(call, extension_context, None, self.code.limit());
         let ended = run.run(None, &mut AnswerReplay::default()).await;
         let (output, listens) = (ended.outcome?.output, ended.listens);
         let invalid_registration = |error: serde_json::Error| {
@@ -126,37 +136,37 @@ impl MessageExtension {
 
 /// An extension during a turn.
 struct MessageExtensionTurn {
-    spoken: Arc<MessageExtension>,
-    seat: Arc<ExtensionContext>,
-    layers: Vec<ExtensionLayer>,
-    tools: Vec<ToolDeclaration>,
+    message_extension: Arc<MessageExtension>,
+    extension_context: Arc<ExtensionContext>,
+    layers: Vec<LayerEntry>,
+    tools: Vec<OfferedTool>,
     /// Current runner and session: a process that ended is replaced.
-    seated: Mutex<RunnerSession>,
+    runner_session: Mutex<RunnerSession>,
 }
 
 #[async_trait]
 impl AttachedExtension for MessageExtensionTurn {
-    fn layers(&self) -> &[ExtensionLayer] {
+    fn layers(&self) -> &[LayerEntry] {
         &self.layers
     }
 
     fn tools(&self) -> Vec<ExtensionTool> {
-        let offer = |tool: &ToolDeclaration| ExtensionTool {
+        let offer = |tool: &OfferedTool| ExtensionTool {
             name: tool.name.clone(),
             description: tool.description.clone(),
             parameters: tool.parameters.clone(),
             handler: Arc::new(ExtensionSessionTool {
-                spoken: Arc::clone(&self.spoken),
-                seat: Arc::clone(&self.seat),
+                message_extension: Arc::clone(&self.message_extension),
+                extension_context: Arc::clone(&self.extension_context),
                 name: tool.name.clone(),
             }),
         };
         self.tools.iter().map(offer).collect()
     }
 
-    fn happened(&self, event: &RuntimeEvent) {
+    fn notify_event(&self, event: &RuntimeEvent) {
         let (runner, session) = self
-            .seated
+            .runner_session
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
@@ -169,7 +179,9 @@ impl AttachedExtension for MessageExtensionTurn {
                 event.remove("sequence");
                 let event = Value::Object(event);
                 if session.is_subscribed(Some(&event)) {
-                    runner.happened(session.number, &event);
+                    let session = session.number;
+                    let message = ExtensionMessage::Event { session, event };
+                    runner.transport.notify(message);
                 }
             }
             _ => tracing::debug!("could not encode an event; the extension does not receive it"),
@@ -185,7 +197,10 @@ impl AttachedExtension for MessageExtensionTurn {
         context: JsonObject,
         host: &mut dyn LayerHost,
     ) -> Result<(Value, LayerChanges), ToolError> {
-        let (state_before, mut answers) = (self.seat.state.get().0, AnswerReplay::default());
+        let (state_before, mut answers) = (
+            self.extension_context.state.get().0,
+            AnswerReplay::default(),
+        );
         let ended = self
             .run_once(layer, &context, host, &mut answers, None)
             .await;
@@ -195,12 +210,12 @@ impl AttachedExtension for MessageExtensionTurn {
             .is_err_and(|error| error.code.as_deref() == Some(ErrorCode::HOST_DIED.as_str()));
         // Code around a tool call that sent no request can have side effects, so it is not
         // repeated.
-        let may_repeat = self.layers[layer].kind != LayerTarget::ToolCall || !answers.is_empty();
+        let may_repeat = self.layers[layer].kind != LayerKind::ToolCall || !answers.is_empty();
         let ended = match died && may_repeat {
             false => ended,
             true => {
                 tracing::warn!(
-                    extension = self.spoken.code.name(),
+                    extension = self.message_extension.code.name(),
                     "a layer runs again because its runtime process ended"
                 );
                 answers.rewind();
@@ -228,35 +243,41 @@ impl MessageExtensionTurn {
         answers: &mut AnswerReplay,
         state: Option<Value>,
     ) -> FinalMessage {
-        let with_conversation = self.layers[layer].kind != LayerTarget::ToolCall;
+        let with_conversation = self.layers[layer].kind != LayerKind::ToolCall;
         let beginning = async {
-            let (runner, session) = self.spoken.session_for(&self.seat).await?;
-            *self.seated.lock().unwrap_or_else(PoisonError::into_inner) =
-                (Arc::clone(&runner), Arc::clone(&session));
+            let (runner, session) = self
+                .message_extension
+                .session_for(&self.extension_context)
+                .await?;
+            *self
+                .runner_session
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = (runner.clone(), Arc::clone(&session));
             if session.registered.layers != self.layers {
                 let message = "it registered different layers than at the start of the turn";
                 return Err(ToolError::new(message).code(ErrorCode::EXT_INIT));
             }
-            let mut news = session.pending_changes(&self.seat, with_conversation);
+            let mut news = session.pending_changes(&self.extension_context, with_conversation);
             if let Some(value) = state {
-                news.state = Some(SavedState { value });
+                news.state = Some(KeptState { value });
             }
-            let started = runner.begin(&RunStart::Layer(LayerRunRequest {
+            let message = ExtensionMessage::Layer(LayerRun {
                 session: session.number,
                 layer,
-                context,
+                context: context.clone(),
                 news,
-            }));
-            let line = started.inspect_err(|_| session.reset_sync_state())?;
-            Ok((line, session))
+            });
+            let started = PluginCall::begin(runner.transport, message.into());
+            let call = started.inspect_err(|_| session.reset_sync_state())?;
+            Ok((call, session))
         };
         match beginning.await {
             Err(error) => Err(error).into(),
-            Ok((line, session)) => {
-                let limit = self.spoken.code.limit();
+            Ok((call, session)) => {
+                let limit = self.message_extension.code.limit();
                 let run = LayerExecution::new(
-                    line,
-                    &self.seat,
+                    call,
+                    &self.extension_context,
                     Some((&session, with_conversation)),
                     limit,
                 );
@@ -272,8 +293,8 @@ impl MessageExtensionTurn {
 
 /// A tool of an extension.
 struct ExtensionSessionTool {
-    spoken: Arc<MessageExtension>,
-    seat: Arc<ExtensionContext>,
+    message_extension: Arc<MessageExtension>,
+    extension_context: Arc<ExtensionContext>,
     name: String,
 }
 
@@ -282,31 +303,37 @@ impl ToolHandler for ExtensionSessionTool {
     async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
         let (runner, session) = tokio::select! {
             biased;
-            seated = self.spoken.session_for(&self.seat) => seated?,
-            () = ctx.cancellation.cancelled() => return Err(cancelled()),
+            opened = self.message_extension.session_for(&self.extension_context) => opened?,
+            () = ctx.cancellation.cancelled() => return Err(cancelled_error()),
         };
-        let code = &self.spoken.code;
-        let call = ExtensionToolCall {
+        let code = &self.message_extension.code;
+        let request = CallRequest {
+            tool: code.name().to_owned(),
+            export: self.name.clone(),
+            arguments: input,
+            config: code.config().clone(),
+            context: call_context(ctx, code.project(), TOOL_TIMEOUT),
+        };
+        let message = ExtensionMessage::Call(Box::new(OfferedCall {
             session: session.number,
-            extension: code.name(),
-            name: &self.name,
-            config: code.config(),
-            input: &input,
-            timeout: TOOL_TIMEOUT,
+            request,
+        }));
+        let call = PluginCall::begin(runner.transport, message.into())?;
+        let Some(ended) = run_tool_call(call, ctx).await else {
+            return Err(never_ended_error(&self.name));
         };
-        let ended = runner.call(call, ctx).await;
-        if let Some(SavedState { value }) = ended.state {
-            self.seat.state.set(value);
+        if let Some(KeptState { value }) = ended.state {
+            self.extension_context.state.set(value);
         }
         ended.outcome
     }
 
-    async fn programs(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
-        self.spoken.code.files()
+    async fn executed_files(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
+        self.message_extension.code.files()
     }
 }
 
 /// Returns the error of a call that ended because the turn was cancelled.
-fn cancelled() -> ToolError {
+fn cancelled_error() -> ToolError {
     ToolError::new("the call was cancelled").code(ErrorCode::TOOL_CANCELLED)
 }

@@ -4,15 +4,17 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use goondan_abi::wire::operation::{LAYER_NEXT, LAYER_REQUEST, LAYER_SEND};
+use goondan_abi::wire::{KeptState, NextRequest};
 use goondan_spec::Code;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{
-    CodeChannel, CodeMessage, ExtensionSession, FinalMessage, NextCallRequest, RunningMessage,
-    SavedState,
+use super::ExtensionSession;
+use crate::plugin_session::{
+    CallUpdate, FinalMessage, PluginCall, RunningMessage, log_arguments, short_name,
 };
-use crate::ports::extension::{AgentMessage, ExtensionContext, LayerHost};
+use crate::ports::extension::{ExtensionContext, LayerHost, LayerRequest};
 use crate::ports::tool::ToolError;
 
 /// Time after which a cancelled layer is aborted.
@@ -45,7 +47,7 @@ impl AnswerReplay {
     }
 
     /// Returns the recorded answer if the next recorded request has this name.
-    fn recall(&mut self, name: &str) -> Option<Result<Value, ToolError>> {
+    fn replay_answer(&mut self, name: &str) -> Option<Result<Value, ToolError>> {
         let (recorded_name, answer) = self.answers.get(self.given)?;
         if recorded_name != name {
             return None;
@@ -55,7 +57,7 @@ impl AnswerReplay {
     }
 
     /// Records an answer. Removes the recorded answers that were not replayed.
-    fn keep(&mut self, name: String, answer: Result<Value, ToolError>) {
+    fn record_answer(&mut self, name: String, answer: Result<Value, ToolError>) {
         self.answers.truncate(self.given);
         self.answers.push((name, answer));
         self.given += 1;
@@ -64,8 +66,8 @@ impl AnswerReplay {
 
 /// A run of extension code.
 pub(super) struct LayerExecution<'a> {
-    line: Box<dyn CodeChannel>,
-    seat: &'a ExtensionContext,
+    call: PluginCall,
+    extension_context: &'a ExtensionContext,
     /// The session, and true if the run receives the conversation; `None` during registration.
     session: Option<(&'a ExtensionSession, bool)>,
     /// Maximum time of continuous work.
@@ -79,22 +81,22 @@ pub(super) struct LayerExecution<'a> {
 
 /// A pending request.
 struct PendingRequest {
-    ask: u64,
+    operation: u64,
     name: String,
     payload: Value,
 }
 
 impl<'a> LayerExecution<'a> {
     pub(super) fn new(
-        line: Box<dyn CodeChannel>,
-        seat: &'a ExtensionContext,
+        call: PluginCall,
+        extension_context: &'a ExtensionContext,
         session: Option<(&'a ExtensionSession, bool)>,
         limit: Duration,
     ) -> Self {
         let (waiting, ended) = (VecDeque::new(), None);
         LayerExecution {
-            line,
-            seat,
+            call,
+            extension_context,
             session,
             limit,
             waiting,
@@ -117,14 +119,19 @@ impl<'a> LayerExecution<'a> {
                 self.drain_messages();
                 return self.end(ended);
             }
-            if let Some(PendingRequest { ask, name, payload }) = self.waiting.pop_front() {
+            if let Some(request) = self.waiting.pop_front() {
+                let PendingRequest {
+                    operation,
+                    name,
+                    payload,
+                } = request;
                 let answer = match host.as_deref_mut() {
-                    Some(host) => self.perform(&name, payload, host, memory).await,
+                    Some(host) => self.handle_request(&name, payload, host, memory).await,
                     None => Err(ToolError::new(
                         "an extension can't send requests during its registration",
                     )),
                 };
-                self.line.answer(ask, answer);
+                self.call.answer(operation, answer);
                 continue;
             }
             if let Err(error) = self.wait_for_request().await {
@@ -138,7 +145,7 @@ impl<'a> LayerExecution<'a> {
     /// # Errors
     /// The time limit is exceeded, or the turn is cancelled.
     async fn wait_for_request(&mut self) -> Result<(), ToolError> {
-        let cancellation = &self.seat.cancellation;
+        let cancellation = &self.extension_context.cancellation;
         let deadline = Instant::now() + self.limit;
         let mut cancelled_at = None;
         while self.waiting.is_empty() && self.ended.is_none() {
@@ -148,7 +155,7 @@ impl<'a> LayerExecution<'a> {
                 biased;
                 () = cancellation.cancelled(), if cancelled_at.is_none() => {
                     cancelled_at = Some(Instant::now());
-                    self.line.cancel();
+                    self.call.cancel();
                 }
                 () = tokio::time::sleep_until(abort_at) => return Err(match cancelled_at {
                     Some(_) => ToolError::new("the turn was cancelled").code(Code::TURN_CANCELLED),
@@ -156,33 +163,33 @@ impl<'a> LayerExecution<'a> {
                 }),
                 // Last, so that code that sends messages continuously does not starve the other
                 // branches.
-                message = self.line.hear() => self.handle_message(message),
+                update = self.call.next() => self.handle_update(update),
             }
         }
         Ok(())
     }
 
     /// Handles a request, and receives messages of the code until the answer is available.
-    async fn perform(
+    async fn handle_request(
         &mut self,
         name: &str,
         payload: Value,
         host: &mut dyn LayerHost,
         memory: &mut AnswerReplay,
     ) -> Result<Value, ToolError> {
-        if name == "next" && std::mem::replace(&mut self.has_next, true) {
+        if name == LAYER_NEXT && std::mem::replace(&mut self.has_next, true) {
             let error = ToolError::new("`next` was called a second time").code(Code::EXT_NEXT);
             let error = error.suggest("Call `next` once, and keep its result.");
             self.broken = Some(error.clone());
             return Err(error);
         }
-        let (answer, is_recalled) = match memory.recall(name) {
+        let (answer, is_recalled) = match memory.replay_answer(name) {
             // The changes of this request were applied in the first run.
             Some(answer) => (answer, true),
             None => {
                 let sending = send_to_host(
                     host,
-                    self.seat,
+                    self.extension_context,
                     self.session.map(|(session, _)| session),
                     name,
                     payload,
@@ -192,24 +199,28 @@ impl<'a> LayerExecution<'a> {
                     tokio::select! {
                         biased;
                         answer = &mut sending => break answer,
-                        message = self.line.hear(), if self.ended.is_none() => {
-                            self.handle_message(message)
+                        update = self.call.next(), if self.ended.is_none() => {
+                            self.handle_update(update)
                         }
                     }
                 };
-                memory.keep(name.to_owned(), answer.clone());
+                memory.record_answer(name.to_owned(), answer.clone());
                 (answer, false)
             }
         };
         match (name, answer) {
-            ("next", Ok(mut wrapped)) => {
+            (LAYER_NEXT, Ok(mut wrapped)) => {
                 let session_changes = self.session.map(|(session, with_conversation)| {
-                    session.pending_changes(self.seat, with_conversation)
+                    session.pending_changes(self.extension_context, with_conversation)
                 });
                 let mut session_changes = session_changes.unwrap_or_default();
                 if is_recalled {
-                    session_changes.state =
-                        self.seat.state.get().0.map(|value| SavedState { value });
+                    session_changes.state = self
+                        .extension_context
+                        .state
+                        .get()
+                        .0
+                        .map(|value| KeptState { value });
                 }
                 wrapped["news"] = serde_json::to_value(session_changes)
                     .map_err(|error| ToolError::new(error.to_string()))?;
@@ -221,39 +232,47 @@ impl<'a> LayerExecution<'a> {
 
     /// Handles one message of the code: writes a log line, queues a request, or saves the outcome.
     /// Rejects a request if too many are queued.
-    fn handle_message(&mut self, message: CodeMessage) {
-        match message {
-            CodeMessage::Ended(ended) => self.ended = Some(*ended),
-            CodeMessage::Said(RunningMessage::Log(level, message, fields)) => {
-                self.seat.logger.log(level, &message, fields)
+    fn handle_update(&mut self, update: CallUpdate) {
+        match update {
+            CallUpdate::Ended(ended) => self.ended = Some(*ended),
+            CallUpdate::Event(RunningMessage::Log(line)) => {
+                let (level, message, fields) = log_arguments(line);
+                self.extension_context.logger.log(level, &message, fields);
             }
-            CodeMessage::Said(RunningMessage::Progress(..)) => {}
-            CodeMessage::Said(RunningMessage::Ask { ask, .. })
+            CallUpdate::Event(RunningMessage::Progress(_)) => {}
+            CallUpdate::Event(RunningMessage::Request { operation, .. })
                 if self.waiting.len() >= MAX_PENDING_REQUESTS =>
             {
                 let reason = format!("{MAX_PENDING_REQUESTS} requests are already open");
-                self.line.answer(ask, Err(ToolError::new(reason)));
+                self.call.answer(operation, Err(ToolError::new(reason)));
             }
-            CodeMessage::Said(RunningMessage::Ask { ask, name, payload }) => {
-                self.waiting
-                    .push_back(PendingRequest { ask, name, payload });
+            CallUpdate::Event(RunningMessage::Request {
+                operation,
+                name,
+                payload,
+            }) => {
+                self.waiting.push_back(PendingRequest {
+                    operation,
+                    name,
+                    payload,
+                });
             }
         }
     }
 
     /// Handles the messages before the end. Requests of code that has ended are dropped.
     fn drain_messages(&mut self) {
-        while let Some(event) = self.line.rest() {
-            if !matches!(event, RunningMessage::Ask { .. }) {
-                self.handle_message(CodeMessage::Said(event));
+        while let Some(event) = self.call.next_queued() {
+            if !matches!(event, RunningMessage::Request { .. }) {
+                self.handle_update(CallUpdate::Event(event));
             }
         }
     }
 
     /// Ends the run: saves the state, and replaces the outcome if the code broke the protocol.
     fn end(self, mut ended: FinalMessage) -> FinalMessage {
-        if let Some(SavedState { value }) = ended.state.take() {
-            self.seat.state.set(value);
+        if let Some(KeptState { value }) = ended.state.take() {
+            self.extension_context.state.set(value);
         }
         if let Some((session, _)) = self.session {
             session.subscribe(ended.listens.take());
@@ -278,17 +297,18 @@ fn timeout_error(limit: Duration) -> ToolError {
 /// Sends the request `name` of the code to the engine and returns the answer.
 async fn send_to_host(
     host: &mut dyn LayerHost,
-    seat: &ExtensionContext,
+    extension_context: &ExtensionContext,
     session: Option<&ExtensionSession>,
     name: &str,
     payload: Value,
 ) -> Result<Value, ToolError> {
     let invalid_arguments = |error: serde_json::Error| {
+        let name = short_name(name);
         ToolError::new(format!("invalid arguments of `{name}`: {error}"))
     };
     match name {
-        "next" => {
-            let NextCallRequest {
+        LAYER_NEXT => {
+            let NextRequest {
                 changes,
                 state,
                 listens,
@@ -296,19 +316,19 @@ async fn send_to_host(
             if let Some(session) = session {
                 session.subscribe(listens);
             }
-            if let Some(SavedState { value }) = state {
-                seat.state.set(value);
+            if let Some(KeptState { value }) = state {
+                extension_context.state.set(value);
             }
             let wrapped = host.next(changes).await?;
             serde_json::to_value(wrapped).map_err(|error| ToolError::new(error.to_string()))
         }
-        "request" => {
-            let message: AgentMessage =
+        LAYER_REQUEST => {
+            let message: LayerRequest =
                 serde_json::from_value(payload).map_err(invalid_arguments)?;
             host.request(message).await
         }
-        "send" => {
-            let message: AgentMessage =
+        LAYER_SEND => {
+            let message: LayerRequest =
                 serde_json::from_value(payload).map_err(invalid_arguments)?;
             host.send(message).await
         }

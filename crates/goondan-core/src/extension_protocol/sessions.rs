@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use goondan_abi::wire::{KeptState, RegistrationResult};
 use serde_json::Value;
 
+use super::ConversationChanges;
 use super::sync_state::{self, SyncState, TurnBase};
-use super::{ConversationChanges, RegisterResponse, SavedState};
 use crate::ids::InstanceId;
 use crate::ports::extension::ExtensionContext;
 
@@ -18,21 +19,21 @@ pub struct ExtensionSession {
     /// Number of the session in the runner.
     pub number: u64,
     /// Layers and tools that the extension registered.
-    pub registered: RegisterResponse,
+    pub registered: RegistrationResult,
     instance: InstanceId,
-    told: Mutex<Option<SyncState>>,
+    sync_state: Mutex<Option<SyncState>>,
     /// Types of the events that the extension subscribes to.
     listens: Mutex<HashSet<String>>,
 }
 
 impl ExtensionSession {
     /// Returns a session for a new registration.
-    pub fn new(number: u64, registered: RegisterResponse, instance: InstanceId) -> Self {
+    pub fn new(number: u64, registered: RegistrationResult, instance: InstanceId) -> Self {
         ExtensionSession {
             number,
             registered,
             instance,
-            told: Mutex::default(),
+            sync_state: Mutex::default(),
             listens: Mutex::default(),
         }
     }
@@ -60,21 +61,27 @@ impl ExtensionSession {
     /// Discards the sync state after an error: the extension then receives the complete
     /// conversation again.
     pub(super) fn reset_sync_state(&self) {
-        *self.told() = None;
+        *self.lock_sync_state() = None;
     }
 
     /// Returns the state of the conversation that the extension received last.
-    fn told(&self) -> MutexGuard<'_, Option<SyncState>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_sync_state(&self) -> MutexGuard<'_, Option<SyncState>> {
+        self.sync_state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the changes to send for the turn at `seat`, with or without the conversation.
+    /// Returns the changes to send for the turn of `extension_context`, with or without the
+    /// conversation.
     pub fn pending_changes(
         &self,
-        seat: &ExtensionContext,
+        extension_context: &ExtensionContext,
         with_conversation: bool,
     ) -> ConversationChanges {
-        let state = seat.state.take_restored().map(|value| SavedState { value });
+        let state = extension_context
+            .state
+            .take_restored()
+            .map(|value| KeptState { value });
         if !with_conversation {
             return ConversationChanges {
                 state,
@@ -82,9 +89,9 @@ impl ExtensionSession {
             };
         }
         let (base, events) = sync_state::next_changes(
-            &mut self.told(),
-            &seat.turn_id,
-            &seat.transcript,
+            &mut self.lock_sync_state(),
+            &extension_context.turn_id,
+            &extension_context.transcript,
             self.registered.keeps,
         );
         let changes = ConversationChanges {
@@ -185,7 +192,7 @@ mod tests {
     fn session(number: u64) -> Arc<ExtensionSession> {
         Arc::new(ExtensionSession::new(
             number,
-            RegisterResponse::default(),
+            RegistrationResult::default(),
             InstanceId::new("a", format!("{number}")),
         ))
     }

@@ -27,7 +27,7 @@ const DIRECTORY_OPEN_FLAGS: OFlag = COMMON_OPEN_FLAGS.union(OFlag::O_DIRECTORY);
 /// The mode of a new file, before the umask.
 const NEW_FILE_MODE: Mode = Mode::from_bits_truncate(0o666);
 
-fn flags(how: FileOpenMode) -> OFlag {
+fn open_flags(how: FileOpenMode) -> OFlag {
     COMMON_OPEN_FLAGS
         | match how {
             FileOpenMode::Read => OFlag::O_RDONLY,
@@ -43,7 +43,7 @@ fn flags(how: FileOpenMode) -> OFlag {
 /// # Errors
 /// Fails if a component is a link, or if the file cannot be opened.
 pub fn open_without_links(path: &Path, how: FileOpenMode) -> io::Result<File> {
-    let flags = flags(how) | OFlag::O_NOCTTY;
+    let flags = open_flags(how) | OFlag::O_NOCTTY;
     #[cfg(target_os = "linux")]
     {
         use nix::fcntl::{AT_FDCWD, OpenHow, ResolveFlag, openat2};
@@ -117,7 +117,7 @@ impl DirectoryHandle {
         Ok(File::from(openat(
             &self.0,
             name,
-            flags(how),
+            open_flags(how),
             NEW_FILE_MODE,
         )?))
     }
@@ -155,7 +155,7 @@ impl DirectoryHandle {
                 kind: kind(&stat),
                 permissions: permissions(&stat),
                 size: u64::try_from(stat.st_size).unwrap_or(0),
-                modified: modified(&stat),
+                modified: modified_time(&stat),
                 links: link_count(&stat),
             })),
             Err(Errno::ENOENT) => Ok(None),
@@ -254,7 +254,7 @@ fn permissions(stat: &FileStat) -> Permissions {
 
 /// Returns the time of the last change. The types of the fields differ between systems.
 #[allow(clippy::useless_conversion)]
-fn modified(stat: &FileStat) -> SystemTime {
+fn modified_time(stat: &FileStat) -> SystemTime {
     let seconds = Duration::from_secs(i64::from(stat.st_mtime).unsigned_abs());
     let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
     if stat.st_mtime < 0 {

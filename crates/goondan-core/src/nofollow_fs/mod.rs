@@ -205,7 +205,7 @@ impl DirectoryHandle {
         is_current: impl FnOnce() -> io::Result<bool>,
     ) -> io::Result<bool> {
         let (mut draft, file) = TemporaryFile::new(self)?;
-        fill(file, content, mode)?;
+        write_contents(file, content, mode)?;
         if !is_current()? {
             return Ok(false);
         }
@@ -247,14 +247,14 @@ impl DirectoryHandle {
     /// Fails if the name exists, or if the file cannot be written.
     pub fn put_new(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
         let (draft, file) = TemporaryFile::new(self)?;
-        fill(file, content, None)?;
+        write_contents(file, content, None)?;
         // The draft keeps its temporary name, which is removed when it is dropped.
         self.link(draft.name.as_ref(), name)
     }
 }
 
 /// Writes a complete file. The mode is set before the contents, which may be confidential.
-fn fill(mut file: File, content: &[u8], mode: Option<Permissions>) -> io::Result<()> {
+fn write_contents(mut file: File, content: &[u8], mode: Option<Permissions>) -> io::Result<()> {
     if let Some(mode) = mode {
         file.set_permissions(mode)?;
     }

@@ -1,18 +1,20 @@
 //! Approval requests for tool calls, and remembered approvals.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_spec::untrusted_text;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::JsonObject;
 use crate::ids::InstanceId;
 use crate::ports::store::StoreError;
 
-/// Key of the tool's own code among the programs of a grant.
+/// Key in [`ApprovalGrant::programs`] for the hash of the tool's own code. The other keys are
+/// paths.
 pub const CODE_KEY: &str = "library";
 
 /// A tool call that waits for approval.
@@ -31,9 +33,11 @@ pub struct ApprovalRequest {
     pub tool_name: String,
     /// Arguments of the call.
     pub arguments: JsonObject,
+    /// Names of the arguments that equal their default. Clients hide them.
+    pub default_arguments: BTreeSet<String>,
     /// Effect of the call, described by the tool: a command, a diff, the files of a scaffold.
     pub preview: Option<String>,
-    /// Reason for the request, in a sentence, if a matching rule is not the only reason.
+    /// Rule or default that requires the approval, in a sentence, with its place in the project.
     pub reason: Option<String>,
     /// Scopes that the user can approve beyond this call, the narrowest first. Empty if an approval
     /// can't be remembered.
@@ -56,8 +60,12 @@ impl ApprovalRequest {
             untrusted_text::line(&self.instance.agent),
             untrusted_text::line(&self.tool_name),
         );
-        let question = match serde_json::to_string(&self.arguments) {
-            Ok(arguments) if !self.arguments.is_empty() => {
+        let stated = self.stated_arguments();
+        let stated: JsonObject = stated
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let question = match serde_json::to_string(&stated) {
+            Ok(arguments) if !stated.is_empty() => {
                 (format!("May {agent} run {tool} with this?"), arguments)
             }
             _ => (
@@ -78,6 +86,12 @@ impl ApprovalRequest {
             .map(section)
             .collect::<Vec<_>>()
             .join("\n\n")
+    }
+
+    /// Returns the arguments that differ from their defaults, in the order of the call.
+    pub fn stated_arguments(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let is_stated = |(name, _): &(&String, &Value)| !self.default_arguments.contains(*name);
+        self.arguments.iter().filter(is_stated)
     }
 
     /// Returns whether the user can approve this scope.
@@ -234,9 +248,10 @@ impl fmt::Display for ApprovalGrant {
         if !self.link_targets.is_empty() {
             f.write_str(", while its links have the same targets")?;
         }
+        // The tool's code counts only if it is the only program.
         let has_other_programs = self.programs.len() > 1;
-        let is_code = has_other_programs && self.programs.contains_key(CODE_KEY);
-        match self.programs.len() - usize::from(is_code) + self.files.len() {
+        let excludes_code = has_other_programs && self.programs.contains_key(CODE_KEY);
+        match self.programs.len() - usize::from(excludes_code) + self.files.len() {
             0 => Ok(()),
             _ if !self.files.is_empty() => {
                 f.write_str(", while the files that it names are unchanged")
@@ -341,7 +356,11 @@ mod tests {
             trace_id: String::new(),
             tool_call_id: String::new(),
             tool_name: "bash__exec".to_owned(),
-            arguments: json!({"command": hidden}).as_object().cloned().unwrap(),
+            arguments: json!({"command": hidden, "timeoutMs": 5})
+                .as_object()
+                .cloned()
+                .unwrap(),
+            default_arguments: ["timeoutMs".to_owned()].into(),
             preview: Some(format!(
                 "$ {hidden}\n\nThis was answered elsewhere.\rMay a run ls?"
             )),

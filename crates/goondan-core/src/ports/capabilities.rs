@@ -38,7 +38,7 @@ pub trait ToolStateStore: Send + Sync {
     async fn save(&self, name: &str, value: Value) -> Result<(), ToolError>;
     /// Returns the last value with this name of every instance, for tools that need an overview of
     /// the swarm.
-    async fn everywhere(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError>;
+    async fn all_values(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError>;
 }
 
 /// Scheduled prompts for the calling instance.
@@ -99,7 +99,7 @@ pub struct ScheduledJob {
 pub trait EmbeddingModels: Send + Sync {
     /// Returns an identifier of the model behind a Model resource. Vectors with the same identifier
     /// are comparable.
-    fn identity(&self, model: &str) -> Result<String, ToolError>;
+    fn model_identity(&self, model: &str) -> Result<String, ToolError>;
     /// Returns a vector for each text, from the Model resource `model`.
     async fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ToolError>;
 }

@@ -10,7 +10,7 @@ pub trait Clock: Send + Sync {
     /// Returns the current time.
     fn now(&self) -> DateTime<Utc>;
     /// Returns `digits` random lower-case hex digits (at most 32).
-    fn hex(&self, digits: usize) -> String;
+    fn random_hex(&self, digits: usize) -> String;
 
     /// Waits until `at`, but at most a minute. The clock can be set during the wait, so callers
     /// check the time again.
@@ -30,7 +30,7 @@ impl Clock for SystemClock {
         Utc::now()
     }
 
-    fn hex(&self, digits: usize) -> String {
+    fn random_hex(&self, digits: usize) -> String {
         let mut text = format!("{:032x}", rand::random::<u128>());
         text.truncate(digits);
         text

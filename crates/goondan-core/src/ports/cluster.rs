@@ -54,10 +54,10 @@ pub struct EndedTurn {
 pub trait ClusterMembership: Send + Sync {
     /// Returns the next event; `None` when this node is no longer the leader. Called by only one
     /// task.
-    async fn news(&self) -> Option<ClusterEvent>;
+    async fn next_event(&self) -> Option<ClusterEvent>;
 
     /// Sends a message to a member. Ignored if the member left.
-    fn say(&self, node: &str, words: String);
+    fn send_message(&self, node: &str, words: String);
 
     /// Publishes the number of running turns per node, for users. The leader's own turns have no
     /// node name.
@@ -65,7 +65,7 @@ pub trait ClusterMembership: Send + Sync {
 
     /// Returns the end of the turn of `event`, if it was written before its node left. `joined` are
     /// the events that possibly joined the turn.
-    async fn ended(
+    async fn find_turn_end(
         &self,
         event: &AgentEvent,
         joined: &[String],
@@ -81,10 +81,10 @@ pub trait ClusterMembership: Send + Sync {
 pub trait LeaderChannel: Send + Sync {
     /// Receives the next message; `None` when this node is no longer a member. Called by only one
     /// task.
-    async fn hear(&self) -> Option<String>;
+    async fn receive_message(&self) -> Option<String>;
 
     /// Sends a message to the leader.
-    fn say(&self, words: String);
+    fn send_message(&self, words: String);
 
     /// Publishes whether this node receives turns, for users.
     fn note_fit(&self, is_fit: bool);

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+pub use goondan_abi::wire::{LayerChanges, LayerEntry, LayerKind};
 use goondan_spec::Resource;
 use goondan_spec::kinds::{Extension, SandboxSettings};
 use serde::{Deserialize, Serialize};
@@ -63,7 +64,7 @@ pub trait ExtensionCode: Send + Sync {
     /// The code can't be loaded, or the registration failed.
     async fn attach(
         self: Arc<Self>,
-        seat: Arc<ExtensionContext>,
+        context: Arc<ExtensionContext>,
     ) -> Result<Arc<dyn AttachedExtension>, ToolError>;
 }
 
@@ -112,26 +113,26 @@ impl ExtensionState {
     }
 
     /// Returns the current value, locked.
-    fn kept(&self) -> MutexGuard<'_, StateValue> {
+    fn lock(&self) -> MutexGuard<'_, StateValue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the value, and the number of writes in this turn.
     pub fn get(&self) -> (Option<Value>, u64) {
-        let current = self.kept();
+        let current = self.lock();
         (current.value.clone(), current.version)
     }
 
     /// Sets the value, on behalf of the code.
     pub fn set(&self, value: Value) {
-        let mut current = self.kept();
+        let mut current = self.lock();
         current.value = Some(value);
         current.version += 1;
     }
 
     /// Restores the value from before the turn was resumed, unless a newer value exists.
     pub fn restore(&self, value: Value, version: u64) {
-        let mut current = self.kept();
+        let mut current = self.lock();
         if version >= current.version {
             *current = StateValue {
                 value: Some(value),
@@ -143,7 +144,7 @@ impl ExtensionState {
 
     /// Returns a restored value that the code has not received yet. Returns each value only once.
     pub fn take_restored(&self) -> Option<Value> {
-        let mut current = self.kept();
+        let mut current = self.lock();
         std::mem::take(&mut current.is_news)
             .then(|| current.value.clone())
             .flatten()
@@ -187,28 +188,6 @@ impl TurnTranscript {
     }
 }
 
-/// Operation that a layer wraps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum LayerTarget {
-    /// A turn.
-    Turn,
-    /// A step of a turn.
-    Step,
-    /// A tool call of a step.
-    ToolCall,
-}
-
-/// A registered layer of an extension.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-pub struct ExtensionLayer {
-    /// Operation that the layer wraps.
-    pub kind: LayerTarget,
-    /// Order of layers: a lower priority is further outside.
-    #[serde(default)]
-    pub priority: f64,
-}
-
 /// A tool of an extension.
 #[derive(Clone)]
 pub struct ExtensionTool {
@@ -226,13 +205,13 @@ pub struct ExtensionTool {
 #[async_trait]
 pub trait AttachedExtension: Send + Sync {
     /// Returns the layers of the extension, in the order of their registration.
-    fn layers(&self) -> &[ExtensionLayer];
+    fn layers(&self) -> &[LayerEntry];
 
     /// Returns the tools of the extension.
     fn tools(&self) -> Vec<ExtensionTool>;
 
     /// Notifies the extension of an event in the instance. Never blocks.
-    fn happened(&self, event: &RuntimeEvent);
+    fn notify_event(&self, event: &RuntimeEvent);
 
     /// Runs one of its layers. `context` is the data of the layer in addition to the conversation.
     ///
@@ -243,7 +222,7 @@ pub trait AttachedExtension: Send + Sync {
         &self,
         layer: usize,
         context: JsonObject,
-        desk: &mut dyn LayerHost,
+        host: &mut dyn LayerHost,
     ) -> Result<(Value, LayerChanges), ToolError>;
 }
 
@@ -260,23 +239,13 @@ pub trait LayerHost: Send {
     ///
     /// # Errors
     /// The errors of a tool's request. Also fails in a layer of tool calls.
-    async fn request(&mut self, what: AgentMessage) -> Result<Value, ToolError>;
+    async fn request(&mut self, what: LayerRequest) -> Result<Value, ToolError>;
 
     /// Sends a message to another agent.
     ///
     /// # Errors
     /// The errors of a tool's message. Also fails in a layer of tool calls.
-    async fn send(&mut self, what: AgentMessage) -> Result<Value, ToolError>;
-}
-
-/// Changes of a layer since the last report.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct LayerChanges {
-    /// Changed fields of the layer's context, by name.
-    pub fields: JsonObject,
-    /// Changes to the conversation, in the layer's form.
-    pub events: Vec<Value>,
+    async fn send(&mut self, what: LayerRequest) -> Result<Value, ToolError>;
 }
 
 /// Result of a wrapped operation.
@@ -288,10 +257,11 @@ pub struct WrappedResult {
     pub metadata: JsonObject,
 }
 
-/// Request or message of an extension to another agent.
+/// Request or message of a layer to another agent. Unlike requests of tools, it has no event type,
+/// and every field is optional.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct AgentMessage {
+pub struct LayerRequest {
     /// Name of the agent.
     pub target: String,
     /// Text of the request.

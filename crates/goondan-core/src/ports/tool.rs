@@ -1,10 +1,14 @@
 //! Port for tools: a handler, its context, and a result that is always a value.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+pub use goondan_abi::wire::{
+    AgentCatalog, AgentRequestResult, AgentSendResult, AgentSpawnResult, Attachment, LogLevel,
+    SpawnedAgentInfo, ToolOutput,
+};
 use goondan_spec::kinds::{ExportSpec, Permission, SandboxSettings, Tool};
 use goondan_spec::{Code, Resource, ResourceId};
 use serde::{Deserialize, Serialize};
@@ -19,6 +23,7 @@ use crate::caller::CallerTrace;
 use crate::ids::InstanceId;
 use crate::message::Message;
 pub use crate::run_mode::{CommandContainment, DirectExecution, RunMode};
+use crate::started_files::StartedFiles;
 use crate::tool_allowlist::ToolAllowlist;
 
 /// Implementation of one export. Arguments are checked against the export's schema, and defaults
@@ -41,18 +46,44 @@ pub trait ToolHandler: Send + Sync {
         None
     }
 
+    /// Returns the current value of [`code`](ToolHandler::code), if it can change while the tool is
+    /// open, such as the definition of a tool by its server.
+    async fn current_code(&self, _ctx: &ToolContext) -> Option<String> {
+        self.code().map(str::to_owned)
+    }
+
     /// Returns the files that a call with these arguments runs, except those in the arguments. An
     /// approval applies only to their current content.
-    async fn programs(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
+    async fn executed_files(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Returns the content of the files with which the process of this tool was started, by path.
-    /// If no process is running, returns their current content. An approval applies only to this
-    /// content.
-    async fn started_files(&self, _ctx: &ToolContext) -> BTreeMap<String, String> {
-        BTreeMap::new()
+    /// Returns the files that a call with these arguments writes, except those in arguments that are
+    /// paths. A call that writes a protected file requires an approval.
+    async fn written_files(&self, _ctx: &ToolContext, _input: &JsonObject) -> Vec<WrittenFile> {
+        Vec::new()
     }
+
+    /// Returns the content of the files with which the process of this tool was started. If no
+    /// process is running, returns their current content. An approval applies only to this content.
+    async fn started_files(&self, _ctx: &ToolContext) -> StartedFiles {
+        StartedFiles::default()
+    }
+
+    /// Returns arguments whose values name a thing by an id that another thing can have later, such
+    /// as a process, with a value that no other thing has. An approval applies only to this thing.
+    fn unique_arguments(&self, _ctx: &ToolContext, _input: &JsonObject) -> JsonObject {
+        JsonObject::new()
+    }
+}
+
+/// File that a call writes because of an argument that is not a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenFile {
+    /// Argument that selects the file; `None` if the tool always writes it.
+    pub argument: Option<String>,
+    /// Path of the file.
+    pub path: PathBuf,
 }
 
 /// Creates handlers for one kind of entry (built-in, library, executable).
@@ -71,12 +102,12 @@ pub trait ToolSource: Send + Sync {
 pub trait InstanceObserver: Send + Sync {
     /// Handles the retirement or deletion of an instance. The instance can come back. Must not
     /// block.
-    fn ended(&self, id: &InstanceId);
+    fn on_instance_end(&self, id: &InstanceId);
 }
 
 /// Observer that does nothing.
 impl InstanceObserver for () {
-    fn ended(&self, _id: &InstanceId) {}
+    fn on_instance_end(&self, _id: &InstanceId) {}
 }
 
 /// An opened tool.
@@ -167,6 +198,9 @@ pub struct ToolContext {
     pub run_mode: RunMode,
     /// Files whose content an approval of the call covers. The call must not run any other content.
     pub approved_files: Arc<[ApprovedFile]>,
+    /// Code of the tool that an approval of the call covers, see [`ToolHandler::current_code`]. The
+    /// call must not use any other code. `None` if it needed no approval.
+    pub approved_code: Option<String>,
     /// Access to other agents.
     pub runtime: Arc<dyn AgentToolRuntime>,
     /// Structured log lines, stored next to the conversation.
@@ -182,8 +216,8 @@ pub struct ToolContext {
 pub struct ApprovedFile {
     /// Absolute path.
     pub path: PathBuf,
-    /// SHA-256 hash of the approved content, as hexadecimal digits. `None` for a directory whose
-    /// files could not be determined.
+    /// Identity of the approved content; see `goondan_core::content_hash`. `None` for a directory
+    /// whose content is not compared.
     pub sha256: Option<String>,
 }
 
@@ -191,20 +225,6 @@ pub struct ApprovedFile {
 pub trait ToolLogger: Send + Sync {
     /// Writes `message`, with fields.
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject);
-}
-
-/// Severity of a log line, the lowest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogLevel {
-    /// Details for the author of the tool.
-    Debug,
-    /// Normal operation.
-    Info,
-    /// Possible problem.
-    Warn,
-    /// Failure.
-    Error,
 }
 
 /// Receiver of a running call's metadata updates.
@@ -225,59 +245,39 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// Result of a handler: a JSON value, and data for users.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ToolOutput {
-    /// Output for the model.
-    pub output: Value,
-    /// Short summary for people.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub title: Option<String>,
-    /// Structured data for people and programs.
-    #[serde(skip_serializing_if = "JsonObject::is_empty", default)]
-    pub metadata: JsonObject,
-    /// Content that is not text, for models with support for it.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub attachments: Vec<Attachment>,
-}
-
-impl From<Value> for ToolOutput {
-    fn from(output: Value) -> Self {
-        ToolOutput {
-            output,
-            ..ToolOutput::default()
-        }
-    }
-}
-
-/// Binary content next to a result.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Attachment {
-    /// Media type, such as `image/png`.
-    pub media_type: String,
-    /// Content in base64.
-    pub data: String,
-    /// File name, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub name: Option<String>,
-}
-
 /// Error of a handler. Default code: `E_TOOL` (rule T6).
+///
+/// Handler files and nodes exchange it in this form. Nodes of earlier versions send `help_url`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
+#[serde(rename_all = "camelCase")]
 pub struct ToolError {
     /// Type of the error, such as `NotFound`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
     /// Message for the model.
     pub message: String,
     /// Stable code: from the table of gdn, or defined by the tool's author.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub code: Option<String>,
     /// Suggested next action.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suggestion: Option<String>,
     /// Address of further documentation.
+    #[serde(skip_serializing_if = "Option::is_none", default, alias = "help_url")]
     pub help_url: Option<String>,
+}
+
+impl From<goondan_abi::wire::ToolError> for ToolError {
+    fn from(error: goondan_abi::wire::ToolError) -> Self {
+        ToolError {
+            name: error.name,
+            message: error.message,
+            code: error.code,
+            suggestion: error.suggestion,
+            help_url: error.help_url,
+        }
+    }
 }
 
 impl ToolError {
@@ -398,7 +398,7 @@ pub trait AgentToolRuntime: Send + Sync {
         options: SpawnOptions,
     ) -> Result<AgentSpawnResult, ToolError>;
     /// Returns the instances that the caller spawned, or all.
-    async fn list(&self, include_all: bool) -> Result<Vec<SpawnedInstanceInfo>, ToolError>;
+    async fn list_instances(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError>;
     /// Returns the conversations of `ids` that arguments of the call may name: those of the caller's
     /// key, those that the caller started, its callers, and those that a rule names.
     async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, ToolError>;
@@ -421,7 +421,7 @@ pub trait AgentToolRuntime: Send + Sync {
     }
 
     /// Returns the scheduler of prompts, if the host grants it.
-    fn schedules(&self) -> Option<&dyn PromptScheduler> {
+    fn prompt_scheduler(&self) -> Option<&dyn PromptScheduler> {
         None
     }
 
@@ -460,38 +460,6 @@ pub struct RequestOptions {
     pub async_: bool,
 }
 
-/// Result of a request.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AgentRequestResult {
-    /// Event id of the answer; for an asynchronous request, event id of the request.
-    pub event_id: String,
-    /// Name of the target agent.
-    pub target: String,
-    /// The answer; absent for an asynchronous request.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub response: Option<Value>,
-    /// Id that connects request and answer.
-    pub correlation_id: String,
-    /// The request is durable.
-    pub accepted: bool,
-    /// The answer arrives later.
-    #[serde(rename = "async")]
-    pub async_: bool,
-}
-
-/// Result of a message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AgentSendResult {
-    /// Id of the event.
-    pub event_id: String,
-    /// Name of the target agent.
-    pub target: String,
-    /// The message is durable.
-    pub accepted: bool,
-}
-
 /// Options of a new instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SpawnOptions {
@@ -501,57 +469,4 @@ pub struct SpawnOptions {
     pub cwd: Option<String>,
     /// Allowlist of tools for all its turns.
     pub narrowing: Option<ToolAllowlist>,
-}
-
-/// Result of a spawn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AgentSpawnResult {
-    /// Name of the agent.
-    pub target: String,
-    /// Key of the instance.
-    pub instance_key: String,
-    /// False if the instance existed already.
-    pub spawned: bool,
-    /// Working directory of its tools, if it was set.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub cwd: Option<String>,
-}
-
-/// Metadata of an instance, for other agents.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SpawnedInstanceInfo {
-    /// Name of the agent.
-    pub target: String,
-    /// Key of the instance.
-    pub instance_key: String,
-    /// Agent that spawned it; empty if an input from outside created it.
-    pub owner_agent: String,
-    /// Conversation key of that agent.
-    pub owner_instance_key: String,
-    /// Time of creation in ISO 8601.
-    pub created_at: String,
-    /// Working directory of its tools, if it was set.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub cwd: Option<String>,
-}
-
-/// Agents of a swarm, sorted by name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct AgentCatalog {
-    /// Name of the Swarm resource.
-    pub swarm_name: String,
-    /// Agent for inputs without a target.
-    pub entry_agent: String,
-    /// The calling agent.
-    pub self_agent: String,
-    /// All agents.
-    pub available_agents: Vec<String>,
-    /// All agents except the caller.
-    pub callable_agents: Vec<String>,
-    /// Purposes of the agents that state one, by name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
-    pub descriptions: BTreeMap<String, String>,
 }

@@ -7,7 +7,7 @@ use crate::ids::TraceContext;
 /// programs.
 pub trait TracePolicy: Send + Sync {
     /// Returns the trace context for requests in this span; `None` to send none.
-    fn caller(&self, span: &TraceContext) -> Option<CallerTrace>;
+    fn caller_trace(&self, span: &TraceContext) -> Option<CallerTrace>;
 
     /// Returns whether telemetry captures the content of this span.
     fn wants_words(&self, _span: &TraceContext) -> bool {
@@ -21,7 +21,7 @@ pub trait TracePolicy: Send + Sync {
 pub struct ForwardCallerTrace;
 
 impl TracePolicy for ForwardCallerTrace {
-    fn caller(&self, span: &TraceContext) -> Option<CallerTrace> {
+    fn caller_trace(&self, span: &TraceContext) -> Option<CallerTrace> {
         span.caller.as_deref().cloned()
     }
 }

@@ -76,7 +76,7 @@ impl SecretRedactor {
     /// Returns `text` without secrets.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.known.load().as_ref() {
-            Some(matcher) => matcher.masked(text, None),
+            Some(matcher) => matcher.mask_secrets(text, None),
             None => Cow::Borrowed(text),
         }
     }
@@ -262,6 +262,30 @@ mod tests {
         ] {
             assert_eq!(redactor.text(text), MASK, "{text}");
         }
+    }
+
+    #[test]
+    fn secrets_are_masked_in_json_of_ascii_characters() {
+        let redactor = knows("Pässwörd/\u{7f}\"\u{1F511}");
+        for text in [
+            r#"P\u00e4ssw\u00f6rd/\u007f\"\ud83d\udd11"#,
+            r#"P\u00E4ssw\u00F6rd/\u007F\"\uD83D\uDD11"#,
+            r#"P\u00e4ssw\u00f6rd\/\u007f\"\ud83d\udd11"#,
+            r#"P\\u00e4ssw\\u00f6rd/\\u007f\\\"\\ud83d\\udd11"#,
+        ] {
+            let json = format!(r#"{{"key": "{text}"}}"#);
+            assert_eq!(redactor.text(&json), r#"{"key": "***"}"#, "{text}");
+        }
+        // Short secrets are masked as whole words.
+        let shown = knows("wörd")
+            .text(r#"{"key": "w\u00f6rd", "swords": "w\u00f6rds"}"#)
+            .into_owned();
+        assert_eq!(shown, r#"{"key": "***", "swords": "w\u00f6rds"}"#);
+        // Line breaks of a secret with several lines.
+        assert_eq!(
+            knows("ä-first\nö-second").text(r"\u00e4-first\n\u00f6-second"),
+            MASK
+        );
     }
 
     #[test]

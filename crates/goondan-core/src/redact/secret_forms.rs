@@ -29,7 +29,7 @@ const HTML_ENTITIES: [(char, &str); 5] = [
 ];
 
 /// Replaces each character of `escapes` in `text`.
-fn replaced(text: &str, escapes: &[(char, &str)]) -> String {
+fn replace_chars(text: &str, escapes: &[(char, &str)]) -> String {
     let replace =
         |text: String, (character, escape): &(char, &str)| text.replace(*character, escape);
     escapes.iter().fold(text.to_owned(), replace)
@@ -99,8 +99,16 @@ fn written_forms(secret: &str) -> BTreeSet<String> {
     forms.insert(twice[1..twice.len() - 1].to_owned());
     // PHP escapes slashes.
     forms.insert(quoted[1..quoted.len() - 1].replace('/', "\\/"));
-    let go_quoted = replaced(&quoted[1..quoted.len() - 1], &GO_JSON_ESCAPES);
-    let html = replaced(secret, &HTML_ENTITIES);
+    let go_quoted = replace_chars(&quoted[1..quoted.len() - 1], &GO_JSON_ESCAPES);
+    for is_upper in [false, true] {
+        // Python and PHP escape all other characters than ASCII. PHP also escapes slashes.
+        let ascii = ascii_json(secret, is_upper);
+        forms.insert(ascii.replace('/', "\\/"));
+        let twice = Value::from(ascii.clone()).to_string();
+        forms.insert(twice[1..twice.len() - 1].to_owned());
+        forms.insert(ascii);
+    }
+    let html = replace_chars(secret, &HTML_ENTITIES);
     // The same characters, as Go and Python escape them.
     let html_numbers = html.replace("&quot;", "&#34;").replace("&#39;", "&#x27;");
     forms.extend([go_quoted, html, html_numbers]);
@@ -110,30 +118,55 @@ fn written_forms(secret: &str) -> BTreeSet<String> {
     let bytes = secret.as_bytes();
     forms.insert(bytes.iter().map(|byte| format!("%{byte:02X}")).collect());
     forms.insert(bytes.iter().map(|byte| format!("%{byte:02x}")).collect());
-    for kept in URL_UNESCAPED_SETS {
-        let encode = |kept: &'static str, space: &'static str, is_lower: bool| {
-            url_encoded(bytes, kept, |byte| match byte {
+    for unescaped in URL_UNESCAPED_SETS {
+        let encode = |unescaped: &'static str, space: &'static str, is_lower: bool| {
+            url_encoded(bytes, unescaped, |byte| match byte {
                 b' ' => space.to_owned(),
                 _ if is_lower => format!("%{byte:02x}"),
                 _ => format!("%{byte:02X}"),
             })
         };
         forms.extend([
-            encode(kept, "%20", false),
-            encode(kept, "%20", true),
-            encode(kept, "+", false),
+            encode(unescaped, "%20", false),
+            encode(unescaped, "%20", true),
+            encode(unescaped, "+", false),
         ]);
     }
     forms
 }
 
+/// Escapes `text` for a JSON string that contains only printable ASCII characters. `is_upper` is the
+/// case of the hex digits. Characters above U+FFFF become two escapes, a surrogate pair.
+fn ascii_json(text: &str, is_upper: bool) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => escaped.extend(['\\', character]),
+            ' '..='~' => escaped.push(character),
+            '\n' => escaped.push_str("\\n"),
+            '\r' => escaped.push_str("\\r"),
+            '\t' => escaped.push_str("\\t"),
+            '\u{8}' => escaped.push_str("\\b"),
+            '\u{c}' => escaped.push_str("\\f"),
+            _ => {
+                let units = character.encode_utf16(&mut [0; 2]).to_vec();
+                escaped.extend(units.iter().map(|unit| match is_upper {
+                    true => format!("\\u{unit:04X}"),
+                    false => format!("\\u{unit:04x}"),
+                }));
+            }
+        }
+    }
+    escaped
+}
+
 /// Escapes `bytes` for a URL with `encode`. Does not escape letters, digits, `-_.~` and the
-/// characters in `kept`.
-fn url_encoded(bytes: &[u8], kept: &str, encode: impl Fn(u8) -> String) -> String {
+/// characters in `unescaped`.
+fn url_encoded(bytes: &[u8], unescaped: &str, encode: impl Fn(u8) -> String) -> String {
     let plain = |byte: u8| {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'_' | b'.' | b'~')
-            || kept.as_bytes().contains(&byte)
+            || unescaped.as_bytes().contains(&byte)
     };
     bytes
         .iter()

@@ -88,7 +88,7 @@ impl SecretMatcher {
     }
 
     /// Returns `text` with a mask in place of each secret. `before` is the character before `text`.
-    pub(super) fn masked<'t>(&self, text: &'t str, before: Option<char>) -> Cow<'t, str> {
+    pub(super) fn mask_secrets<'t>(&self, text: &'t str, before: Option<char>) -> Cow<'t, str> {
         let mut clean = String::new();
         let mut done = 0;
         while let Some(secret) = self.find(text, done, before) {
@@ -177,20 +177,20 @@ impl SecretMatcher {
 
     /// Returns the start of the first suffix of `text` after `done` that is the beginning of a
     /// form, else the end of `text`.
-    pub(super) fn beginning(&self, text: &str, done: usize) -> usize {
-        let places = text[done..]
+    pub(super) fn partial_match_start(&self, text: &str, done: usize) -> usize {
+        let positions = text[done..]
             .char_indices()
             .map(|(at, first)| (done + at, first));
-        let possible = places
+        let possible = positions
             .filter(|(at, first)| text.len() - at <= self.longest && self.first.contains(first));
         let mut open = possible
             .map(|(at, _)| at)
-            .filter(|at| self.begins(&text[*at..]));
+            .filter(|at| self.is_form_prefix(&text[*at..]));
         open.next().unwrap_or(text.len())
     }
 
     /// Returns whether a form begins with `text`.
-    fn begins(&self, text: &str) -> bool {
+    fn is_form_prefix(&self, text: &str) -> bool {
         let from = (Bound::Included(text), Bound::Unbounded);
         self.forms
             .range::<str, _>(from)

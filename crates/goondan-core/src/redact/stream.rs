@@ -34,7 +34,7 @@ impl TextStream {
         let mut clean = String::with_capacity(text.len());
         let mut done = 0;
         let open_start = loop {
-            let open_start = matcher.beginning(&text, done);
+            let open_start = matcher.partial_match_start(&text, done);
             // Secrets that begin before `open_start` are complete, and so is the character after them.
             let secret = matcher.find(&text, done, self.before);
             let Some(secret) = secret.filter(|secret| secret.start < open_start) else {
@@ -55,7 +55,7 @@ impl TextStream {
         let rest = std::mem::take(&mut self.held);
         let matcher = self.redactor.known.load();
         match matcher.as_ref() {
-            Some(matcher) => matcher.masked(&rest, self.before).into_owned(),
+            Some(matcher) => matcher.mask_secrets(&rest, self.before).into_owned(),
             None => rest,
         }
     }

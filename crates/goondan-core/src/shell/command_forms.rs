@@ -20,14 +20,14 @@ pub struct CommandForm {
 }
 
 /// Programs that print their input, and run nothing.
-const READ_ONLY_PROGRAMS: [&str; 29] = [
+pub(super) const READ_ONLY_PROGRAMS: [&str; 29] = [
     "basename", "cat", "cmp", "comm", "cut", "df", "diff", "dirname", "du", "echo", "egrep",
     "false", "fgrep", "file", "grep", "head", "jq", "ls", "nl", "printf", "pwd", "realpath",
     "stat", "tail", "test", "tr", "true", "wc", "which",
 ];
 
 /// Programs with a single purpose that run files of the working directory.
-const SINGLE_PURPOSE_PROGRAMS: [&str; 14] = [
+pub(super) const SINGLE_PURPOSE_PROGRAMS: [&str; 14] = [
     "clippy-driver",
     "ctest",
     "eslint",
@@ -45,7 +45,7 @@ const SINGLE_PURPOSE_PROGRAMS: [&str; 14] = [
 ];
 
 /// Programs whose first word selects a subcommand.
-const SUBCOMMAND_PROGRAMS: [&str; 22] = [
+pub(super) const SUBCOMMAND_PROGRAMS: [&str; 22] = [
     "bazel", "bundle", "cabal", "cargo", "composer", "dotnet", "git", "go", "gradle", "just",
     "make", "mix", "mvn", "npm", "pip", "pip3", "pnpm", "poetry", "rake", "ruff", "uv", "yarn",
 ];
@@ -59,6 +59,26 @@ const GIT_READ_ONLY_SUBCOMMANDS: [&str; 7] = [
     "ls-tree",
     "rev-list",
     "rev-parse",
+    "status",
+];
+
+/// Subcommands of git that only print, except through options such as `--output`.
+const GIT_PRINTING_SUBCOMMANDS: [&str; 16] = [
+    "blame",
+    "cat-file",
+    "cherry",
+    "describe",
+    "diff",
+    "for-each-ref",
+    "grep",
+    "log",
+    "ls-files",
+    "ls-tree",
+    "name-rev",
+    "rev-list",
+    "rev-parse",
+    "shortlog",
+    "show",
     "status",
 ];
 
@@ -102,6 +122,19 @@ pub fn form(part: &CommandPart) -> Option<CommandForm> {
             name != "git" || !GIT_READ_ONLY_SUBCOMMANDS.contains(command),
         )),
         [] => None,
+    }
+}
+
+/// Returns true if the command has the purpose to print. Its sandbox then needs no write access, so no
+/// option of it writes a file.
+pub fn only_prints(part: &CommandPart) -> bool {
+    let words: Vec<&str> = part.start.iter().map(String::as_str).collect();
+    let is_plain = |name: &str| part.whole.starts_with(&atoms(name));
+    match words.as_slice() {
+        [name, ..] if !is_plain(name) => false,
+        ["git", subcommand, ..] => GIT_PRINTING_SUBCOMMANDS.contains(subcommand),
+        [name, ..] => READ_ONLY_PROGRAMS.contains(name),
+        [] => false,
     }
 }
 
@@ -176,6 +209,30 @@ mod tests {
                 "{line}: {:?}",
                 forms(line)
             );
+        }
+    }
+
+    #[test]
+    fn a_command_that_prints_needs_no_write_access() {
+        let prints = |line: &str| parts(line).iter().all(only_prints);
+        for line in [
+            "git log --output=goondan.yaml",
+            "git diff HEAD",
+            "timeout 5 git show x",
+            "ls -l",
+            "jq . a.json",
+        ] {
+            assert!(prints(line), "{line}");
+        }
+        for line in [
+            "git -C x log",
+            "git commit -m x",
+            "GIT_DIR=x git log",
+            "./git log",
+            "sort -o x y",
+            "git l*",
+        ] {
+            assert!(!prints(line), "{line}");
         }
     }
 

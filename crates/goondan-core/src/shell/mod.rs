@@ -9,18 +9,23 @@
 //! a sandbox limits them.
 
 mod command_forms;
+mod line_commands;
 mod opened_files;
 mod parts;
 mod running_options;
+mod unknown_files;
 mod unwrap;
 mod wrapper_programs;
 
 use goondan_spec::command_line::{self, CommandScript, ShellRequired, parse};
 use goondan_spec::pattern::PatternAtom;
 
-pub use command_forms::{CommandForm, form};
+pub use command_forms::{CommandForm, form, only_prints};
+pub(crate) use line_commands::{LineWord, quoted_line};
 pub use opened_files::{OpenedFile, opened};
-pub use parts::{file, fold, is_protected, is_secret};
+pub use parts::{file, fold, is_protected};
+pub use unknown_files::runs_unknown_files;
+pub(crate) use unknown_files::{is_assignment, is_printing, runs_listed_files, runs_strings};
 pub use wrapper_programs::is_shell;
 
 /// A part of a command line that a policy decides about.
@@ -85,7 +90,8 @@ impl CommandPart {
         CommandPart::text(given, CommandPartKind::Program)
     }
 
-    /// Returns the part of one of several paths.
+    /// Returns the part for one of several paths of a call. It has no strings for patterns, because
+    /// rules compare the path itself.
     pub fn path(given: &str) -> Self {
         CommandPart {
             whole: Vec::new(),
@@ -127,7 +133,7 @@ impl CommandPart {
 /// Returns the parts of `line`, at least one.
 pub fn parts(line: &str) -> Vec<CommandPart> {
     match parse(line) {
-        Ok(script) => parts::of(&script),
+        Ok(script) => parts::from_script(&script),
         Err(ShellRequired(why)) => vec![CommandPart::hidden(line, format!("it {why}"))],
     }
 }
@@ -135,7 +141,7 @@ pub fn parts(line: &str) -> Vec<CommandPart> {
 /// Returns the names of the programs that each command of a script starts, by command number.
 pub fn programs(script: &CommandScript) -> Vec<Vec<String>> {
     let mut all: Vec<Vec<String>> = Vec::new();
-    for part in parts::of(script) {
+    for part in parts::from_script(script) {
         let Some(number) = part.command else { continue };
         all.resize(all.len().max(number + 1), Vec::new());
         all[number].extend(part.programs);

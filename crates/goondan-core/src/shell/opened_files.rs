@@ -33,7 +33,7 @@ pub fn opened(line: &str) -> Option<BTreeSet<OpenedFile>> {
         folders: BTreeSet::from([String::new()]),
         opened: BTreeSet::new(),
     };
-    walk.script(&script)?;
+    walk.visit_script(&script)?;
     Some(walk.opened)
 }
 
@@ -45,25 +45,25 @@ struct RedirectWalk {
 
 impl RedirectWalk {
     /// Collects the redirections of a script; `None` if it changes directory too often.
-    fn script(&mut self, script: &CommandScript) -> Option<()> {
+    fn visit_script(&mut self, script: &CommandScript) -> Option<()> {
         for stage in script.steps.iter().flat_map(|step| &step.stages) {
             match stage {
                 PipelineStage::Group(group) => {
-                    self.subshell(&group.script)?;
-                    self.redirects(&group.redirects);
+                    self.visit_subshell(&group.script)?;
+                    self.visit_redirects(&group.redirects);
                 }
                 PipelineStage::Command(command) => {
                     for piece in command.words.iter().flat_map(|word| &word.pieces) {
                         if let WordPiece::Output(inner) = piece {
-                            self.subshell(inner)?;
+                            self.visit_subshell(inner)?;
                         }
                     }
-                    self.redirects(&command.redirects);
+                    self.visit_redirects(&command.redirects);
                     if let Some(folder) = command.cd_target() {
                         let gone: Vec<String> = self
                             .folders
                             .iter()
-                            .map(|from| joined(from, &folder))
+                            .map(|from| join_path(from, &folder))
                             .collect();
                         self.folders.extend(gone);
                         (self.folders.len() <= MAX_DIRECTORIES).then_some(())?;
@@ -75,16 +75,16 @@ impl RedirectWalk {
     }
 
     /// Analyzes a subshell, whose directory changes do not affect the commands after it.
-    fn subshell(&mut self, script: &CommandScript) -> Option<()> {
+    fn visit_subshell(&mut self, script: &CommandScript) -> Option<()> {
         let folders = self.folders.clone();
-        self.script(script)?;
+        self.visit_script(script)?;
         self.folders = folders;
         Some(())
     }
 
     /// Collects the files that these redirections open, for each directory that the shell may be
     /// in.
-    fn redirects(&mut self, redirects: &[StreamRedirect]) {
+    fn visit_redirects(&mut self, redirects: &[StreamRedirect]) {
         for StreamRedirect { target, .. } in redirects {
             let (path, is_written) = match target {
                 RedirectTarget::Stream(_) | RedirectTarget::Null => continue,
@@ -94,7 +94,7 @@ impl RedirectWalk {
             let paths = self
                 .folders
                 .iter()
-                .map(|folder| joined(folder, path))
+                .map(|folder| join_path(folder, path))
                 .collect();
             self.opened.extend(file(target).map(|file| OpenedFile {
                 file,
@@ -106,7 +106,7 @@ impl RedirectWalk {
 }
 
 /// Joins a path with the directory of the shell, and removes `.` and `..`.
-fn joined(folder: &str, path: &str) -> String {
+fn join_path(folder: &str, path: &str) -> String {
     if folder.is_empty() || path.starts_with('/') {
         fold(path)
     } else {
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn files_are_seen_from_where_the_line_begins() {
-        let told = |line: &str| -> Vec<String> {
+        let opened_by = |line: &str| -> Vec<String> {
             opened(line)
                 .unwrap()
                 .into_iter()
@@ -132,15 +132,18 @@ mod tests {
                 .map(|(path, is_written)| format!("{}{path}", if is_written { ">" } else { "<" }))
                 .collect()
         };
-        assert_eq!(told("cat < ./a//b > c 2>&1 2> /dev/null"), ["<a/b", ">c"]);
-        assert_eq!(told("cd x && echo a > ../y"), [">../y", ">y"]);
         assert_eq!(
-            told("(cd x; echo a > y) > z; echo > w"),
+            opened_by("cat < ./a//b > c 2>&1 2> /dev/null"),
+            ["<a/b", ">c"]
+        );
+        assert_eq!(opened_by("cd x && echo a > ../y"), [">../y", ">y"]);
+        assert_eq!(
+            opened_by("(cd x; echo a > y) > z; echo > w"),
             [">w", ">x/y", ">y", ">z"]
         );
-        assert_eq!(told("echo \"$(cd x; cat < y)\""), ["<x/y", "<y"]);
-        assert_eq!(told("cd /x; sh -c 'echo a > y'"), [">/x/y", ">y"]);
-        assert_eq!(told("for i in 1; do echo > x; done"), [""; 0]);
+        assert_eq!(opened_by("echo \"$(cd x; cat < y)\""), ["<x/y", "<y"]);
+        assert_eq!(opened_by("cd /x; sh -c 'echo a > y'"), [">/x/y", ">y"]);
+        assert_eq!(opened_by("for i in 1; do echo > x; done"), [""; 0]);
         assert_eq!(
             opened(&(0..9).map(|n| format!("cd {n}; ")).collect::<String>()),
             None

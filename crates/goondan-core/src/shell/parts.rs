@@ -13,12 +13,12 @@ use super::{CommandPart, CommandPartKind, excerpt};
 use crate::protected_names::ProtectionReason;
 
 /// Returns the parts of a script, in order.
-pub(super) fn of(script: &CommandScript) -> Vec<CommandPart> {
+pub(super) fn from_script(script: &CommandScript) -> Vec<CommandPart> {
     let mut walk = PartCollector {
         parts: Vec::new(),
         stays: script.stays_below_start(),
     };
-    walk.script(script);
+    walk.visit_script(script);
     walk.parts
 }
 
@@ -30,19 +30,19 @@ struct PartCollector {
 
 impl PartCollector {
     /// Adds the parts of all commands of a script.
-    fn script(&mut self, script: &CommandScript) {
+    fn visit_script(&mut self, script: &CommandScript) {
         for stage in script.steps.iter().flat_map(|step| &step.stages) {
             match stage {
-                PipelineStage::Command(command) => self.command(command),
-                PipelineStage::Group(group) => self.group(group),
+                PipelineStage::Command(command) => self.visit_command(command),
+                PipelineStage::Group(group) => self.visit_group(group),
             }
         }
     }
 
     /// Adds the parts of a group and of its redirections.
-    fn group(&mut self, group: &CommandGroup) {
+    fn visit_group(&mut self, group: &CommandGroup) {
         let first = self.parts.len();
-        self.script(&group.script);
+        self.visit_script(&group.script);
         if let Some(shell) = &group.shell {
             // A restriction of the shell applies to all commands that it runs.
             let mut shell_pattern = atoms(shell);
@@ -55,19 +55,19 @@ impl PartCollector {
         group
             .redirects
             .iter()
-            .for_each(|redirect| self.redirect(redirect));
+            .for_each(|redirect| self.visit_redirect(redirect));
     }
 
     /// Adds the parts of a command: its substitutions, the command itself, and its redirections.
-    fn command(&mut self, command: &ShellCommand) {
+    fn visit_command(&mut self, command: &ShellCommand) {
         for piece in command.words.iter().flat_map(|word| &word.pieces) {
             if let WordPiece::Output(inner) = piece {
-                self.script(inner);
+                self.visit_script(inner);
             }
         }
         let assignment = |(name, value): &(String, String)| {
             let value = PartialWord::new(atoms(value));
-            [atoms(&format!("{name}=")), value.quoted()].concat()
+            [atoms(&format!("{name}=")), value.quoted_atoms()].concat()
         };
         let simple = SimpleCommand {
             number: command.number,
@@ -81,15 +81,15 @@ impl PartCollector {
                 })
                 .collect(),
         };
-        unwrap::command(simple, &mut self.parts);
+        unwrap::unwrap_command(simple, &mut self.parts);
         command
             .redirects
             .iter()
-            .for_each(|redirect| self.redirect(redirect));
+            .for_each(|redirect| self.visit_redirect(redirect));
     }
 
     /// Adds the part of a redirection that opens a file.
-    fn redirect(&mut self, redirect: &StreamRedirect) {
+    fn visit_redirect(&mut self, redirect: &StreamRedirect) {
         let (sign, path, is_read) = match &redirect.target {
             RedirectTarget::Stream(_) | RedirectTarget::Null => return,
             RedirectTarget::Read(path) => ("< ", path, true),
@@ -97,14 +97,14 @@ impl PartCollector {
         };
         let inside = self.stays && is_path_inside(path) && (is_read || !is_protected(path));
         let path = PartialWord::new(atoms(&fold(path)));
-        let whole = [atoms(sign), path.quoted()].concat();
+        let whole = [atoms(sign), path.quoted_atoms()].concat();
         let what = if is_read {
             CommandPartKind::Read { inside }
         } else {
             CommandPartKind::Write { inside }
         };
         self.parts.push(CommandPart {
-            shown: show(&whole),
+            shown: format_atoms(&whole),
             what,
             names: vec![whole.clone()],
             whole,
@@ -137,13 +137,6 @@ pub fn is_protected(path: &str) -> bool {
         || is_resource_file(folder, name)
 }
 
-/// Returns whether a file at `path` can contain keys, so that reading it requires approval.
-pub fn is_secret(path: &str) -> bool {
-    path.to_lowercase()
-        .split('/')
-        .any(|part| ProtectionReason::of_name(part) == Some(ProtectionReason::Secrets))
-}
-
 /// Returns a path without `.`, `..` and doubled slashes. Symbolic links are not resolved.
 pub fn fold(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
@@ -162,7 +155,7 @@ pub fn fold(path: &str) -> String {
 }
 
 /// Returns the display form of atoms; `…` is an unknown part.
-pub(super) fn show(atoms: &[PatternAtom]) -> String {
+pub(super) fn format_atoms(atoms: &[PatternAtom]) -> String {
     let text: String = atoms
         .iter()
         .map(|atom| {

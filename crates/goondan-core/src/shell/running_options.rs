@@ -97,7 +97,7 @@ const FD_OPTIONS: RunningOptions = RunningOptions {
 };
 
 /// Returns the reason why the program `name` can run other programs with these arguments.
-pub(super) fn running(name: &str, words: &[PartialWord]) -> Option<String> {
+pub(super) fn running_reason(name: &str, words: &[PartialWord]) -> Option<String> {
     let program = PROGRAMS_WITH_RUNNING_OPTIONS
         .iter()
         .find(|program| program.name == name)?;
@@ -107,10 +107,14 @@ pub(super) fn running(name: &str, words: &[PartialWord]) -> Option<String> {
         .position(|word| word.text().as_deref() == Some("--"))
         .unwrap_or(arguments.len());
     let arguments = arguments.get(..end).unwrap_or_default();
+    let is_clone = |word: &PartialWord| word.text().as_deref() == Some("clone");
+    let clones = name == "git" && arguments.iter().any(is_clone);
     let concerning = arguments
         .iter()
         .enumerate()
         .find(|(at, word)| match word.text() {
+            // The program on the other side of a clone, which for a path is a local one.
+            Some(text) if clones && is_cluster_with(&text, 'u') => true,
             Some(text) => program.may_run(&text, *at == 0),
             None => program.is_uncertain(arguments, *at),
         });
@@ -120,6 +124,11 @@ pub(super) fn running(name: &str, words: &[PartialWord]) -> Option<String> {
             format!("`{name}` can run programs through its arguments, and some of them are unknown")
         }
     })
+}
+
+/// Returns whether a word is a cluster of short options that contains `letter`.
+fn is_cluster_with(word: &str, letter: char) -> bool {
+    word.starts_with('-') && !word.starts_with("--") && word.contains(letter)
 }
 
 /// Returns whether a word may be an option whose text is only partly known, for example because it
@@ -163,7 +172,7 @@ impl RunningOptions {
         if is_unknown_option(word) {
             return !(self.name == "git" && is_message(before, word));
         }
-        let known: String = word.atoms.iter().map_while(letter).collect();
+        let known: String = word.atoms.iter().map_while(known_char).collect();
         let may_be =
             |command: &&'static str| command.starts_with(&known) || known.starts_with(command);
         (at == 0 && self.old_style)
@@ -172,7 +181,7 @@ impl RunningOptions {
 }
 
 /// Returns the character of a known atom; `None` for an unknown atom.
-fn letter(atom: &PatternAtom) -> Option<char> {
+fn known_char(atom: &PatternAtom) -> Option<char> {
     if let PatternAtom::Char(letter) = atom {
         Some(*letter)
     } else {

@@ -2,7 +2,7 @@
 
 use goondan_spec::pattern::{PatternAtom, atoms};
 
-use super::parts::show;
+use super::parts::format_atoms;
 use super::running_options::is_unknown_option;
 use super::wrapper_programs::{self, WrapperProgram};
 use super::{CommandPart, CommandPartKind};
@@ -36,7 +36,7 @@ impl PartialWord {
     }
 
     /// Returns the atoms in the form of a command line; a known word with blanks is quoted.
-    pub(super) fn quoted(&self) -> Vec<PatternAtom> {
+    pub(super) fn quoted_atoms(&self) -> Vec<PatternAtom> {
         let needs_quotes = |atom: &PatternAtom| matches!(atom, PatternAtom::Char(c) if c.is_whitespace() || ";&|<>()`'\"".contains(*c));
         if !self.atoms.is_empty() && !self.atoms.iter().any(needs_quotes) {
             return self.atoms.clone();
@@ -61,13 +61,13 @@ pub(super) struct SimpleCommand {
 const MAX_WRAPPER_DEPTH: usize = 16;
 
 /// Appends the parts of a simple command.
-pub(super) fn command(simple: SimpleCommand, parts: &mut Vec<CommandPart>) {
-    inner(simple, 0, parts);
+pub(super) fn unwrap_command(simple: SimpleCommand, parts: &mut Vec<CommandPart>) {
+    unwrap_at_depth(simple, 0, parts);
 }
 
 /// Appends the parts of a command inside `depth` wrapping programs.
-fn inner(simple: SimpleCommand, depth: usize, parts: &mut Vec<CommandPart>) {
-    let shown = show(&whole(&simple));
+fn unwrap_at_depth(simple: SimpleCommand, depth: usize, parts: &mut Vec<CommandPart>) {
+    let shown = format_atoms(&full_pattern(&simple));
     if depth > MAX_WRAPPER_DEPTH {
         parts.push(CommandPart::hidden(
             &shown,
@@ -88,15 +88,15 @@ fn inner(simple: SimpleCommand, depth: usize, parts: &mut Vec<CommandPart>) {
         return;
     };
     let base = base_name(&name);
-    if let Some(why) = wrapper_programs::hides(base, &simple.words) {
+    if let Some(why) = wrapper_programs::hidden_reason(base, &simple.words) {
         parts.push(CommandPart::hidden(&shown, why));
     } else if base == "find" {
-        parts.push(plain(&simple));
+        parts.push(command_part(&simple));
         find(&simple, &shown, depth, parts);
-    } else if let Some(wrapper) = wrapper_programs::wrapper(base) {
-        wrapped(&simple, wrapper, &shown, depth, parts);
+    } else if let Some(wrapper) = wrapper_programs::find_wrapper(base) {
+        append_wrapped(&simple, wrapper, &shown, depth, parts);
     } else {
-        parts.push(plain(&simple));
+        parts.push(command_part(&simple));
     }
 }
 
@@ -106,46 +106,51 @@ pub(super) fn base_name(name: &str) -> &str {
 }
 
 /// Returns the part of a command, without unwrapping.
-fn plain(simple: &SimpleCommand) -> CommandPart {
-    let all = whole(simple);
+fn command_part(simple: &SimpleCommand) -> CommandPart {
+    let all = full_pattern(simple);
     let mut names = vec![all.clone()];
     let name = simple.words.first().and_then(PartialWord::text);
     if let Some(name) = &name {
         let words = simple.words.get(1..).unwrap_or_default();
         let named = |name: &str| {
             let first = std::iter::once(atoms(name));
-            join(first.chain(words.iter().map(PartialWord::quoted)))
+            join(first.chain(words.iter().map(PartialWord::quoted_atoms)))
         };
         names.push(named(name));
         names.push(named(base_name(name)));
         names.dedup();
     }
     CommandPart {
-        shown: show(&all),
+        shown: format_atoms(&all),
         what: CommandPartKind::Command,
         whole: all,
         names,
         command: Some(simple.number),
         file: None,
         programs: name.into_iter().collect(),
-        start: simple.words.iter().map_while(bare).take(3).collect(),
+        start: simple
+            .words
+            .iter()
+            .map_while(unquoted_text)
+            .take(3)
+            .collect(),
     }
 }
 
 /// Returns the text of a known word that needs no quotes.
-fn bare(word: &PartialWord) -> Option<String> {
+fn unquoted_text(word: &PartialWord) -> Option<String> {
     word.text()
-        .filter(|_| !word.is_open && word.quoted() == word.atoms)
+        .filter(|_| !word.is_open && word.quoted_atoms() == word.atoms)
 }
 
 /// Returns the complete command with its assignments, as a pattern.
-fn whole(simple: &SimpleCommand) -> Vec<PatternAtom> {
+fn full_pattern(simple: &SimpleCommand) -> Vec<PatternAtom> {
     join(
         simple
             .assignments
             .iter()
             .cloned()
-            .chain(simple.words.iter().map(PartialWord::quoted)),
+            .chain(simple.words.iter().map(PartialWord::quoted_atoms)),
     )
 }
 
@@ -162,14 +167,14 @@ fn join(words: impl Iterator<Item = Vec<PatternAtom>>) -> Vec<PatternAtom> {
 }
 
 /// Appends the parts of a command that `wrapper` runs.
-fn wrapped(
+fn append_wrapped(
     simple: &SimpleCommand,
     wrapper: &WrapperProgram,
     shown: &str,
     depth: usize,
     parts: &mut Vec<CommandPart>,
 ) {
-    let outer = plain(simple);
+    let outer = command_part(simple);
     let Some((assignments, at)) = skip_options(&simple.words, wrapper) else {
         parts.push(CommandPart::hidden(
             shown,
@@ -195,9 +200,9 @@ fn wrapped(
         words,
     };
     let mut inside = Vec::new();
-    self::inner(inner, depth + 1, &mut inside);
+    self::unwrap_at_depth(inner, depth + 1, &mut inside);
     if wrapper.elevates {
-        elevated(outer, inside, parts);
+        append_elevated(outer, inside, parts);
         return;
     }
     for part in &mut inside {
@@ -209,7 +214,7 @@ fn wrapped(
 
 /// Appends the parts of a command with other privileges. Only a pattern for the complete command
 /// allows it; restrictions of the inner command also apply.
-fn elevated(mut outer: CommandPart, inside: Vec<CommandPart>, parts: &mut Vec<CommandPart>) {
+fn append_elevated(mut outer: CommandPart, inside: Vec<CommandPart>, parts: &mut Vec<CommandPart>) {
     outer
         .names
         .extend(inside.iter().flat_map(|part| part.names.iter().cloned()));
@@ -240,7 +245,7 @@ fn skip_options(
             .as_deref()
             .filter(|text| !only_words && text.starts_with('-') && text.len() > 1);
         if wrapper.assigns && is_assignment(word) {
-            assignments.push(word.quoted());
+            assignments.push(word.quoted_atoms());
             at += 1;
         } else if text.is_none() {
             return None;
@@ -251,7 +256,7 @@ fn skip_options(
             } else if wrapper.valued.contains(&option) {
                 words.get(at)?.text()?;
                 at += 1;
-            } else if !wrapper.knows(option) {
+            } else if !wrapper.is_neutral_option(option) {
                 return None;
             }
         } else if positional > 0 {
@@ -323,7 +328,7 @@ fn find(simple: &SimpleCommand, shown: &str, depth: usize, parts: &mut Vec<Comma
             .take(length)
             .map(|word| substitute_path(word, is_path))
             .collect();
-        inner(
+        unwrap_at_depth(
             SimpleCommand {
                 words,
                 ..simple.clone()

@@ -22,7 +22,7 @@ pub(super) struct WrapperProgram {
 
 impl WrapperProgram {
     /// Returns whether `option` does not change which command runs.
-    pub(super) fn knows(&self, option: &str) -> bool {
+    pub(super) fn is_neutral_option(&self, option: &str) -> bool {
         let with_value = |known: &&str| {
             let short = known.len() == 2 && !option.starts_with("--") && option.starts_with(*known);
             short
@@ -120,7 +120,7 @@ const WRAPPERS: [WrapperProgram; 9] = [
 ];
 
 /// Returns the wrapper program `name`; `None` for any other program.
-pub(super) fn wrapper(name: &str) -> Option<&'static WrapperProgram> {
+pub(super) fn find_wrapper(name: &str) -> Option<&'static WrapperProgram> {
     let name = if name == "doas" { "sudo" } else { name };
     WRAPPERS.iter().find(|wrapper| wrapper.name == name)
 }
@@ -132,7 +132,10 @@ const OPAQUE_PROGRAMS: [&str; 12] = [
 ];
 
 /// Programs that run a script. A script in a file is treated like any other argument.
-const SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "rbash", "sh", "zsh"];
+const SHELLS: [&str; 20] = [
+    "ash", "bash", "csh", "dash", "elvish", "fish", "ksh", "lksh", "mksh", "nu", "osh", "pdksh",
+    "posh", "pwsh", "rbash", "sh", "tcsh", "xonsh", "yash", "zsh",
+];
 
 /// Returns true if the word is the name or the path of a shell.
 pub fn is_shell(word: &str) -> bool {
@@ -140,10 +143,10 @@ pub fn is_shell(word: &str) -> bool {
 }
 
 /// Returns the reason why it is unknown what the command `name` runs.
-pub(super) fn hides(name: &str, words: &[PartialWord]) -> Option<String> {
+pub(super) fn hidden_reason(name: &str, words: &[PartialWord]) -> Option<String> {
     let is_script = |word: &PartialWord| {
         word.text()
-            .is_some_and(|text| !text.is_empty() && !text.starts_with('-'))
+            .is_some_and(|text| !text.is_empty() && !text.starts_with(['-', '+']))
     };
     if SHELLS.contains(&name) && !words.get(1).is_some_and(is_script) {
         return Some(format!("the input that `{name}` runs is unknown"));
@@ -151,5 +154,5 @@ pub(super) fn hides(name: &str, words: &[PartialWord]) -> Option<String> {
     if OPAQUE_PROGRAMS.contains(&name) {
         return Some(format!("`{name}` runs commands that can't be checked"));
     }
-    running_options::running(name, words)
+    running_options::running_reason(name, words)
 }

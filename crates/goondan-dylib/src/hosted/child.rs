@@ -7,17 +7,20 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use goondan_abi::wire::{self, code};
+use goondan_abi::wire;
+use goondan_core::plugin_session::RunningMessage;
+use goondan_core::ports::tool::ToolError;
+use goondan_spec::Code;
 use tokio::sync::{mpsc, oneshot};
 
 use super::protocol::{ToolHostMessage, read_line, to_line};
 use crate::calls::LibraryCalls;
-use crate::connection::{LibraryConnection, new_calls};
+use crate::connection::LibraryConnection;
+use crate::counters::LibraryCounters;
 use crate::failure::LibraryFailure;
-use crate::library_messages::{LibraryCallEvent, LibraryCallbacks, LibraryCommand};
+use crate::library_messages::{LibraryCallbacks, LibraryCommand};
 use crate::library_thread;
 use crate::limits::LibraryLimits;
-use crate::metrics::LibraryCounters;
 
 /// Interval of checking if a process has ended.
 const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -50,7 +53,7 @@ pub(crate) struct HostProcess {
 pub(crate) struct StartedHostProcess {
     pub(crate) process: HostProcess,
     pub(crate) manifest: wire::Manifest,
-    pub(crate) down: mpsc::WeakUnboundedSender<LibraryCommand>,
+    pub(crate) command_sender: mpsc::WeakUnboundedSender<LibraryCommand>,
     pub(crate) reader: JoinHandle<()>,
 }
 
@@ -83,10 +86,10 @@ impl HostProcess {
             program: command.program.clone(),
             cause,
         })?;
-        let calls = new_calls(name, limits, counters);
-        let (down, commands) = mpsc::unbounded_channel();
-        let weak = down.downgrade();
-        let connection = Arc::new(LibraryConnection::new(down, Arc::clone(&calls), limits));
+        let calls = Arc::new(LibraryCalls::new(name, limits, counters));
+        let (command_sender, commands) = mpsc::unbounded_channel();
+        let weak = command_sender.downgrade();
+        let connection = Arc::new(LibraryConnection::new(command_sender, Arc::clone(&calls)));
         let shared = Arc::new(SharedChild {
             child: Mutex::new(child),
             ended: OnceLock::new(),
@@ -110,7 +113,7 @@ impl HostProcess {
         Ok(StartedHostProcess {
             process,
             manifest,
-            down: weak,
+            command_sender: weak,
             reader,
         })
     }
@@ -275,11 +278,11 @@ impl HostProcessReader {
         let how = self.wait();
         let why = problem.map_or(how, |problem| format!("it was killed: {problem}"));
         self.calls.close(
-            &wire::ToolError::new(format!(
+            &ToolError::new(format!(
                 "the library host process of {} ended: {why}",
                 self.name
             ))
-            .code(code::UNAVAILABLE)
+            .code(Code::TOOL_UNAVAILABLE)
             .suggest("The next call restarts the process. Try other arguments."),
         );
     }
@@ -297,15 +300,15 @@ impl HostProcessReader {
         };
         match message {
             ToolHostMessage::Opened(manifest) => report(Ok(manifest)),
-            ToolHostMessage::Failed(failure) => report(Err(LibraryFailure::Told(failure))),
+            ToolHostMessage::Failed(failure) => report(Err(LibraryFailure::Reported(failure))),
             ToolHostMessage::Complete { call, outcome } => {
                 self.calls.complete(call, outcome);
             }
             ToolHostMessage::Event {
                 call,
-                event: event @ LibraryCallEvent::Request { .. },
+                event: event @ RunningMessage::Request { .. },
             } if self.queue_policy == FullQueuePolicy::InTurn => {
-                self.calls.ask_in_turn(call, event);
+                self.calls.forward_request(call, event);
             }
             ToolHostMessage::Event { call, event } => {
                 self.calls.event(call, event);

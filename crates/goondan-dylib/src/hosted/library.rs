@@ -3,19 +3,25 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use goondan_abi::wire::{self, code};
+use goondan_abi::wire;
+use goondan_core::plugin_session::{PluginTransport, RestartDelay};
+use goondan_core::ports::tool::ToolError;
+use goondan_spec::Code;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use super::backoff::pause_after;
 use super::child::{FullQueuePolicy, HostCommand, HostProcess, StartedHostProcess};
 use crate::connection::LibraryConnection;
+use crate::counters::LibraryCounters;
 use crate::failure::LibraryFailure;
-use crate::library_messages::Outcome;
 use crate::limits::LibraryLimits;
-use crate::metrics::LibraryCounters;
 use crate::threads::LibraryThreads;
+
+/// Number of consecutive crashes after which the process is still restarted at once.
+const IMMEDIATE_RESTARTS: u32 = 5;
+const MAX_RESTART_DELAY: Duration = Duration::from_secs(5 * 60);
 
 /// A library in a host process that is restarted after a crash.
 pub(crate) struct HostedLibrary {
@@ -29,12 +35,9 @@ pub(crate) struct HostedLibrary {
     state: Mutex<HostProcessHistory>,
 }
 
-#[derive(Default)]
 struct HostProcessHistory {
     current: Option<HostProcess>,
-    /// Number of crashes since the last success.
-    crashes: u32,
-    not_before: Option<Instant>,
+    restart: RestartDelay,
 }
 
 impl HostedLibrary {
@@ -53,7 +56,10 @@ impl HostedLibrary {
             limits,
             counters,
             threads,
-            state: Mutex::default(),
+            state: Mutex::new(HostProcessHistory {
+                current: None,
+                restart: RestartDelay::new(IMMEDIATE_RESTARTS, MAX_RESTART_DELAY),
+            }),
         }
     }
 
@@ -65,38 +71,38 @@ impl HostedLibrary {
 
     /// Returns the connection of the running process, or starts one. Fails if the pause after a
     /// crash is not over.
-    pub(crate) async fn connect(&self) -> Outcome<Arc<LibraryConnection>> {
+    pub(crate) async fn connect(&self) -> Result<Arc<LibraryConnection>, ToolError> {
         let mut state = self.state.lock().await;
         if let Some(process) = &state.current {
             if process.connection.calls().is_healthy() {
                 return Ok(Arc::clone(&process.connection));
             }
             if self.threads.are_closed() {
-                return Err(wire::ToolError::new(format!("{} was closed", self.name))
-                    .code(code::UNAVAILABLE));
+                return Err(ToolError::new(format!("{} was closed", self.name))
+                    .code(Code::TOOL_UNAVAILABLE));
             }
             // The process has ended, or has too many calls that never end.
             process.kill();
             let (answered, ended) = (process.connection.calls().has_answered(), process.ended());
             state.current = None;
-            self.note_crash(&mut state, answered, ended.unwrap_or_else(Instant::now));
+            self.record_crash(
+                &mut state,
+                answered,
+                ended.map_or_else(Instant::now, Instant::from_std),
+            );
         }
-        if let Some(pause) = state
-            .not_before
-            .and_then(|at| at.checked_duration_since(Instant::now()))
-        {
-            return Err(self.restart_delay_error(state.crashes, pause));
-        }
+        let process = format!("the library host process of {}", self.name);
+        state.restart.check(&process, Code::TOOL_UNAVAILABLE)?;
         let started = self.start(&mut state).await;
         started
             .map(|(connection, _)| connection)
             .map_err(|failure| {
-                self.note_crash(&mut state, false, Instant::now());
-                wire::ToolError {
+                self.record_crash(&mut state, false, Instant::now());
+                ToolError {
                     suggestion: failure.suggestion(),
-                    ..wire::ToolError::new(failure.to_string())
+                    ..ToolError::new(failure.to_string())
                 }
-                .code(code::UNAVAILABLE)
+                .code(Code::TOOL_UNAVAILABLE)
             })
     }
 
@@ -118,10 +124,10 @@ impl HostedLibrary {
         let StartedHostProcess {
             process,
             manifest,
-            down,
+            command_sender,
             reader,
         } = started;
-        self.threads.remember(&self.name, down, reader);
+        self.threads.remember(&self.name, command_sender, reader);
         let connection = Arc::clone(&process.connection);
         state.current = Some(process);
         Ok((connection, manifest))
@@ -129,27 +135,9 @@ impl HostedLibrary {
 
     /// Counts a crash and sets the time of the next start. `answered`: whether the process had
     /// answered a call.
-    fn note_crash(&self, state: &mut HostProcessHistory, answered: bool, at: Instant) {
+    fn record_crash(&self, state: &mut HostProcessHistory, answered: bool, at: Instant) {
         self.counters.crashes.fetch_add(1, Ordering::Relaxed);
-        state.crashes = if answered {
-            1
-        } else {
-            state.crashes.saturating_add(1)
-        };
-        state.not_before = Some(at + pause_after(state.crashes));
-        tracing::warn!(library = %self.name, crashes = state.crashes, "library host process \
-            crashed");
-    }
-
-    /// Returns the error of a call during the pause after a crash.
-    fn restart_delay_error(&self, crashes: u32, left: Duration) -> wire::ToolError {
-        let seconds = left.as_secs() + 1;
-        wire::ToolError::new(format!(
-            "the library host process of {} crashed {crashes} times in a row; it restarts in \
-            {seconds} s",
-            self.name
-        ))
-        .code(code::UNAVAILABLE)
-        .suggest("Use another tool, or retry after the restart.")
+        let crashes = state.restart.record_failure(answered, at);
+        tracing::warn!(library = %self.name, crashes, "library host process crashed");
     }
 }

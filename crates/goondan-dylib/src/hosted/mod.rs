@@ -1,6 +1,5 @@
 //! `isolation: process`: runs a library in its own host process.
 
-mod backoff;
 mod child;
 mod library;
 pub(crate) mod protocol;

@@ -4,12 +4,13 @@
 use std::io::{self, BufRead};
 
 use goondan_abi::wire;
+use goondan_core::plugin_session::RunningMessage;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::ReportedFailure;
-use crate::library_messages::{LibraryCallEvent, Outcome};
+use crate::library_messages::Outcome;
 
-/// A message of a host process. The opposite direction is [`crate::link::LibraryCommand`].
+/// A message of a host process. The opposite direction is [`crate::library_messages::LibraryCommand`].
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum ToolHostMessage {
@@ -19,12 +20,12 @@ pub(crate) enum ToolHostMessage {
     Failed(ReportedFailure),
     Complete {
         call: u64,
-        outcome: Outcome<wire::ToolOutput>,
+        outcome: Outcome,
     },
     Event {
         /// Id of the call, or `NO_CALL`.
         call: u64,
-        event: LibraryCallEvent,
+        event: RunningMessage,
     },
 }
 

@@ -9,23 +9,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use goondan_abi::raw::{ABI_MAJOR, ABI_MINOR, Bytes, Host, Status};
-use goondan_abi::wire::{self, code, operation};
+use goondan_abi::wire::operation;
+use goondan_core::plugin_session::RunningMessage;
+use goondan_core::ports::tool::ToolError;
+use goondan_spec::Code;
 use serde::de::DeserializeOwned;
 
-use crate::library_messages::{LibraryCallEvent, LibraryCallbacks, Outcome};
+use crate::library_messages::{LibraryCallbacks, Outcome};
 
 /// The target of a host table's `ctx`. Leaked, because a library may call at any time until the
 /// process ends.
 pub(crate) struct HostPort {
-    up: Arc<dyn LibraryCallbacks>,
+    callbacks: Arc<dyn LibraryCallbacks>,
     max_payload: u64,
 }
 
 impl HostPort {
     /// Creates the table for one library. It is never freed, like the mapping of the library that
     /// uses it.
-    pub(crate) fn leak(up: Arc<dyn LibraryCallbacks>, max_payload: u64) -> &'static Host {
-        let port: &'static HostPort = Box::leak(Box::new(HostPort { up, max_payload }));
+    pub(crate) fn leak(callbacks: Arc<dyn LibraryCallbacks>, max_payload: u64) -> &'static Host {
+        let port: &'static HostPort = Box::leak(Box::new(HostPort {
+            callbacks,
+            max_payload,
+        }));
         Box::leak(Box::new(Host {
             ctx: std::ptr::from_ref(port).cast_mut().cast::<c_void>(),
             struct_size: size_of::<Host>() as u32,
@@ -70,43 +76,46 @@ impl HostPort {
             Ok(bytes) => read_outcome(status, bytes),
             Err(refused) => (Err(self.refused_output(refused)), Some(refused)),
         };
-        match self.up.complete(call, outcome) {
+        match self.callbacks.complete(call, outcome) {
             Status::OK => refusal.unwrap_or(Status::OK),
             other => other,
         }
     }
 
     /// Returns the error of a call whose result was refused.
-    fn refused_output(&self, refused: Status) -> wire::ToolError {
+    fn refused_output(&self, refused: Status) -> ToolError {
         match refused {
-            Status::TOO_LARGE => wire::ToolError::new(format!(
+            Status::TOO_LARGE => ToolError::new(format!(
                 "its result is larger than {} bytes",
                 self.max_payload
             ))
-            .code(code::FAILED)
+            .code(Code::TOOL_FAILED)
             .suggest("Request less per call."),
-            _ => wire::ToolError::new("its result is not in readable memory").code(code::FAILED),
+            _ => ToolError::new("its result is not in readable memory").code(Code::TOOL_FAILED),
         }
     }
 }
 
 /// Parses the result of a call. Also returns the status to report if the bytes are invalid.
-fn read_outcome(status: Status, bytes: &[u8]) -> (Outcome<wire::ToolOutput>, Option<Status>) {
+fn read_outcome(status: Status, bytes: &[u8]) -> (Outcome, Option<Status>) {
     if status == Status::OK {
         return match serde_json::from_slice(bytes) {
             Ok(output) => (Ok(output), None),
             Err(cause) => {
-                let error = wire::ToolError::new(format!("its result is not valid JSON: {cause}"));
-                (Err(error.code(code::FAILED)), Some(Status::BAD_ARGUMENT))
+                let error = ToolError::new(format!("its result is not valid JSON: {cause}"));
+                (
+                    Err(error.code(Code::TOOL_FAILED)),
+                    Some(Status::BAD_ARGUMENT),
+                )
             }
         };
     }
-    let reported = serde_json::from_slice::<wire::ToolError>(bytes).ok();
-    let mut error = reported
-        .unwrap_or_else(|| wire::ToolError::new(format!("it ended with {}", status.name())));
+    let reported = serde_json::from_slice::<ToolError>(bytes).ok();
+    let mut error =
+        reported.unwrap_or_else(|| ToolError::new(format!("it ended with {}", status.name())));
     match status {
-        Status::PANIC => error.code = Some(code::PANIC.to_owned()),
-        Status::CANCELLED => error.code = Some(code::CANCELLED.to_owned()),
+        Status::PANIC => error.code = Some(Code::TOOL_PANIC.into()),
+        Status::CANCELLED => error.code = Some(Code::TOOL_CANCELLED.into()),
         _ => {}
     }
     (Err(error), None)
@@ -150,7 +159,10 @@ unsafe extern "C" fn progress(ctx: *mut c_void, call: u64, bytes: Bytes) -> Stat
         let progress = unsafe { port.decode(bytes) };
         progress.map_or_else(
             |refused| refused,
-            |progress| port.up.event(call, LibraryCallEvent::Progress(progress)),
+            |progress| {
+                port.callbacks
+                    .event(call, RunningMessage::Progress(progress))
+            },
         )
     };
     // SAFETY: the caller passes the table's own `ctx`.
@@ -167,7 +179,7 @@ unsafe extern "C" fn log(ctx: *mut c_void, call: u64, bytes: Bytes) -> Status {
         let line = unsafe { port.decode(bytes) };
         line.map_or_else(
             |refused| refused,
-            |line| port.up.event(call, LibraryCallEvent::Log(line)),
+            |line| port.callbacks.event(call, RunningMessage::Log(line)),
         )
     };
     // SAFETY: the caller passes the table's own `ctx`.
@@ -202,9 +214,9 @@ unsafe extern "C" fn request(
         }
         // SAFETY: the caller lends the bytes for this call.
         match unsafe { port.decode(bytes) } {
-            Ok(payload) => port.up.event(
+            Ok(payload) => port.callbacks.event(
                 call,
-                LibraryCallEvent::Request {
+                RunningMessage::Request {
                     operation,
                     name: name.to_owned(),
                     payload,
@@ -222,7 +234,7 @@ unsafe extern "C" fn request(
 /// Same contract as for [`Host::cancelled`]: `ctx` belongs to the table.
 unsafe extern "C" fn cancelled(ctx: *mut c_void, call: u64) -> i32 {
     let answer = |port: &HostPort| {
-        if port.up.is_cancelled(call) {
+        if port.callbacks.is_cancelled(call) {
             Status(1)
         } else {
             Status(0)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use goondan_core::ports::tool::LogLevel;
 use serde_json::json;
 
-use crate::support::{Bench, Engine, compile_c, impatient};
+use crate::support::{Bench, Engine, compile_c, count, impatient};
 
 #[tokio::test]
 async fn a_rust_library_describes_itself_and_answers() {
@@ -101,7 +101,8 @@ async fn state_lives_as_long_as_the_library() {
         .await
         .expect("it answers");
     assert_eq!(output.output, json!({ "count": 3 }));
-    assert_eq!(bench.libraries.metrics().serving, 1);
+    assert_eq!(count(&bench.libraries.counters().mapped), 1);
+    assert_eq!(count(&bench.libraries.counters().retired), 0);
 }
 
 #[tokio::test]
@@ -140,7 +141,7 @@ async fn a_tool_that_honours_cancellation_ends_by_itself() {
         );
     }
     // Both threads returned, so no call was written off.
-    assert_eq!(bench.libraries.metrics().ignored_completions, 0);
+    assert_eq!(count(&bench.libraries.counters().ignored), 0);
 }
 
 #[tokio::test]
@@ -304,7 +305,7 @@ async fn a_worker_that_comes_back_late_is_forgiven() {
         Some("E_TOOL_UNAVAILABLE")
     );
     std::fs::write(&file, b"").expect("written");
-    until(|| bench.libraries.metrics().ignored_completions == 2).await;
+    until(|| count(&bench.libraries.counters().ignored) == 2).await;
     assert_eq!(hostile.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
 }
 
@@ -321,7 +322,7 @@ async fn a_caller_that_goes_away_cancels_its_call() {
         }
     }
     // The thread returns later with an answer that is ignored.
-    until(|| bench.libraries.metrics().ignored_completions == 1).await;
+    until(|| count(&bench.libraries.counters().ignored) == 1).await;
 }
 
 #[tokio::test]
@@ -404,7 +405,7 @@ async fn what_a_careless_library_says_is_ignored_or_told() {
         hostile.code("panic-status").await.as_deref(),
         Some("E_TOOL_PANIC")
     );
-    assert_eq!(bench.libraries.metrics().ignored_completions, 2);
+    assert_eq!(count(&bench.libraries.counters().ignored), 2);
 }
 
 #[tokio::test]
@@ -419,7 +420,7 @@ async fn a_completion_after_the_end_of_the_grace_is_ignored() {
         .expect_err("it was cancelled");
     assert_eq!(error.code.as_deref(), Some("E_TOOL_CANCELLED"));
     // One ignored event and one ignored completion.
-    until(|| bench.libraries.metrics().ignored_completions == 2).await;
+    until(|| count(&bench.libraries.counters().ignored) == 2).await;
     assert_eq!(
         hostile
             .call("ok", json!({}))

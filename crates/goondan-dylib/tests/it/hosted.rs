@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Bench, Engine, compile_c, impatient};
+use crate::support::{Bench, Engine, compile_c, count, impatient};
 
 #[tokio::test]
 async fn a_hosted_library_is_called_like_any_other() {
@@ -72,7 +72,7 @@ async fn a_crash_is_one_unavailable_result_and_the_next_call_works() {
         assert!(error.message.contains("signal: 6"), "{}", error.message);
     }
     assert_eq!(hostile.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
-    assert_eq!(bench.libraries.metrics().host_crashes, 1);
+    assert_eq!(count(&bench.libraries.counters().crashes), 1);
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn what_a_library_prints_does_not_disturb_the_protocol() {
         json!({ "said": true })
     );
     assert_eq!(hostile.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
-    assert_eq!(bench.libraries.metrics().host_crashes, 0);
+    assert_eq!(count(&bench.libraries.counters().crashes), 0);
 }
 
 #[tokio::test]
@@ -224,7 +224,7 @@ async fn a_host_ends_with_its_last_handler() {
             .await
             .is_empty()
     );
-    assert_eq!(bench.libraries.metrics().host_crashes, 0);
+    assert_eq!(count(&bench.libraries.counters().crashes), 0);
 }
 
 #[tokio::test]
@@ -242,5 +242,5 @@ async fn a_host_that_was_shut_down_is_not_started_again() {
         hostile.code("fail").await.as_deref(),
         Some("E_TOOL_UNAVAILABLE")
     );
-    assert_eq!(bench.libraries.metrics().host_crashes, 0);
+    assert_eq!(count(&bench.libraries.counters().crashes), 0);
 }

@@ -6,7 +6,7 @@ use goondan_core::ports::tool::EntryOpenError;
 use goondan_dylib::LibraryLimits;
 use goondan_spec::kinds::ExportSpec;
 
-use crate::support::{Bench, compile_c, impatient, plugin, tool};
+use crate::support::{Bench, compile_c, count, impatient, plugin, tool};
 
 /// Checks the message and the suggestion of an error.
 fn says(result: Result<impl Sized, EntryOpenError>, message: &str, suggestion: &str) {
@@ -58,7 +58,7 @@ async fn files_that_are_no_libraries_are_told_apart() {
         std::fs::write(bench.path("libsubject.so"), content).expect("written");
         says(bench.open("libsubject.so").await, message, suggestion);
     }
-    assert_eq!(bench.libraries.metrics().retired_mappings, 0);
+    assert_eq!(count(&bench.libraries.counters().retired), 0);
 }
 
 #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::calls::until;
-use crate::support::{Bench, Engine, compile_c, plugin};
+use crate::support::{Bench, Engine, compile_c, count, plugin};
 
 #[tokio::test]
 async fn an_unchanged_file_is_not_loaded_again() {
@@ -24,7 +24,8 @@ async fn an_unchanged_file_is_not_loaded_again() {
             .output,
         json!({ "count": 1 })
     );
-    assert_eq!(bench.libraries.metrics().serving, 1);
+    assert_eq!(count(&bench.libraries.counters().mapped), 1);
+    assert_eq!(count(&bench.libraries.counters().retired), 0);
     // An approval of a call remains valid for the same code.
     assert_eq!(
         first.handler("current").code(),
@@ -51,10 +52,10 @@ async fn a_changed_file_is_loaded_beside_the_old_one() {
             .output,
         json!({ "count": 2 })
     );
-    assert_eq!(bench.libraries.metrics().serving, 2);
+    assert_eq!(count(&bench.libraries.counters().retired), 0);
     drop(old);
-    until(|| bench.libraries.metrics().retired_mappings == 1).await;
-    assert_eq!(bench.libraries.metrics().serving, 1);
+    until(|| count(&bench.libraries.counters().retired) == 1).await;
+    assert_eq!(count(&bench.libraries.counters().mapped), 2);
 }
 
 #[tokio::test]
@@ -66,7 +67,7 @@ async fn a_running_call_keeps_its_library() {
         engine.progress().await;
         let new = bench.example("counter").await;
         new.call("increment", json!({})).await.expect("it answers");
-        assert_eq!(bench.libraries.metrics().retired_mappings, 0);
+        assert_eq!(count(&bench.libraries.counters().retired), 0);
         engine.context.cancellation.cancel();
     };
     let call = async {
@@ -78,7 +79,7 @@ async fn a_running_call_keeps_its_library() {
         assert_eq!(error.message, "the call was cancelled");
     };
     tokio::join!(call, swap);
-    until(|| bench.libraries.metrics().retired_mappings == 2).await;
+    until(|| count(&bench.libraries.counters().retired) == 2).await;
 }
 
 #[tokio::test]

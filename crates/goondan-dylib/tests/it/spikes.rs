@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::calls::until;
-use crate::support::{Bench, Engine, compile_c, plugin};
+use crate::support::{Bench, Engine, compile_c, count, plugin};
 
 /// Number of reloads in the first experiment.
 const RELOADS: usize = 200;
@@ -76,7 +76,7 @@ async fn two_hundred_reloads_run_new_code_each_time() {
         seen.insert(output.to_string());
     }
     assert_eq!(seen.len(), RELOADS);
-    until(|| bench.libraries.metrics().retired_mappings == RELOADS as u64).await;
+    until(|| count(&bench.libraries.counters().retired) == RELOADS as u64).await;
     if let (Some(before), Some(after)) = (before, resident()) {
         println!(
             "{} KiB a reload",
@@ -107,12 +107,12 @@ async fn a_thread_that_outlives_its_library_does_no_harm() {
     let hostile = bench.example("hostile").await;
     hostile.call("linger", json!({})).await.expect("it answers");
     drop(hostile);
-    until(|| bench.libraries.metrics().retired_mappings == 1).await;
-    let ignored = bench.libraries.metrics().ignored_completions;
+    until(|| count(&bench.libraries.counters().retired) == 1).await;
+    let ignored = count(&bench.libraries.counters().ignored);
     // The thread sees a finished call first and then a closed library, which is not counted.
     let again = bench.example("hostile").await;
     again.call("linger", json!({})).await.expect("it answers");
-    until(|| bench.libraries.metrics().ignored_completions > ignored + 3).await;
+    until(|| count(&bench.libraries.counters().ignored) > ignored + 3).await;
     assert_eq!(again.code("fail").await.as_deref(), Some("E_NOT_FOUND"));
 }
 

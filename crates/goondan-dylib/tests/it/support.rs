@@ -6,6 +6,7 @@ pub(crate) mod nested_cargo;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use goondan_core::message::{Message, MessageData, MessageRole, MessageSource};
 use goondan_core::ports::tool::{
     AgentCatalog, AgentEventInput, AgentRequestResult, AgentSendResult, AgentSpawnResult,
     AgentToolRuntime, EntryOpenError, LogLevel, ProgressSink, RequestOptions, SpawnOptions,
-    SpawnedInstanceInfo, ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput, ToolSet,
+    SpawnedAgentInfo, ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput, ToolSet,
     ToolSource,
 };
 use goondan_dylib::{DynamicLibraries, HostCommand, LibraryLimits};
@@ -136,6 +137,10 @@ pub(crate) fn compile_c(source: &str, defines: &[&str], target: &Path) {
 pub(crate) struct Bench {
     pub(crate) folder: TempDir,
     pub(crate) libraries: DynamicLibraries,
+}
+
+pub(crate) fn count(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
 }
 
 /// Returns short limits, so that tests do not wait.
@@ -299,6 +304,7 @@ impl Engine {
             run_mode: Default::default(),
             granted: Default::default(),
             approved_files: Default::default(),
+            approved_code: None,
             runtime: Arc::clone(&heard) as _,
             logger: Arc::clone(&heard) as _,
             progress: Arc::clone(&heard) as _,
@@ -357,7 +363,7 @@ impl AgentToolRuntime for RecordedCalls {
                 response: Some(Value::String(format!("you asked: {}", event.input))),
                 correlation_id: "k1".to_owned(),
                 accepted: true,
-                async_: options.async_,
+                asynchronous: options.async_,
             }),
         }
     }
@@ -395,8 +401,8 @@ impl AgentToolRuntime for RecordedCalls {
         })
     }
 
-    async fn list(&self, _include_all: bool) -> Result<Vec<SpawnedInstanceInfo>, ToolError> {
-        Ok(vec![SpawnedInstanceInfo {
+    async fn list_instances(&self, _include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
+        Ok(vec![SpawnedAgentInfo {
             target: "writer".to_owned(),
             instance_key: "writer-1".to_owned(),
             owner_agent: "assistant".to_owned(),

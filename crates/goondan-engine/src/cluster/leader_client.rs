@@ -52,36 +52,36 @@ impl LeaderClient {
     }
 
     /// Sends a message to the leader.
-    pub(crate) fn tell(&self, message: &ToLeader) {
-        self.leader.say(encode(message));
+    pub(crate) fn send(&self, message: &ToLeader) {
+        self.leader.send_message(encode(message));
     }
 
     /// Reports whether this node accepts turns.
-    pub(crate) fn note_fit(&self, is_fit: bool) {
+    pub(crate) fn report_fit(&self, is_fit: bool) {
         self.leader.note_fit(is_fit);
     }
 
     /// Waits for the next message of the leader; `None` if this node is disconnected.
-    pub(crate) async fn hear(&self) -> Option<String> {
-        self.leader.hear().await
+    pub(crate) async fn receive(&self) -> Option<String> {
+        self.leader.receive_message().await
     }
 
     /// Registers a waiter and returns its call number.
     pub(crate) fn register_waiter(&self, waiting: CallWaiter) -> CallNumber {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
-        if let Some(calls) = &mut *self.calls() {
+        if let Some(calls) = &mut *self.lock_calls() {
             calls.insert(call, waiting);
         }
         call
     }
 
     /// Sends a request before it returns. Await the returned call for the answer.
-    pub(crate) fn ask(self: &Arc<Self>, question: LeaderRequest) -> LeaderCall {
+    pub(crate) fn send_request(self: &Arc<Self>, request: LeaderRequest) -> LeaderCall {
         let (sender, answer) = oneshot::channel();
         let number = self.register_waiter(CallWaiter::Asker(sender));
-        self.tell(&ToLeader::Ask {
+        self.send(&ToLeader::Ask {
             call: number,
-            question: Box::new(question),
+            question: Box::new(request),
         });
         LeaderCall {
             uplink: Arc::clone(self),
@@ -91,8 +91,8 @@ impl LeaderClient {
     }
 
     /// Delivers an answer to the waiter of the call.
-    pub(crate) fn answered(&self, call: CallNumber, answer: Value) {
-        match self.forget(call) {
+    pub(crate) fn deliver_answer(&self, call: CallNumber, answer: Value) {
+        match self.remove_waiter(call) {
             // The caller may have been cancelled.
             Some(CallWaiter::Asker(asker)) => drop(asker.send(answer)),
             Some(CallWaiter::ForResult { waiter, .. }) => match serde_json::from_value(answer) {
@@ -105,18 +105,20 @@ impl LeaderClient {
     }
 
     /// Records a heartbeat of the instance that handles a pending event.
-    pub(crate) fn sign(&self, call: CallNumber, is_asked: bool) {
-        if let Some(CallWaiter::ForResult { mirror, .. }) =
-            self.calls().as_mut().and_then(|calls| calls.get_mut(&call))
+    pub(crate) fn record_heartbeat(&self, call: CallNumber, is_asked: bool) {
+        if let Some(CallWaiter::ForResult { mirror, .. }) = self
+            .lock_calls()
+            .as_mut()
+            .and_then(|calls| calls.get_mut(&call))
         {
-            mirror.show(is_asked);
+            mirror.record_heartbeat(is_asked);
         }
     }
 
     /// Withdraws an event whose answer no task waits for.
     pub(crate) fn abandon(&self, event_id: String, reason: String) {
         let mut gone = Vec::new();
-        if let Some(calls) = &mut *self.calls() {
+        if let Some(calls) = &mut *self.lock_calls() {
             calls.retain(|call, waiting| {
                 let is_gone = matches!(waiting, CallWaiter::ForResult { event_id: waited, waiter, .. } if *waited == event_id && waiter.is_closed());
                 if is_gone {
@@ -125,7 +127,7 @@ impl LeaderClient {
                 !is_gone
             });
         }
-        self.tell(&ToLeader::Abandon {
+        self.send(&ToLeader::Abandon {
             event_id,
             reason,
             calls: gone,
@@ -133,23 +135,24 @@ impl LeaderClient {
     }
 
     /// Removes a waiter.
-    pub(crate) fn forget(&self, call: CallNumber) -> Option<CallWaiter> {
-        self.calls().as_mut()?.remove(&call)
+    pub(crate) fn remove_waiter(&self, call: CallNumber) -> Option<CallWaiter> {
+        self.lock_calls().as_mut()?.remove(&call)
     }
 
     /// Drops all waiters because no answer can arrive.
     pub(crate) fn drop_waiters(&self) {
-        *self.calls() = None;
+        *self.lock_calls() = None;
     }
 
     /// Returns the open calls, locked; `None` after this node disconnected.
-    fn calls(&self) -> MutexGuard<'_, Option<HashMap<CallNumber, CallWaiter>>> {
+    fn lock_calls(&self) -> MutexGuard<'_, Option<HashMap<CallNumber, CallWaiter>>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fails if the cluster-wide budget allows no further step.
     pub(crate) async fn check_budget(self: &Arc<Self>) -> Result<(), TurnError> {
-        let checked: Option<Result<(), TurnError>> = self.ask(LeaderRequest::Budget).answer().await;
+        let checked: Option<Result<(), TurnError>> =
+            self.send_request(LeaderRequest::Budget).answer().await;
         checked.unwrap_or_else(|| {
             Err(TurnError::new(
                 Code::SWARM_STOPPING,
@@ -159,19 +162,19 @@ impl LeaderClient {
     }
 
     /// Reports usage to the leader, which checks the budget of the swarm.
-    pub(crate) fn spent(&self, spending: UsageIncrement) {
-        self.tell(&ToLeader::Spent(spending));
+    pub(crate) fn report_usage(&self, spending: UsageIncrement) {
+        self.send(&ToLeader::Spent(spending));
     }
 
     /// Waits until the cluster-wide rate limits allow a model call.
-    pub(crate) async fn enter(self: &Arc<Self>, room: RateLimitRequest) {
+    pub(crate) async fn acquire_rate_limit(self: &Arc<Self>, room: RateLimitRequest) {
         // Without an answer the calling turn is about to end.
-        let _: Option<()> = self.ask(LeaderRequest::Enter(room)).answer().await;
+        let _: Option<()> = self.send_request(LeaderRequest::Enter(room)).answer().await;
     }
 
     /// Reports the usage of a model call.
-    pub(crate) fn used(&self, identity: &str, tokens: u64, cost: Option<UsageCost>) {
-        self.tell(&ToLeader::Used {
+    pub(crate) fn report_model_usage(&self, identity: &str, tokens: u64, cost: Option<UsageCost>) {
+        self.send(&ToLeader::Used {
             identity: identity.to_owned(),
             tokens,
             cost,
@@ -185,7 +188,7 @@ impl LeaderClient {
                 instance,
                 turn_id,
                 delta,
-            } => self.tell(&ToLeader::Text {
+            } => self.send(&ToLeader::Text {
                 instance,
                 turn_id,
                 delta,
@@ -194,13 +197,13 @@ impl LeaderClient {
                 instance,
                 turn_id,
                 delta,
-            } => self.tell(&ToLeader::Reasoning {
+            } => self.send(&ToLeader::Reasoning {
                 instance,
                 turn_id,
                 delta,
             }),
             SwarmEvent::TextReset { instance, turn_id } => {
-                self.tell(&ToLeader::TextReset { instance, turn_id })
+                self.send(&ToLeader::TextReset { instance, turn_id })
             }
             // The leader publishes these events itself.
             SwarmEvent::Runtime(_) | SwarmEvent::TurnEnded { .. } => {}
@@ -216,7 +219,8 @@ pub(crate) struct LeaderCall {
 }
 
 impl LeaderCall {
-    /// Returns the answer, or `None` if none can arrive.
+    /// Waits for the answer. Returns `None` if this node has stopped working for the leader, or if
+    /// the answer cannot be decoded.
     pub(crate) async fn answer<T: DeserializeOwned>(mut self) -> Option<T> {
         let answer = (&mut self.answer).await.ok()?;
         serde_json::from_value(answer)
@@ -230,8 +234,8 @@ impl LeaderCall {
 
 impl Drop for LeaderCall {
     fn drop(&mut self) {
-        if self.uplink.forget(self.number).is_some() {
-            self.uplink.tell(&ToLeader::Gone { call: self.number });
+        if self.uplink.remove_waiter(self.number).is_some() {
+            self.uplink.send(&ToLeader::Gone { call: self.number });
         }
     }
 }
@@ -242,7 +246,12 @@ pub(crate) struct LeaderApprover(pub(crate) Arc<LeaderClient>);
 #[async_trait]
 impl Approver for LeaderApprover {
     async fn ask(&self, request: ApprovalRequest) -> ApprovalAnswer {
-        match self.0.ask(LeaderRequest::Approve(request)).answer().await {
+        match self
+            .0
+            .send_request(LeaderRequest::Approve(request))
+            .answer()
+            .await
+        {
             Some(answer) => answer,
             // The turn is about to end; the approval is requested again when it resumes on another
             // node.
@@ -280,7 +289,9 @@ impl ApprovalStore for GrantCache {
     }
 
     fn remember(&self, grants: Vec<ApprovalGrant>) -> Result<(), StoreError> {
-        let call = self.uplink.ask(LeaderRequest::Remember(grants.clone()));
+        let call = self
+            .uplink
+            .send_request(LeaderRequest::Remember(grants.clone()));
         // Callers run on threads that may block.
         let answer: Option<Result<(), String>> =
             tokio::runtime::Handle::current().block_on(call.answer());

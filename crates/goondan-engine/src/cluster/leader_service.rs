@@ -26,12 +26,12 @@ use goondan_core::ports::store::StoreError;
 
 /// Processes messages of the cluster members until the engine is dropped.
 pub(crate) async fn listen(engine: Weak<Engine>, roster: Arc<WorkerPool>) {
-    while let Some(event) = roster.crew.news().await {
+    while let Some(event) = roster.crew.next_event().await {
         let Some(engine) = engine.upgrade() else {
             return;
         };
         match event {
-            ClusterEvent::Member(member) => roster.put(member, &engine.lives.run),
+            ClusterEvent::Member(member) => roster.put(member, &engine.activity.run),
             ClusterEvent::Left { node } => roster.remove(&node),
             ClusterEvent::Said { node, words } => {
                 if let Some(message) = decode(&words) {
@@ -63,9 +63,15 @@ impl WorkerRequestHandler {
     fn handle_message(&self, message: ToLeader) {
         let (roster, node, bus) = (&self.roster, &*self.node, &self.engine.bus);
         match message {
-            ToLeader::Done { turn, end } => roster.ended(node, turn, RemoteTurnEnd::Done(end)),
-            ToLeader::Declined { turn } => roster.ended(node, turn, RemoteTurnEnd::Declined),
-            ToLeader::Panicked { turn } => roster.ended(node, turn, RemoteTurnEnd::Panicked),
+            ToLeader::Done { turn, end } => {
+                roster.deliver_turn_end(node, turn, RemoteTurnEnd::Done(end))
+            }
+            ToLeader::Declined { turn } => {
+                roster.deliver_turn_end(node, turn, RemoteTurnEnd::Declined)
+            }
+            ToLeader::Panicked { turn } => {
+                roster.deliver_turn_end(node, turn, RemoteTurnEnd::Panicked)
+            }
             ToLeader::Ask { call, question } => self.answer(call, *question),
             ToLeader::Gone { call } => roster.cancel_calls(node, &[call]),
             ToLeader::Abandon {
@@ -120,7 +126,7 @@ impl WorkerRequestHandler {
                 }
             }
             ToLeader::Sign { turn, is_asked } => {
-                if roster.sign(node, turn, is_asked) {
+                if roster.record_heartbeat(node, turn, is_asked) {
                     let _ = self.engine.commands.send(OrchestratorCommand::Room);
                 }
             }
@@ -153,25 +159,25 @@ impl WorkerRequestHandler {
                 self.reply(call, async move { metas.await.unwrap_or_default() });
             }
             LeaderRequest::Leave => {
-                self.roster.leave(&self.node);
-                self.tell(call, &());
+                self.roster.mark_leaving(&self.node);
+                self.send_answer(call, &());
             }
             LeaderRequest::Budget => {
                 let budget = self.engine.generation.load().policy.budget.clone();
-                self.tell(call, &self.engine.spent.check(&budget, "policy.runBudget"));
+                self.send_answer(call, &self.engine.spent.check(&budget, "policy.runBudget"));
             }
             LeaderRequest::Enter(wanted) => {
-                self.reply(call, enter(Arc::clone(&self.engine), wanted))
+                self.reply(call, acquire_rate_limit(Arc::clone(&self.engine), wanted))
             }
             LeaderRequest::Approve(request) => {
                 let engine = Arc::clone(&self.engine);
                 self.reply(call, async move { engine.request_approval(request).await });
             }
             LeaderRequest::Remember(grants) => {
-                self.reply(call, remember(Arc::clone(&self.engine), grants))
+                self.reply(call, remember_grants(Arc::clone(&self.engine), grants))
             }
             LeaderRequest::Jobs(instance) => {
-                self.tell(call, &job_operations::jobs(&self.engine, &instance))
+                self.send_answer(call, &job_operations::jobs(&self.engine, &instance))
             }
             LeaderRequest::AddJob(job) => {
                 let engine = Arc::clone(&self.engine);
@@ -204,6 +210,7 @@ impl WorkerRequestHandler {
             answer
                 .await
                 .unwrap_or(Err(SubmitError::Ended))
+                .map(drop)
                 .map_err(SerializedRefusal::from)
         });
     }
@@ -219,7 +226,7 @@ impl WorkerRequestHandler {
         let slot: ResultSlot = Arc::new(Mutex::new(Some(result)));
         let (handler, life, task_slot) = (
             self.clone(),
-            self.engine.lives.of(target),
+            self.engine.activity.tracker_for(target),
             Arc::clone(&slot),
         );
         self.roster.call(&self.node, call, || {
@@ -227,16 +234,16 @@ impl WorkerRequestHandler {
                 let send_heartbeat = |is_asked| {
                     handler
                         .roster
-                        .say(&handler.node, &ToWorker::Sign { call, is_asked })
+                        .send(&handler.node, &ToWorker::Sign { call, is_asked })
                 };
                 let result = tokio::select! {
                     result = of_slot(&task_slot) => result,
                     () = life.report_heartbeats(send_heartbeat) => None,
                 };
                 if let Some(result) = result {
-                    handler.tell(call, &result);
+                    handler.send_answer(call, &result);
                 }
-                handler.roster.called(&handler.node, call);
+                handler.roster.remove_call(&handler.node, call);
             });
             WorkerCall {
                 task: task.abort_handle(),
@@ -255,8 +262,8 @@ impl WorkerRequestHandler {
         self.roster.call(&self.node, call, || {
             let task = tokio::spawn(async move {
                 let answer = json!(work.await);
-                handler.tell(call, &answer);
-                handler.roster.called(&handler.node, call);
+                handler.send_answer(call, &answer);
+                handler.roster.remove_call(&handler.node, call);
             });
             WorkerCall {
                 task: task.abort_handle(),
@@ -266,10 +273,10 @@ impl WorkerRequestHandler {
     }
 
     /// Sends the answer to a call of the worker.
-    fn tell<T: Serialize>(&self, call: CallNumber, answer: &T) {
+    fn send_answer<T: Serialize>(&self, call: CallNumber, answer: &T) {
         let answer: Value = json!(answer);
         self.roster
-            .say(&self.node, &ToWorker::Answer { call, answer });
+            .send(&self.node, &ToWorker::Answer { call, answer });
     }
 }
 
@@ -285,7 +292,7 @@ async fn of_slot(slot: &ResultSlot) -> Option<TurnResult> {
 }
 
 /// Waits until the rate limits allow a model call. The worker itself pauses the clocks of the turn.
-async fn enter(engine: Arc<Engine>, request: RateLimitRequest) {
+async fn acquire_rate_limit(engine: Arc<Engine>, request: RateLimitRequest) {
     let generation = engine.generation.load_full();
     let publish_waiting = |scope: RateScope, full: RateLimitHit| {
         let wait = full.until.saturating_duration_since(Instant::now());
@@ -303,14 +310,14 @@ async fn enter(engine: Arc<Engine>, request: RateLimitRequest) {
     let life = ActivityTracker::new();
     engine
         .pace
-        .enter(generation.limits, &life, |full| {
+        .acquire(generation.limits, &life, |full| {
             publish_waiting(RateScope::Swarm, full)
         })
         .await;
     if let Some(model) = generation.rate_limited_model(&request.identity) {
         model
             .pace
-            .enter(model.limits, &life, |full| {
+            .acquire(model.limits, &life, |full| {
                 publish_waiting(RateScope::Model, full)
             })
             .await;
@@ -318,7 +325,7 @@ async fn enter(engine: Arc<Engine>, request: RateLimitRequest) {
 }
 
 /// Stores grants of a worker; an error is returned as text.
-async fn remember(engine: Arc<Engine>, grants: Vec<ApprovalGrant>) -> Result<(), String> {
+async fn remember_grants(engine: Arc<Engine>, grants: Vec<ApprovalGrant>) -> Result<(), String> {
     let outcome = tokio::task::spawn_blocking(move || engine.approvals.remember(grants)).await;
     outcome
         .unwrap_or(Err(StoreError::Closed))

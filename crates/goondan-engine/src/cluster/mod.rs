@@ -1,12 +1,12 @@
 //! A swarm on several nodes. The leader has the orchestrator. Workers have none and run the turns
 //! that the leader assigns.
 //!
-//! * [`wire`]: messages between leader and workers;
-//! * [`roster`]: workers and the placement of turns;
+//! * [`protocol`]: messages between leader and workers;
+//! * [`placement`]: workers and the placement of turns;
 //! * [`turn`]: a local or remote turn, as the orchestrator runs it;
-//! * [`desk`]: the leader's service for the turns of workers;
+//! * [`leader_service`]: the leader's service for the turns of workers;
 //! * [`worker`]: main loop of a worker;
-//! * [`uplink`]: a worker's client for the leader.
+//! * [`leader_client`]: a worker's client for the leader.
 
 pub(crate) mod leader_client;
 pub(crate) mod leader_service;

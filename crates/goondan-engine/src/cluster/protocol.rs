@@ -27,7 +27,7 @@ pub(crate) enum ToWorker {
     Fit { is_fit: bool },
     /// Run a turn.
     Begin(Box<TurnAssignment>),
-    /// Answers that join a turn.
+    /// Events that join a turn.
     Join {
         turn: TurnNumber,
         events: Vec<AgentEvent>,

@@ -23,6 +23,7 @@ pub(crate) async fn run(
 ) -> TurnEnd {
     loop {
         let Some(node) = placement.node.clone() else {
+            start.joined.node_changed();
             if !placement.is_home {
                 start.engine.store.doubt_journal(&start.facts.instance);
                 start.warm = None;
@@ -53,7 +54,7 @@ pub(crate) async fn run(
                     tracing::info!(instance = %id, node, "the node of a turn has left the cluster; \
                         the turn resumes on another node");
                     let is_bound = start.engine.is_bound_here(id);
-                    let next = roster.choose(id, is_bound, |_| false);
+                    let next = roster.choose_node(id, is_bound, |_| false);
                     placement = next.unwrap_or(TurnPlacement {
                         node: None,
                         is_home: false,
@@ -62,7 +63,7 @@ pub(crate) async fn run(
             },
         }
         if let Some(gone) = roster.take(&start.facts.instance, &placement) {
-            start.engine.observer.ended(&gone);
+            start.engine.observer.on_instance_end(&gone);
         }
     }
 }
@@ -76,27 +77,26 @@ async fn run_remote(
     start: &TurnStart,
 ) -> Option<RemoteTurnEnd> {
     let grants = start.engine.approvals.grants();
-    let (turn, mut sent_count, mut ended) = roster.begin(node, start, is_home, grants)?;
+    let (turn, mut ended) = roster.begin(node, start, is_home, grants)?;
     let mut is_cancelled = false;
     loop {
         tokio::select! {
             end = &mut ended => return end.ok(),
-            () = start.joined.came() => {
-                let events = start.joined.after_first(sent_count);
-                sent_count += events.len();
+            () = start.joined.wait_for_arrival() => {
+                let events = start.joined.take_unsent();
                 if !events.is_empty() {
-                    roster.say(node, &ToWorker::Join { turn, events });
+                    roster.send(node, &ToWorker::Join { turn, events });
                 }
             }
             () = start.cancel.cancelled(), if !is_cancelled => {
                 is_cancelled = true;
-                roster.say(node, &ToWorker::Cancel { turn });
+                roster.send(node, &ToWorker::Cancel { turn });
             }
         }
     }
 }
 
-/// Converts the end of a turn that a worker sent. Removes the responses that the worker handled.
+/// Converts the end of a turn that a worker sent. Removes the events that the worker handled.
 fn of_worker(end: EndOfTurn, start: &TurnStart) -> TurnEnd {
     let EndOfTurn {
         result,
@@ -106,7 +106,7 @@ fn of_worker(end: EndOfTurn, start: &TurnStart) -> TurnEnd {
     } = end;
     start
         .joined
-        .forget(&handled.iter().map(String::as_str).collect());
+        .remove_events(&handled.iter().map(String::as_str).collect());
     TurnEnd {
         result,
         handled,
@@ -122,14 +122,16 @@ fn of_worker(end: EndOfTurn, start: &TurnStart) -> TurnEnd {
 async fn end_of_lost(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> {
     let joined: Vec<String> = start
         .joined
-        .after_first(0)
+        .waiting_events()
         .into_iter()
         .map(|event| event.id)
         .collect();
     let ended = loop {
-        match roster.crew.ended(&start.event, &joined).await {
+        match roster.crew.find_turn_end(&start.event, &joined).await {
             Ok(ended) => break ended?,
-            Err(error @ StoreError::Damaged { .. }) => return Some(damaged(start, &error)),
+            Err(error @ StoreError::Damaged { .. }) => {
+                return Some(damaged_turn_end(start, &error));
+            }
             Err(error) => {
                 tracing::warn!(%error, "a node left, and the store could not be read for the result \
                     of its turn; retrying")
@@ -139,7 +141,7 @@ async fn end_of_lost(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> 
     };
     let EndedTurn { turn, meta } = ended;
     let handled: HashSet<&str> = turn.event_ids.iter().map(String::as_str).collect();
-    start.joined.forget(&handled);
+    start.joined.remove_events(&handled);
     if !roster.take_published(&turn.result.turn_id) {
         publish_end(&start.engine, &start.facts, &turn.result, None, 0);
     }
@@ -155,7 +157,7 @@ async fn end_of_lost(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> 
 }
 
 /// Returns the end of a turn whose stored data cannot be read.
-fn damaged(start: &TurnStart, error: &StoreError) -> TurnEnd {
+fn damaged_turn_end(start: &TurnStart, error: &StoreError) -> TurnEnd {
     let result = failed_result(start.facts.turn_id.clone(), store_failed(error));
     let (handled, meta) = (vec![start.event.id.clone()], start.meta.clone());
     TurnEnd {

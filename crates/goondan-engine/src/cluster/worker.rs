@@ -16,17 +16,17 @@ use super::protocol::{
     EndOfTurn, LeaderReply, LeaderRequest, ToLeader, ToWorker, TurnAssignment, TurnNumber, decode,
 };
 use crate::activity::RemoteActivity;
-use crate::delivery::orchestrator::OrchestratorCommand;
+use crate::delivery::orchestrator::{AcceptanceKind, OrchestratorCommand};
 use crate::engine::Engine;
 use crate::runtime::WorkerControl;
 use crate::turn::instance::{self, TurnEnd, TurnStart};
-use crate::turn::{ConversationCache, LateResponses};
+use crate::turn::{ConversationCache, JoiningEvents};
 use goondan_core::ids::InstanceId;
 
 struct AssignedTurn {
     instance: InstanceId,
     cancel: CancellationToken,
-    joined: LateResponses,
+    joined: JoiningEvents,
     /// Task that sends heartbeats of the turn to the leader.
     pulse: AbortHandle,
 }
@@ -57,13 +57,13 @@ impl WorkerShutdown {
             answer: None,
             is_known: false,
         };
-        leave.ask(uplink);
+        leave.request_leave(uplink);
         leave
     }
 
-    /// Asks the leader to assign no more turns to this node.
-    fn ask(&mut self, uplink: &Arc<LeaderClient>) {
-        self.answer = Some(uplink.ask(LeaderRequest::Leave).answer().boxed());
+    /// Requests that the leader assigns no more turns to this node.
+    fn request_leave(&mut self, uplink: &Arc<LeaderClient>) {
+        self.answer = Some(uplink.send_request(LeaderRequest::Leave).answer().boxed());
     }
 
     /// Waits for the pending answer or the deadline. Returns true if the worker may exit.
@@ -110,7 +110,7 @@ impl Drop for TurnWorker {
         // The instances continue on other nodes, so their local resources are released.
         self.seen
             .iter()
-            .for_each(|instance| self.engine.observer.ended(instance));
+            .for_each(|instance| self.engine.observer.on_instance_end(instance));
     }
 }
 
@@ -120,10 +120,10 @@ impl TurnWorker {
         uplink: Arc<LeaderClient>,
         book: Arc<GrantCache>,
     ) -> Self {
-        let (run, told) = (Arc::clone(&engine.lives.run), Arc::clone(&uplink));
+        let (run, leader_client) = (Arc::clone(&engine.activity.run), Arc::clone(&uplink));
         let pulse = tokio::spawn(async move {
             run.report_heartbeats(|is_asked| {
-                told.tell(&ToLeader::Sign {
+                leader_client.send(&ToLeader::Sign {
                     turn: None,
                     is_asked,
                 })
@@ -148,12 +148,12 @@ impl TurnWorker {
     pub(crate) async fn run(
         mut self,
         mut commands: UnboundedReceiver<OrchestratorCommand>,
-        mut orders: WorkerControl,
+        mut control: WorkerControl,
     ) {
         let uplink = Arc::clone(&self.uplink);
         loop {
             tokio::select! {
-                message = uplink.hear() => match message {
+                message = uplink.receive() => match message {
                     Some(message) => {
                         if let Some(message) = decode(&message) {
                             self.handle_message(message);
@@ -162,9 +162,9 @@ impl TurnWorker {
                     None => return,
                 },
                 Some(command) = commands.recv() => self.pass_on(command),
-                Some(ended) = self.turns.join_next_with_id() => self.ended(ended),
-                Some(generation) = orders.generations.recv() => self.engine.generation.store(generation),
-                () = orders.leave.cancelled(), if self.leave.is_none() => {
+                Some(ended) = self.turns.join_next_with_id() => self.report_turn_end(ended),
+                Some(generation) = control.generations.recv() => self.engine.generation.store(generation),
+                () = control.leave.cancelled(), if self.leave.is_none() => {
                     let grace = self.engine.generation.load().policy.shutdown_grace;
                     self.leave = Some(WorkerShutdown::begin(&uplink, Instant::now() + grace));
                 }
@@ -181,7 +181,7 @@ impl TurnWorker {
                 .as_mut()
                 .filter(|leave| is_idle && leave.is_known && leave.answer.is_none())
             {
-                leave.ask(&uplink);
+                leave.request_leave(&uplink);
             }
         }
     }
@@ -191,18 +191,18 @@ impl TurnWorker {
     fn is_detachable(&self) -> bool {
         let is_leaving = self.leave.as_ref().is_some_and(|leave| leave.is_known);
         is_leaving
-            && self.engine.lives.run.is_asked()
+            && self.engine.activity.run.is_paused()
             && !self.running.is_empty()
             && self
                 .running
                 .values()
-                .all(|turn| self.engine.lives.waits_for_approval(&turn.instance))
+                .all(|turn| self.engine.activity.waits_for_approval(&turn.instance))
     }
 
     /// Handles one message of the leader.
     fn handle_message(&mut self, message: ToWorker) {
         match message {
-            ToWorker::Fit { is_fit } => self.uplink.note_fit(is_fit),
+            ToWorker::Fit { is_fit } => self.uplink.report_fit(is_fit),
             ToWorker::Begin(begin) => self.begin(*begin),
             ToWorker::Join { turn, events } => {
                 if let Some(running) = self.running.get(&turn) {
@@ -216,12 +216,12 @@ impl TurnWorker {
                     running.cancel.cancel();
                 }
             }
-            ToWorker::Answer { call, answer } => self.uplink.answered(call, answer),
-            ToWorker::Sign { call, is_asked } => self.uplink.sign(call, is_asked),
+            ToWorker::Answer { call, answer } => self.uplink.deliver_answer(call, answer),
+            ToWorker::Sign { call, is_asked } => self.uplink.record_heartbeat(call, is_asked),
             ToWorker::PutAway { instance } => {
                 drop(self.warm.take(&instance));
                 self.seen.remove(&instance);
-                self.engine.observer.ended(&instance);
+                self.engine.observer.on_instance_end(&instance);
             }
         }
     }
@@ -244,17 +244,17 @@ impl TurnWorker {
             self.engine.store.doubt_journal(&id);
         }
         let Ok(agent) = self.engine.agent_for(&event) else {
-            return self.uplink.tell(&ToLeader::Declined { turn });
+            return self.uplink.send(&ToLeader::Declined { turn });
         };
         self.book.put(grants);
         self.seen.insert(id.clone());
-        let facts = Arc::new(self.engine.facts(agent, &event, &meta));
-        let (joined, cancel) = (LateResponses::default(), CancellationToken::new());
+        let facts = Arc::new(self.engine.turn_scope(agent, &event, &meta));
+        let (joined, cancel) = (JoiningEvents::default(), CancellationToken::new());
         answers.into_iter().for_each(|answer| joined.put(answer));
         let (life, reporter) = (Arc::clone(&facts.life), Arc::clone(&self.uplink));
         let pulse = tokio::spawn(async move {
             life.report_heartbeats(|is_asked| {
-                reporter.tell(&ToLeader::Sign {
+                reporter.send(&ToLeader::Sign {
                     turn: Some(turn),
                     is_asked,
                 })
@@ -288,7 +288,7 @@ impl TurnWorker {
     }
 
     /// Reports the end or the panic of a turn to the leader.
-    fn ended(&mut self, ended: Result<(Id, (TurnNumber, TurnEnd)), JoinError>) {
+    fn report_turn_end(&mut self, ended: Result<(Id, (TurnNumber, TurnEnd)), JoinError>) {
         match ended {
             Ok((task, (turn, end))) => {
                 self.tasks.remove(&task);
@@ -312,7 +312,7 @@ impl TurnWorker {
                     answer,
                     meta,
                 });
-                self.uplink.tell(&ToLeader::Done { turn, end });
+                self.uplink.send(&ToLeader::Done { turn, end });
             }
             Err(error) => {
                 let Some(turn) = self.tasks.remove(&error.id()) else {
@@ -323,7 +323,7 @@ impl TurnWorker {
                     .remove(&turn)
                     .map(|running| running.instance.to_string());
                 tracing::error!(instance, %error, "a turn panicked");
-                self.uplink.tell(&ToLeader::Panicked { turn });
+                self.uplink.send(&ToLeader::Panicked { turn });
             }
         }
     }
@@ -338,7 +338,8 @@ impl TurnWorker {
                 accepted,
             } => {
                 let result = waiter.map(|waiter| {
-                    let mirror = RemoteActivity::of(self.engine.lives.of(&event.target));
+                    let mirror =
+                        RemoteActivity::new(self.engine.activity.tracker_for(&event.target));
                     uplink.register_waiter(CallWaiter::ForResult {
                         event_id: event.id.clone(),
                         waiter,
@@ -346,7 +347,7 @@ impl TurnWorker {
                     })
                 });
                 let (call, uplink) = (
-                    uplink.ask(LeaderRequest::Submit { event, result }),
+                    uplink.send_request(LeaderRequest::Submit { event, result }),
                     Arc::clone(uplink),
                 );
                 tokio::spawn(async move {
@@ -354,14 +355,16 @@ impl TurnWorker {
                         return;
                     };
                     if let (Err(_), Some(result)) = (&answer, result) {
-                        uplink.forget(result);
+                        uplink.remove_waiter(result);
                     }
                     // The caller may have been cancelled.
-                    let _ = accepted.send(answer.map_err(Into::into));
+                    // Only turns submit events here, and they ignore repetitions.
+                    let accepted_as = answer.map(|()| AcceptanceKind::New);
+                    let _ = accepted.send(accepted_as.map_err(Into::into));
                 });
             }
             OrchestratorCommand::Spawn { request, answer } => {
-                let call = uplink.ask(LeaderRequest::Spawn(request));
+                let call = uplink.send_request(LeaderRequest::Spawn(request));
                 tokio::spawn(async move {
                     if let Some(spawned) = call.answer::<LeaderReply<bool>>().await {
                         let _ = answer.send(spawned.map_err(Into::into));
@@ -369,7 +372,7 @@ impl TurnWorker {
                 });
             }
             OrchestratorCommand::List { answer } => {
-                let call = uplink.ask(LeaderRequest::List);
+                let call = uplink.send_request(LeaderRequest::List);
                 tokio::spawn(async move {
                     if let Some(metas) = call.answer().await {
                         let _ = answer.send(metas);

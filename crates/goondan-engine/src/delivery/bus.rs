@@ -27,7 +27,7 @@ pub struct EventBus {
     /// Connection to the leader node if this node is a worker; all events are sent there.
     uplink: Option<Arc<LeaderClient>>,
     observers: Mutex<Vec<EventObserver>>,
-    ears: ExtensionSubscribers,
+    subscribers: ExtensionSubscribers,
     first_sequence: u64,
     last_sequence: AtomicU64,
 }
@@ -41,14 +41,14 @@ impl EventBus {
     ) -> Self {
         let first_sequence = u64::try_from(clock.now().timestamp_micros()).unwrap_or_default();
         let (observers, last_sequence) = (Mutex::default(), AtomicU64::new(first_sequence));
-        let ears = ExtensionSubscribers::default();
+        let subscribers = ExtensionSubscribers::default();
         EventBus {
             store,
             clock,
             redactor,
             uplink,
             observers,
-            ears,
+            subscribers,
             first_sequence,
             last_sequence,
         }
@@ -76,12 +76,12 @@ impl EventBus {
 
     /// Adds an observer of all future events.
     pub(crate) fn observe(&self, observer: EventObserver) {
-        self.observers().push(observer);
+        self.lock_observers().push(observer);
     }
 
     /// Stores and publishes an event of an instance.
     pub fn runtime(&self, instance: &InstanceId, trace: &TraceContext, mut kind: RuntimeEventKind) {
-        clean(&self.redactor, &mut kind);
+        redact_event(&self.redactor, &mut kind);
         let event = RuntimeEvent {
             kind,
             sequence: 0,
@@ -90,10 +90,10 @@ impl EventBus {
             instance_key: instance.instance_key.clone(),
             trace: trace.clone(),
         };
-        self.ears.deliver(&event);
+        self.subscribers.deliver(&event);
         match &self.uplink {
             None => self.record_event(event),
-            Some(uplink) => uplink.tell(&ToLeader::Happened(Box::new(event))),
+            Some(uplink) => uplink.send(&ToLeader::Happened(Box::new(event))),
         }
     }
 
@@ -101,7 +101,7 @@ impl EventBus {
     pub(crate) fn record_event(&self, event: RuntimeEvent) {
         // Numbered and published under one lock: a client that resumes from a number must not have
         // missed a smaller one.
-        let mut observers = self.observers();
+        let mut observers = self.lock_observers();
         let event = Arc::new(RuntimeEvent {
             sequence: self.next_sequence(),
             ..event
@@ -123,7 +123,7 @@ impl EventBus {
 
     /// Returns the extensions that receive events.
     pub(crate) fn extension_subscribers(&self) -> &ExtensionSubscribers {
-        &self.ears
+        &self.subscribers
     }
 
     /// Returns a redactor for the chunks of a streamed answer.
@@ -132,7 +132,7 @@ impl EventBus {
     }
 
     /// Returns the connection to the leader; `None` on the leader itself.
-    pub(crate) fn uplink(&self) -> Option<&Arc<LeaderClient>> {
+    pub(crate) fn leader_client(&self) -> Option<&Arc<LeaderClient>> {
         self.uplink.as_ref()
     }
 
@@ -141,11 +141,11 @@ impl EventBus {
         if let Some(uplink) = &self.uplink {
             return uplink.publish(event);
         }
-        notify_observers(&mut self.observers(), &event);
+        notify_observers(&mut self.lock_observers(), &event);
     }
 
     /// Returns the observers, locked.
-    fn observers(&self) -> MutexGuard<'_, Vec<EventObserver>> {
+    fn lock_observers(&self) -> MutexGuard<'_, Vec<EventObserver>> {
         self.observers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -159,7 +159,7 @@ fn notify_observers(observers: &mut Vec<EventObserver>, event: &SwarmEvent) {
 
 /// Removes secrets from strings that a model, tool or external service wrote. Ids and names come
 /// from the project and the engine, so they need no redaction.
-fn clean(redactor: &SecretRedactor, kind: &mut RuntimeEventKind) {
+fn redact_event(redactor: &SecretRedactor, kind: &mut RuntimeEventKind) {
     match kind {
         // The model may have invented this type.
         RuntimeEventKind::TurnStarted { event_type, .. } => redactor.clean(event_type),

@@ -20,13 +20,13 @@ enum TurnSubscribers {
 
 /// Guard that ends the event delivery to a turn's extensions when it is dropped.
 pub(crate) struct ExtensionSubscription {
-    ears: ExtensionSubscribers,
+    subscribers: ExtensionSubscribers,
     instance: InstanceId,
 }
 
 impl Drop for ExtensionSubscription {
     fn drop(&mut self) {
-        let gone = self.ears.lock().remove(&self.instance);
+        let gone = self.subscribers.lock().remove(&self.instance);
         // Dropped without the lock: this may be the last reference to a runtime process.
         drop(gone);
     }
@@ -38,13 +38,13 @@ impl ExtensionSubscribers {
         self.lock()
             .insert(instance.clone(), TurnSubscribers::Begun(Vec::new()));
         ExtensionSubscription {
-            ears: self.clone(),
+            subscribers: self.clone(),
             instance: instance.clone(),
         }
     }
 
     /// Attaches the extensions of the turn and delivers the events they missed.
-    pub(crate) fn attach(
+    pub(crate) fn attach_extensions(
         &self,
         instance: &InstanceId,
         extensions: Vec<Arc<dyn AttachedExtension>>,
@@ -84,5 +84,5 @@ impl ExtensionSubscribers {
 fn notify_extensions(extensions: &[Arc<dyn AttachedExtension>], event: &RuntimeEvent) {
     extensions
         .iter()
-        .for_each(|extension| extension.happened(event));
+        .for_each(|extension| extension.notify_event(event));
 }

@@ -1,6 +1,7 @@
 //! Failed events (dead letters), kept until a user retries or removes them.
 //!
-//! A failed request is not a dead letter: its caller receives the error.
+//! A failed request is not a dead letter: its caller receives the error. Neither is a failed operation
+//! on a conversation.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ pub(crate) async fn add_if_failed(
     else {
         return;
     };
-    if event.reply_to.is_some() {
+    if event.reply_to.is_some() || event.operation().is_some() {
         return;
     }
     let letter = DeadLetter {
@@ -37,7 +38,7 @@ pub(crate) async fn add_if_failed(
         error: error.clone(),
         failed_at: now,
     };
-    let put = change(engine, &event.target, |letters| {
+    let put = update_dead_letters(engine, &event.target, |letters| {
         // A turn that is interrupted and fails again is listed once.
         letters.retain(|letter| letter.event.id != event.id);
         letters.push(letter.clone());
@@ -49,9 +50,9 @@ pub(crate) async fn add_if_failed(
     }
 }
 
-/// Returns the dead letters of all instances, oldest failure first.
-pub(crate) async fn all(engine: &Engine) -> Result<Vec<DeadLetter>, StoreError> {
-    let lists = engine.store.all(DEAD_LETTERS_RECORD).await?;
+/// Returns the failed events of all instances, oldest failure first.
+pub(crate) async fn load_all(engine: &Engine) -> Result<Vec<DeadLetter>, StoreError> {
+    let lists = engine.store.all_records(DEAD_LETTERS_RECORD).await?;
     let mut letters: Vec<DeadLetter> = lists
         .into_iter()
         .flat_map(|(_, record)| of_record(Some(record.value)))
@@ -85,22 +86,22 @@ pub(crate) async fn remove(
     instance: &InstanceId,
     event_id: &str,
 ) -> Result<(), StoreError> {
-    change(engine, instance, |letters| {
+    update_dead_letters(engine, instance, |letters| {
         letters.retain(|letter| letter.event.id != event_id)
     })
     .await
 }
 
-/// Updates the list atomically: a retried event may fail again before its first failure is off the
-/// list.
-async fn change(
+/// Updates the dead letters of an instance. The update is atomic, because a retried event may fail
+/// again before its first failure is removed.
+async fn update_dead_letters(
     engine: &Engine,
     instance: &InstanceId,
-    mut change: impl FnMut(&mut Vec<DeadLetter>) + Send,
+    mut edit: impl FnMut(&mut Vec<DeadLetter>) + Send,
 ) -> Result<(), StoreError> {
     let changed = |record| {
         let mut letters = of_record(record);
-        change(&mut letters);
+        edit(&mut letters);
         Some(json!(letters))
     };
     update(&*engine.store, instance, DEAD_LETTERS_RECORD, changed).await

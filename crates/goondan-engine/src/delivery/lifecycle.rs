@@ -52,7 +52,7 @@ pub(crate) struct DueInstances<Name> {
 }
 
 /// Returns the instances that are due at `now`. `instances` must have no turn and no queued events.
-pub(crate) fn due<Name>(
+pub(crate) fn due_instances<Name>(
     instances: impl Iterator<Item = (Name, IdleTime)>,
     now: DateTime<Utc>,
     lifecycle: &ConversationRetention,
@@ -84,8 +84,9 @@ pub(crate) const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum interval between two checks. A check can read the metadata of all conversations.
 pub(crate) const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// Returns the interval between checks.
-pub(crate) fn interval(lifecycle: &ConversationRetention) -> Duration {
+/// Returns the interval between checks for due instances: a quarter of the shorter limit, between
+/// [`MIN_CHECK_INTERVAL`] and [`MAX_CHECK_INTERVAL`]. A step is late by at most one interval.
+pub(crate) fn check_interval(lifecycle: &ConversationRetention) -> Duration {
     let shorter = lifecycle
         .gc_grace
         .map_or(lifecycle.ttl, |grace| grace.min(lifecycle.ttl));
@@ -135,7 +136,7 @@ mod tests {
             retired("long", 5),
             retired("short", 6),
         ];
-        let due = due(instances.into_iter(), at(10), &LIFECYCLE);
+        let due = due_instances(instances.into_iter(), at(10), &LIFECYCLE);
         assert_eq!(
             due,
             DueInstances {
@@ -149,7 +150,7 @@ mod tests {
     fn by_default_conversations_retire_after_90_days_and_are_never_deleted() {
         let days = |days: i64| days * 24 * 60 * 60;
         let instances = [idle("old", 0), idle("fresh", 1), retired("long", 0)];
-        let due = due(
+        let due = due_instances(
             instances.into_iter(),
             at(days(90)),
             &ConversationRetention::default(),
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_makes_nothing_due() {
-        let due = due([idle("old", 0)].into_iter(), at(-100), &LIFECYCLE);
+        let due = due_instances([idle("old", 0)].into_iter(), at(-100), &LIFECYCLE);
         assert_eq!(
             due,
             DueInstances {
@@ -177,9 +178,9 @@ mod tests {
 
     #[test]
     fn intervals_are_bounded() {
-        let of = |ttl, gc_grace| interval(&ConversationRetention { ttl, gc_grace });
+        let of = |ttl, gc_grace| check_interval(&ConversationRetention { ttl, gc_grace });
         let day = Duration::from_secs(86_400);
-        assert_eq!(interval(&LIFECYCLE), Duration::from_millis(1_250));
+        assert_eq!(check_interval(&LIFECYCLE), Duration::from_millis(1_250));
         assert_eq!(of(day, Some(Duration::ZERO)), MIN_CHECK_INTERVAL);
         assert_eq!(of(day, None), MAX_CHECK_INTERVAL);
     }

@@ -168,7 +168,7 @@ mod tests {
             callers,
             ..event("evt-1", &instance("asked"))
         };
-        let error = crate::turn::cancelled();
+        let error = crate::turn::cancelled_error();
         let result = failed_result(event.turn_id(), error);
         let answer = answer(&event, &event.turn_trace(), &result, DateTime::UNIX_EPOCH).unwrap();
         assert_eq!(answer.terms, terms);

@@ -33,7 +33,7 @@ impl WaitGraph {
     }
 
     /// Removes one wait of `caller` for `target`.
-    pub(crate) fn done(&mut self, caller: &InstanceId, target: &InstanceId) {
+    pub(crate) fn remove_wait(&mut self, caller: &InstanceId, target: &InstanceId) {
         let Some(targets) = self.edges.get_mut(caller) else {
             return;
         };
@@ -118,9 +118,9 @@ mod tests {
         let mut waits = WaitGraph::default();
         waits.wait(&id("a"), &id("b")).unwrap();
         waits.wait(&id("a"), &id("b")).unwrap();
-        waits.done(&id("a"), &id("b"));
+        waits.remove_wait(&id("a"), &id("b"));
         assert!(waits.is_waiting(&id("a")));
-        waits.done(&id("a"), &id("b"));
+        waits.remove_wait(&id("a"), &id("b"));
         assert!(!waits.is_waiting(&id("a")));
         waits.wait(&id("b"), &id("a")).unwrap();
     }

@@ -12,7 +12,7 @@ use super::builtin::{self, ConfigProblem};
 use super::layers::{AgentExtensions, HostedExtension, WrappingExtension};
 use super::structured_output::StructuredOutput;
 use super::{Middleware, message_compaction, message_window, required_tools_guard, tool_search};
-use crate::plan::at;
+use crate::plan::point_at;
 use crate::tooling::registry::ToolCatalog;
 use goondan_core::ports::extension::ExtensionSource;
 
@@ -40,14 +40,14 @@ pub(crate) struct ExtensionInputs<'a> {
 ///
 /// `tools` are the agent's own tools; the `deferred` ones are hidden until the model searches for
 /// them. `output` checks the agent's answers if they are structured data.
-pub(crate) async fn chain(
+pub(crate) async fn build_chain(
     agent: &Resource<Agent>,
     sources: &ExtensionInputs<'_>,
     tools: &ToolCatalog,
     deferred: &[String],
     output: Option<StructuredOutput>,
 ) -> (AgentExtensions, Vec<Diagnostic>) {
-    let mut requested: Vec<RequestedExtension<'_>> = listed(agent, sources.extensions);
+    let mut requested: Vec<RequestedExtension<'_>> = listed_extensions(agent, sources.extensions);
     // Unknown names are reported at `spec.requiredTools`.
     let required = agent
         .spec
@@ -75,9 +75,9 @@ pub(crate) async fn chain(
     }
     for requested in requested {
         match requested.resource.filter(|_| !requested.is_builtin) {
-            None => match make(&requested, tools) {
+            None => match make_middleware(&requested, tools) {
                 Ok(middleware) => chain.push(WrappingExtension::BuiltIn(middleware)),
-                Err(problem) => problems.push(diagnostic(agent, &requested, problem)),
+                Err(problem) => problems.push(config_diagnostic(agent, &requested, problem)),
             },
             Some(resource) => match sources
                 .code
@@ -91,7 +91,7 @@ pub(crate) async fn chain(
                 Err(error) => {
                     let mut diagnostic = Diagnostic::new(Code::ENTRY_NOT_FOUND, error.to_string());
                     diagnostic.suggestion = error.suggestion;
-                    problems.push(at(
+                    problems.push(point_at(
                         diagnostic,
                         &resource.id,
                         resource.origin.as_ref(),
@@ -120,7 +120,7 @@ fn taken_name(
     );
     let diagnostic =
         Diagnostic::new(Code::SCHEMA_INVALID, message).suggest("give the Tool another name");
-    Some(at(
+    Some(point_at(
         diagnostic,
         &agent.id,
         agent.origin.as_ref(),
@@ -129,7 +129,7 @@ fn taken_name(
 }
 
 /// Returns the extensions in `spec.extensions` of the agent, each with its merged config.
-fn listed<'a>(
+fn listed_extensions<'a>(
     agent: &'a Resource<Agent>,
     extensions: &'a Resources<Extension>,
 ) -> Vec<RequestedExtension<'a>> {
@@ -226,7 +226,7 @@ fn add_names<'a, 'w>(
 }
 
 /// Creates the middleware of a built-in extension.
-fn make(
+fn make_middleware(
     requested: &RequestedExtension<'_>,
     tools: &ToolCatalog,
 ) -> Result<Arc<dyn Middleware>, ConfigProblem> {
@@ -244,7 +244,7 @@ fn make(
 }
 
 /// Returns a diagnostic at the Agent, or at the Extension if only the Extension sets the field.
-fn diagnostic(
+fn config_diagnostic(
     agent: &Resource<Agent>,
     requested: &RequestedExtension<'_>,
     problem: ConfigProblem,
@@ -279,7 +279,7 @@ fn diagnostic(
         format!("{config}.{}", problem.field)
     };
     match declaring_extension {
-        Some(extension) => at(diagnostic, &extension.id, extension.origin.as_ref(), &field),
-        None => at(diagnostic, &agent.id, agent.origin.as_ref(), &field),
+        Some(extension) => point_at(diagnostic, &extension.id, extension.origin.as_ref(), &field),
+        None => point_at(diagnostic, &agent.id, agent.origin.as_ref(), &field),
     }
 }

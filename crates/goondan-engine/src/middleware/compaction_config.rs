@@ -83,8 +83,9 @@ impl CompactionConfig {
         exceeds(size.messages, self.max_messages) || exceeds(size.characters, self.max_characters)
     }
 
-    /// Returns the config with `characters` as a further limit on characters.
-    pub(super) fn within(&self, characters: Option<usize>) -> Self {
+    /// Returns the config with `characters` as a further limit. The lower limit applies.
+    pub(super) fn with_character_limit(&self, characters: Option<usize>) -> Self {
+        // `limit` can be 0, which the field cannot hold. One character more makes no difference.
         let characters = characters.map(|limit| NonZeroUsize::MIN.saturating_add(limit));
         CompactionConfig {
             max_characters: [self.max_characters, characters]
@@ -96,13 +97,13 @@ impl CompactionConfig {
     }
 
     /// Returns the config with only a limit on characters.
-    pub(super) fn only_within(&self, characters: usize) -> Self {
+    pub(super) fn with_only_character_limit(&self, characters: usize) -> Self {
         CompactionConfig {
             max_messages: None,
             max_characters: None,
             ..self.clone()
         }
-        .within(Some(characters))
+        .with_character_limit(Some(characters))
     }
 
     /// Returns `true` if a model writes the summary.
@@ -123,11 +124,11 @@ impl CompactionConfig {
             (false, _) => ConversationSize::default(),
             (true, SummaryBy::Plain) => ConversationSize {
                 messages: 1,
-                characters: summary::room(&self.summary_prefix),
+                characters: summary::max_overhead(&self.summary_prefix),
             },
             (true, SummaryBy::Model) => ConversationSize {
                 messages: 1,
-                characters: summary::room(&self.summary_prefix) + self.summary_limit(),
+                characters: summary::max_overhead(&self.summary_prefix) + self.summary_limit(),
             },
         }
     }

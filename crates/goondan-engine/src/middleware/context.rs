@@ -134,7 +134,7 @@ impl TurnContext {
                 tools: Arc::new([]),
                 params: Arc::clone(&agent.params),
                 output: None,
-                caller: self.engine.tracing.caller(&trace),
+                caller: self.engine.tracing.caller_trace(&trace),
                 exchange: self.engine.exchange_recorder(),
             },
             turn_id: self.turn_id(),
@@ -150,16 +150,16 @@ impl TurnContext {
         };
         let budget = self.engine.generation.load().policy.budget.clone();
         self.engine.check_budget(&budget).await?;
-        let answer = step::journaled(self, effect_id, call, &agent.models[1..]).await?;
+        let answer = step::call_journaled(self, effect_id, call, &agent.models[1..]).await?;
         Ok(answer.map(|answer| {
             let usage = answer.usage.unwrap_or_default();
             self.progress.usage += usage;
-            self.engine.spend(UsageIncrement {
+            self.engine.record_usage(UsageIncrement {
                 usage,
                 is_step: false,
                 cost: answer.cost.clone(),
             });
-            self.progress.pay(answer.cost);
+            self.progress.add_cost(answer.cost);
             answer
                 .parts
                 .iter()
@@ -210,8 +210,8 @@ impl TurnContext {
 
     /// Takes over the states that hosted extensions have set in the turn.
     pub(crate) fn keep_states(&mut self, layers: &MiddlewareStack) {
-        for (extension, seat) in &layers.seats {
-            if let (Some(value), 1..) = seat.state.get() {
+        for (extension, extension_context) in &layers.extension_contexts {
+            if let (Some(value), 1..) = extension_context.state.get() {
                 self.set_state(extension, value);
             }
         }
@@ -262,7 +262,7 @@ struct StoredState {
 
 impl ExtensionStates {
     /// Returns the states that differ from the store, each with its extension.
-    fn changes(&self) -> impl Iterator<Item = (&String, &Value)> {
+    fn changed_states(&self) -> impl Iterator<Item = (&String, &Value)> {
         let changed =
             |state: &&StoredState| state.current.is_some() && state.stored != state.current;
         let state = self.0.iter().filter(move |(_, state)| changed(state));
@@ -275,7 +275,7 @@ impl ExtensionStates {
         store: &dyn Store,
         instance: &InstanceId,
     ) -> Result<(), StoreError> {
-        for (extension, state) in self.changes() {
+        for (extension, state) in self.changed_states() {
             update(store, instance, extension, |_| Some(state.clone())).await?;
         }
         Ok(())

@@ -69,12 +69,14 @@ fn text(config: &ContextMessageConfig, facts: &SegmentFacts<'_>) -> String {
         config
             .include_swarm_catalog
             .then(|| catalog(&facts.agents, &config.swarm_catalog_instruction)),
-        config.include_inbound_context.then(|| inbound(facts.event)),
+        config
+            .include_inbound_context
+            .then(|| inbound_segment(facts.event)),
         config
             .include_call_context
             .then(|| call(facts.event))
             .flatten(),
-        (config.include_route_summary && tells_origin).then(|| route(facts.event)),
+        (config.include_route_summary && tells_origin).then(|| route_segment(facts.event)),
     ];
     segments
         .into_iter()
@@ -104,11 +106,11 @@ fn catalog(agents: &AgentCatalog, instruction: &str) -> String {
     if !instruction.trim().is_empty() {
         lines.push(("note", instruction.trim().to_owned()));
     }
-    segment("runtime_catalog", &lines)
+    format_segment("runtime_catalog", &lines)
 }
 
 /// Returns the segment that describes the event.
-fn inbound(event: &AgentEvent) -> String {
+fn inbound_segment(event: &AgentEvent) -> String {
     let lines = [
         ("event", event.id.clone()),
         ("type", event.event_type.clone()),
@@ -120,7 +122,7 @@ fn inbound(event: &AgentEvent) -> String {
                 .to_rfc3339_opts(chrono::SecondsFormat::Secs, true),
         ),
     ];
-    segment("runtime_inbound", &lines)
+    format_segment("runtime_inbound", &lines)
 }
 
 /// Returns the caller segment; `None` for an external input.
@@ -143,11 +145,11 @@ fn call(event: &AgentEvent) -> Option<String> {
         ("chain", chain),
         ("answer", answer.to_owned()),
     ];
-    Some(segment("runtime_call", &lines))
+    Some(format_segment("runtime_call", &lines))
 }
 
 /// Returns the segment that states who receives the answer.
-fn route(event: &AgentEvent) -> String {
+fn route_segment(event: &AgentEvent) -> String {
     let sentence = match (event.caller(), &event.reply_to) {
         (Some(caller), Some(_)) => format!(
             "Agent {} asked; the final answer goes back to it.",
@@ -160,11 +162,11 @@ fn route(event: &AgentEvent) -> String {
             "The input came from outside the swarm; the final answer goes to its sender.".to_owned()
         }
     };
-    segment("runtime_route", &[("route", sentence)])
+    format_segment("runtime_route", &[("route", sentence)])
 }
 
 /// Formats lines between tags. Keys and ids are external data, so line breaks in them are removed.
-fn segment(name: &str, lines: &[(&str, String)]) -> String {
+fn format_segment(name: &str, lines: &[(&str, String)]) -> String {
     let mut text = format!("<{name}>\n");
     for (label, value) in lines {
         let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -175,7 +177,7 @@ fn segment(name: &str, lines: &[(&str, String)]) -> String {
 }
 
 /// Returns the hash of a context message; `None` for any other message.
-fn marker(message: &Message) -> Option<&str> {
+fn context_hash(message: &Message) -> Option<&str> {
     message
         .metadata
         .get(CONTEXT_MESSAGE_KEY)
@@ -202,7 +204,7 @@ impl ContextMessage {
         let messages = context.conversation().messages();
         let context_messages: Vec<(String, bool)> = messages
             .iter()
-            .filter_map(|message| Some((message.id.clone(), marker(message)? == hash)))
+            .filter_map(|message| Some((message.id.clone(), context_hash(message)? == hash)))
             .collect();
         let is_current = context_messages.iter().any(|(_, same)| *same);
         for (target_id, _) in context_messages.into_iter().filter(|(_, same)| !same) {

@@ -67,7 +67,7 @@ enum ResponseStatus {
 }
 
 /// Returns the formatted message; `None` if it is not an answer or is already formatted.
-fn formatted(message: &Message, include_request_metadata: bool) -> Option<Message> {
+fn format_response(message: &Message, include_request_metadata: bool) -> Option<Message> {
     if message.data.role != MessageRole::User || message.metadata.contains_key(FORMATTED_FIELD) {
         return None;
     }
@@ -109,7 +109,7 @@ fn text(response: &ResponseMetadata, content: &str, include_request_metadata: bo
         );
     }
     let payload = match response.status {
-        ResponseStatus::Ok => payload(content),
+        ResponseStatus::Ok => response_text(content),
         ResponseStatus::Error => {
             let code = response
                 .error_code
@@ -125,7 +125,7 @@ fn text(response: &ResponseMetadata, content: &str, include_request_metadata: bo
 }
 
 /// Returns the answer, or the whole content if it has another shape.
-fn payload(content: &str) -> String {
+fn response_text(content: &str) -> String {
     let parsed: Option<Value> = serde_json::from_str(content).ok();
     match parsed.as_ref().and_then(|content| content.get("response")) {
         Some(Value::String(text)) => text.clone(),
@@ -152,7 +152,7 @@ impl Middleware for InterAgentResponseFormat {
         let unseen =
             messages.take_while(|message| is_first || message.data.role != MessageRole::Assistant);
         let formatted: Vec<Message> = unseen
-            .filter_map(|message| formatted(message, self.config.include_request_metadata))
+            .filter_map(|message| format_response(message, self.config.include_request_metadata))
             .collect();
         for message in formatted.into_iter().rev() {
             turn.emit(MessageEvent::Replace {
@@ -193,17 +193,17 @@ mod tests {
     #[test]
     fn an_answer_becomes_text_once() {
         let message = answer(metadata(json!({})), r#"{"response": "42\nor so"}"#);
-        let formatted_once = formatted(&message, false).unwrap();
+        let formatted_once = format_response(&message, false).unwrap();
         insta::assert_snapshot!(formatted_once.text());
         assert_eq!(formatted_once.id, message.id);
-        assert_eq!(formatted(&formatted_once, false), None);
+        assert_eq!(format_response(&formatted_once, false), None);
     }
 
     #[test]
     fn a_failure_tells_its_code() {
         let more = json!({"status": "error", "errorCode": "AGENT_REQUEST_FAILED", "errorMessage": "it gave up", "traceId": "t1", "requestEventId": "evt-1"});
         insta::assert_snapshot!(
-            formatted(&answer(metadata(more), "{}"), true)
+            format_response(&answer(metadata(more), "{}"), true)
                 .unwrap()
                 .text()
         );
@@ -212,10 +212,10 @@ mod tests {
     #[test]
     fn other_metadata_is_left_alone() {
         assert_eq!(
-            formatted(&answer(json!({"status": "ok"}), "x"), false),
+            format_response(&answer(json!({"status": "ok"}), "x"), false),
             None
         );
-        assert_eq!(formatted(&answer(json!("x"), "x"), false), None);
-        assert_eq!(formatted(&conversation("u")[0], false), None);
+        assert_eq!(format_response(&answer(json!("x"), "x"), false), None);
+        assert_eq!(format_response(&conversation("u")[0], false), None);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use goondan_core::event::TurnError;
 use goondan_core::ports::extension::{
-    AttachedExtension, ExtensionCode, ExtensionContext, ExtensionState, ExtensionTool, LayerTarget,
+    AttachedExtension, ExtensionCode, ExtensionContext, ExtensionState, ExtensionTool, LayerKind,
     TurnTranscript,
 };
 use goondan_core::ports::model::ToolDefinition;
@@ -18,7 +18,7 @@ use goondan_spec::Code;
 use goondan_spec::kinds::ExportSpec;
 
 use super::Middleware;
-use super::hosted::{HostedLayer, StateJournal, failed};
+use super::hosted::{HostedLayer, StateJournal, extension_error};
 use crate::policy::permission;
 use crate::tooling::registry::{RegisteredTool, ToolCatalog, ToolLimits, ToolName};
 use crate::tooling::reporter::ExtensionLog;
@@ -76,7 +76,7 @@ impl AgentExtensions {
     }
 
     /// Returns these extensions, wrapped in `outermost`.
-    pub(crate) fn inside(&self, outermost: Arc<dyn Middleware>) -> Self {
+    pub(crate) fn wrapped_in(&self, outermost: Arc<dyn Middleware>) -> Self {
         AgentExtensions::new(
             [WrappingExtension::Outermost(outermost)]
                 .into_iter()
@@ -100,11 +100,11 @@ impl AgentExtensions {
 
     /// Returns `true` if any extension runs outside this program.
     pub(crate) fn any_hosted(&self) -> bool {
-        self.hosted().next().is_some()
+        self.hosted_extensions().next().is_some()
     }
 
     /// Returns the extensions that run in a runtime process.
-    fn hosted(&self) -> impl Iterator<Item = &HostedExtension> {
+    fn hosted_extensions(&self) -> impl Iterator<Item = &HostedExtension> {
         self.list.iter().filter_map(|wrapping| match wrapping {
             WrappingExtension::Hosted(hosted) => Some(hosted),
             WrappingExtension::BuiltIn(_) | WrappingExtension::Outermost(_) => None,
@@ -119,7 +119,7 @@ pub(crate) struct MiddlewareStack {
     pub(crate) step: Arc<[Arc<dyn Middleware>]>,
     pub(crate) tool_call: Arc<[Arc<dyn Middleware>]>,
     /// Contexts of the hosted extensions, with their saved state.
-    pub(crate) seats: Vec<(String, Arc<ExtensionContext>)>,
+    pub(crate) extension_contexts: Vec<(String, Arc<ExtensionContext>)>,
     /// Tools that hosted extensions provide.
     tools: Vec<Arc<RegisteredTool>>,
     /// Cached catalog with these tools. Offering the same catalog again lets a model client encode
@@ -154,13 +154,13 @@ impl MiddlewareStack {
     }
 
     /// Returns the journal of extension states; `None` without hosted extensions.
-    pub(crate) fn journalist(&self) -> Option<StateJournal<'_>> {
-        (!self.seats.is_empty()).then_some(StateJournal(&self.seats))
+    pub(crate) fn state_journal(&self) -> Option<StateJournal<'_>> {
+        (!self.extension_contexts.is_empty()).then_some(StateJournal(&self.extension_contexts))
     }
 }
 
 /// Attaches the hosted extensions to a turn.
-pub(crate) async fn attach(context: &mut TurnContext) -> Result<(), TurnError> {
+pub(crate) async fn attach_extensions(context: &mut TurnContext) -> Result<(), TurnError> {
     let extensions = context.facts.agent.extensions.clone();
     if !extensions.any_hosted() {
         return Ok(());
@@ -177,13 +177,16 @@ pub(crate) async fn attach(context: &mut TurnContext) -> Result<(), TurnError> {
             }
             WrappingExtension::Hosted(hosted) => {
                 let state = context.state(&hosted.name).await?;
-                let seat = Arc::new(seat(context, hosted, state, &transcript));
-                let attached = Arc::clone(&hosted.code).attach(Arc::clone(&seat)).await;
+                let extension_context =
+                    Arc::new(extension_context(context, hosted, state, &transcript));
+                let attached = Arc::clone(&hosted.code)
+                    .attach(Arc::clone(&extension_context))
+                    .await;
                 if context.cancel.is_cancelled() {
-                    return Err(crate::turn::cancelled());
+                    return Err(crate::turn::cancelled_error());
                 }
-                let attached = attached.map_err(|error| failed(&hosted.name, error))?;
-                gathered.hosted(hosted, attached, seat)?;
+                let attached = attached.map_err(|error| extension_error(&hosted.name, error))?;
+                gathered.add_hosted(hosted, attached, extension_context)?;
             }
         }
     }
@@ -191,14 +194,14 @@ pub(crate) async fn attach(context: &mut TurnContext) -> Result<(), TurnError> {
         .engine
         .bus
         .extension_subscribers()
-        .attach(context.instance(), std::mem::take(&mut gathered.attached));
-    let layers = gathered.layers(transcript);
+        .attach_extensions(context.instance(), std::mem::take(&mut gathered.attached));
+    let layers = gathered.into_stack(transcript);
     Arc::make_mut(&mut context.facts).layers = Arc::new(layers);
     Ok(())
 }
 
 /// Creates the context of an extension for this turn.
-fn seat(
+fn extension_context(
     context: &TurnContext,
     hosted: &HostedExtension,
     state: Option<serde_json::Value>,
@@ -212,7 +215,7 @@ fn seat(
         sandboxes: permission::sandboxes_of(&context.engine, &context.facts),
         state: ExtensionState::new(state),
         transcript: Arc::clone(transcript),
-        logger: Arc::new(ExtensionLog::of(context, &hosted.name)),
+        logger: Arc::new(ExtensionLog::for_extension(context, &hosted.name)),
         cancellation: context.cancel.clone(),
     }
 }
@@ -223,7 +226,7 @@ struct RegisteredLayers {
     turn: Vec<(f64, Arc<dyn Middleware>)>,
     step: Vec<(f64, Arc<dyn Middleware>)>,
     tool_call: Vec<(f64, Arc<dyn Middleware>)>,
-    seats: Vec<(String, Arc<ExtensionContext>)>,
+    extension_contexts: Vec<(String, Arc<ExtensionContext>)>,
     tools: Vec<Arc<RegisteredTool>>,
     attached: Vec<Arc<dyn AttachedExtension>>,
 }
@@ -237,11 +240,11 @@ impl RegisteredLayers {
     }
 
     /// Adds the layers and tools of an attached extension.
-    fn hosted(
+    fn add_hosted(
         &mut self,
         hosted: &HostedExtension,
         attached: Arc<dyn AttachedExtension>,
-        seat: Arc<ExtensionContext>,
+        extension_context: Arc<ExtensionContext>,
     ) -> Result<(), TurnError> {
         for (index, layer) in attached.layers().iter().enumerate() {
             let middleware: Arc<dyn Middleware> = Arc::new(HostedLayer::new(
@@ -251,28 +254,30 @@ impl RegisteredLayers {
                 layer.kind,
             ));
             let list = match layer.kind {
-                LayerTarget::Turn => &mut self.turn,
-                LayerTarget::Step => &mut self.step,
-                LayerTarget::ToolCall => &mut self.tool_call,
+                LayerKind::Turn => &mut self.turn,
+                LayerKind::Step => &mut self.step,
+                LayerKind::ToolCall => &mut self.tool_call,
             };
             list.push((layer.priority, middleware));
         }
         for tool in attached.tools() {
-            self.tools
-                .push(registered(tool).map_err(|error| failed(&hosted.name, error))?);
+            self.tools.push(
+                to_registered_tool(tool).map_err(|error| extension_error(&hosted.name, error))?,
+            );
         }
-        self.seats.push((hosted.name.clone(), seat));
+        self.extension_contexts
+            .push((hosted.name.clone(), extension_context));
         self.attached.push(attached);
         Ok(())
     }
 
     /// Sorts the layers by priority.
-    fn layers(self, transcript: Arc<TurnTranscript>) -> MiddlewareStack {
+    fn into_stack(self, transcript: Arc<TurnTranscript>) -> MiddlewareStack {
         MiddlewareStack {
             turn: in_order(self.turn),
             step: in_order(self.step),
             tool_call: in_order(self.tool_call),
-            seats: self.seats,
+            extension_contexts: self.extension_contexts,
             tools: self.tools,
             offered: Mutex::default(),
             transcript: Some(transcript),
@@ -287,7 +292,7 @@ fn in_order(mut layers: Vec<(f64, Arc<dyn Middleware>)>) -> Arc<[Arc<dyn Middlew
 }
 
 /// Converts a tool of an extension. Fails if its name is not a tool name.
-fn registered(tool: ExtensionTool) -> Result<Arc<RegisteredTool>, ToolError> {
+fn to_registered_tool(tool: ExtensionTool) -> Result<Arc<RegisteredTool>, ToolError> {
     let name: ToolName =
         tool.name
             .parse()

@@ -70,7 +70,7 @@ macro_rules! line {
 
 impl LoggingMiddleware {
     /// Returns the source of a turn, if the config enables it.
-    fn origin(&self, context: &TurnContext) -> Option<String> {
+    fn turn_origin(&self, context: &TurnContext) -> Option<String> {
         if !self.config.include_turn_metadata {
             return None;
         }
@@ -101,7 +101,7 @@ impl Middleware for LoggingMiddleware {
         next: TurnNext<'_>,
     ) -> Result<TurnOutcome, TurnError> {
         let (instance, turn) = (context.instance().clone(), context.turn_id().to_owned());
-        let origin = self.origin(context);
+        let origin = self.turn_origin(context);
         line!(self, Info, %instance, turn, origin = origin.as_deref(), "turn started");
         let outcome = next.run(context).await;
         match &outcome {

@@ -16,6 +16,7 @@ use super::trim::{ConversationSize, ConversationTrim, is_pinned};
 use super::{Middleware, StepNext, TurnNext};
 use crate::tooling::registry::ToolCatalog;
 use crate::turn::context_usage::{self, CHARACTERS_PER_TOKEN};
+use crate::turn::model_call::turn_error;
 use crate::turn::step::{StepContext, StepOutcome};
 use crate::turn::{TurnContext, TurnOutcome, store_failed};
 use goondan_core::JsonObject;
@@ -23,6 +24,7 @@ use goondan_core::event::TurnError;
 use goondan_core::message::{Message, MessageEvent, MessageRole};
 use goondan_core::ports::store::update;
 use goondan_core::reserved_names::COMPACTED_RECORD_PREFIX;
+use goondan_spec::Code;
 
 pub(super) const NAME: &str = "message-compaction";
 
@@ -43,16 +45,28 @@ pub(super) fn make(
     }))
 }
 
+/// Compacts all messages with the default config.
+pub(super) async fn compact_by_default(context: &mut TurnContext) -> Result<(), TurnError> {
+    let config = CompactionConfig::default();
+    let middleware = MessageCompaction { config };
+    middleware.compact_all(context).await.map(drop)
+}
+
 /// Returns the indexes of the messages to remove. Empty if the conversation is small enough, or if
 /// only summaries would be removed.
-fn outdated(
+fn outdated_indexes(
     config: &CompactionConfig,
     messages: &[Arc<Message>],
-    time: CompactionTime,
+    cause: CompactionCause,
     stays: impl Fn(&Message) -> bool,
 ) -> Vec<usize> {
     let mut trim = ConversationTrim::new(messages, stays);
-    if !config.is_too_much(trim.left()) {
+    if cause == CompactionCause::Request {
+        trim.drop_oldest(0, |_| true);
+        trim.drop_orphans();
+        return without_only_summaries(messages, trim.removed_indexes());
+    }
+    if !config.is_too_much(trim.remaining_size()) {
         return Vec::new();
     }
     let room = config.summary_room();
@@ -60,9 +74,9 @@ fn outdated(
         size += room;
         config.is_too_much(size)
     };
-    let is_start = time == CompactionTime::TurnStart;
+    let is_start = cause == CompactionCause::TurnStart;
     let retained = match is_start {
-        true => retained(messages, config.retain_last_messages),
+        true => retained_count(messages, config.retain_last_messages),
         // Within a turn, the input can be many messages ago. It stays in any case.
         false => config.retain_last_messages,
     };
@@ -76,11 +90,15 @@ fn outdated(
     if !is_start {
         trim.drop_leading_answers();
     }
-    if too_much(trim.left()) {
+    if too_much(trim.remaining_size()) {
         trim.drop_oldest(0, too_much);
         trim.drop_leading_answers();
     }
-    let removed = trim.gone();
+    without_only_summaries(messages, trim.removed_indexes())
+}
+
+/// Returns `removed`, or nothing if all of these messages are summaries.
+fn without_only_summaries(messages: &[Arc<Message>], removed: Vec<usize>) -> Vec<usize> {
     let only_summaries = removed
         .iter()
         .all(|index| summary::is_summary(&messages[*index]));
@@ -89,7 +107,7 @@ fn outdated(
 
 /// Returns the number of last messages to keep: at least `count`, extended to begin with a user
 /// message.
-fn retained(messages: &[Arc<Message>], count: usize) -> usize {
+fn retained_count(messages: &[Arc<Message>], count: usize) -> usize {
     let mut start = messages.len().saturating_sub(count);
     while start > 0
         && messages.get(start).is_some_and(|message| {
@@ -106,22 +124,25 @@ fn retained(messages: &[Arc<Message>], count: usize) -> usize {
 
 /// Reason for a compaction; decides which messages of the running turn stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CompactionTime {
+enum CompactionCause {
     /// The turn begins.
     TurnStart,
     /// Before the model call of a step.
     Step(u32),
     /// The provider refused the conversation of a step as too long.
     Overflow(u32),
+    /// A user requested a compaction of all messages.
+    Request,
 }
 
-impl CompactionTime {
+impl CompactionCause {
     /// Returns the purpose of the summary call. Unique in a turn, because the call is journaled.
     fn purpose(self) -> String {
         match self {
-            CompactionTime::TurnStart => "summary".to_owned(),
-            CompactionTime::Step(index) => format!("summary-{index}"),
-            CompactionTime::Overflow(index) => format!("summary-overflow-{index}"),
+            CompactionCause::TurnStart => "summary".to_owned(),
+            CompactionCause::Step(index) => format!("summary-{index}"),
+            CompactionCause::Overflow(index) => format!("summary-overflow-{index}"),
+            CompactionCause::Request => "summary-request".to_owned(),
         }
     }
 }
@@ -135,7 +156,9 @@ struct RequestOverhead(Option<i64>);
 /// Returns the size of the conversation.
 fn size(context: &TurnContext) -> ConversationSize {
     let messages = context.conversation().messages().iter();
-    messages.map(|message| ConversationSize::of(message)).sum()
+    messages
+        .map(|message| ConversationSize::from_message(message))
+        .sum()
 }
 
 /// Returns the approximate number of tokens of a text.
@@ -198,18 +221,18 @@ async fn keep_original(
 
 impl MessageCompaction {
     /// Removes outdated messages, or replaces them by a summary. Returns `true` if it removed any.
-    async fn compact(
+    async fn compact_conversation(
         &self,
         context: &mut TurnContext,
         config: &CompactionConfig,
-        time: CompactionTime,
+        cause: CompactionCause,
     ) -> Result<bool, TurnError> {
         let messages = context.conversation().messages();
         let open = open_calls(messages);
-        let outdated_messages = outdated(config, messages, time, |message| {
+        let outdated_messages = outdated_indexes(config, messages, cause, |message| {
             is_pinned(message)
                 || context.is_own(message)
-                    && (time == CompactionTime::TurnStart || is_input(message))
+                    && (cause == CompactionCause::TurnStart || is_input(message))
                 || open.contains(message.id.as_str())
         });
         let mut outdated_messages: Vec<Arc<Message>> = outdated_messages
@@ -221,12 +244,12 @@ impl MessageCompaction {
         }
         if config.append_summary {
             let message = self
-                .summary(context, config, time, &outdated_messages)
+                .summary(context, config, cause, &outdated_messages)
                 .await?;
             keep_original(context, &message.id, &outdated_messages).await?;
             // Within a turn, the input comes before the work that the summary describes.
-            let at = match time {
-                CompactionTime::TurnStart => 0,
+            let at = match cause {
+                CompactionCause::TurnStart | CompactionCause::Request => 0,
                 _ => outdated_messages.len() - 1,
             };
             let target_id = outdated_messages.remove(at).id.clone();
@@ -246,12 +269,12 @@ impl MessageCompaction {
         &self,
         context: &mut TurnContext,
         config: &CompactionConfig,
-        time: CompactionTime,
+        cause: CompactionCause,
         gone: &[Arc<Message>],
     ) -> Result<Message, TurnError> {
-        let removed = RemovedMessages::of(gone);
+        let removed = RemovedMessages::from_messages(gone);
         let written = if config.asks_model() {
-            self.written_by_model(context, config, time, gone).await?
+            self.written_by_model(context, config, cause, gone).await?
         } else {
             None
         };
@@ -261,16 +284,16 @@ impl MessageCompaction {
     }
 
     /// Returns `None` if the model fails or returns no text: a turn must not fail because of a
-    /// missing summary.
+    /// missing summary. A compaction on request fails instead, so that no message is lost.
     async fn written_by_model(
         &self,
         context: &mut TurnContext,
         config: &CompactionConfig,
-        time: CompactionTime,
+        cause: CompactionCause,
         gone: &[Arc<Message>],
     ) -> Result<Option<String>, TurnError> {
         let limit = config.summary_limit();
-        let purpose = time.purpose();
+        let purpose = cause.purpose();
         let question = ModelQuery {
             extension: NAME,
             purpose: &purpose,
@@ -278,6 +301,11 @@ impl MessageCompaction {
             text: summary::transcript(gone, transcript_limit(context)),
         };
         match context.ask_model(question).await? {
+            Ok(text) if text.trim().is_empty() && cause == CompactionCause::Request => {
+                let message = "The model wrote no summary. The conversation is unchanged.";
+                Err(TurnError::new(Code::MODEL_EMPTY, message))
+            }
+            Err(error) if cause == CompactionCause::Request => Err(turn_error(error)),
             Ok(text) if text.trim().is_empty() => Ok(None),
             Ok(text) => Ok(Some(
                 goondan_core::limits::head(text.trim(), limit).to_owned(),
@@ -329,8 +357,8 @@ impl Middleware for MessageCompaction {
     ) -> Result<TurnOutcome, TurnError> {
         let tools = context.agent().catalog.clone();
         let limit = self.character_limit(context, &tools);
-        let config = self.config.within(limit);
-        self.compact(context, &config, CompactionTime::TurnStart)
+        let config = self.config.with_character_limit(limit);
+        self.compact_conversation(context, &config, CompactionCause::TurnStart)
             .await?;
         next.run(context).await
     }
@@ -347,10 +375,10 @@ impl Middleware for MessageCompaction {
         if index > 0
             && let Some(limit) = self.character_limit(turn, &tools)
         {
-            let config = self.config.only_within(limit);
+            let config = self.config.with_only_character_limit(limit);
             if config.is_too_much(now)
                 && self
-                    .compact(turn, &config, CompactionTime::Step(index))
+                    .compact_conversation(turn, &config, CompactionCause::Step(index))
                     .await?
             {
                 now = size(turn);
@@ -366,10 +394,23 @@ impl Middleware for MessageCompaction {
         Ok(outcome)
     }
 
-    async fn shorten(&self, context: &mut TurnContext, step: u32) -> Result<bool, TurnError> {
-        let config = self.config.only_within(size(context).characters / 2);
-        self.compact(context, &config, CompactionTime::Overflow(step))
+    async fn shorten_conversation(
+        &self,
+        context: &mut TurnContext,
+        step: u32,
+    ) -> Result<bool, TurnError> {
+        let config = self
+            .config
+            .with_only_character_limit(size(context).characters / 2);
+        self.compact_conversation(context, &config, CompactionCause::Overflow(step))
             .await
+    }
+
+    async fn compact_all(&self, context: &mut TurnContext) -> Result<bool, TurnError> {
+        self.compact_conversation(context, &self.config, CompactionCause::Request)
+            .await?;
+        // Handled, even if there was nothing to remove.
+        Ok(true)
     }
 }
 
@@ -380,7 +421,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::compaction_config::SummaryBy;
-    use super::super::trim::testing::{assert_pairs_are_whole, conversation, conversations, kept};
+    use super::super::trim::testing::{
+        assert_pairs_are_whole, conversation, conversations, remaining_ids,
+    };
     use super::*;
 
     fn config(
@@ -399,10 +442,10 @@ mod tests {
     fn compacted(words: &str, config: &CompactionConfig) -> String {
         let messages = conversation(words);
         let last = messages.last().map(|message| message.id.clone());
-        let gone = outdated(config, &messages, CompactionTime::TurnStart, |message| {
+        let gone = outdated_indexes(config, &messages, CompactionCause::TurnStart, |message| {
             is_pinned(message) || Some(&message.id) == last.as_ref()
         });
-        kept(&messages, &gone)
+        remaining_ids(&messages, &gone)
     }
 
     #[test]
@@ -490,15 +533,15 @@ mod tests {
             let by = if model { SummaryBy::Model } else { SummaryBy::Plain };
             let mode = if truncate { CompactionMode::Truncate } else { CompactionMode::Remove };
             let config = CompactionConfig { mode, ..config(max, retain, by) };
-            let time = if step { CompactionTime::Step(1) } else { CompactionTime::TurnStart };
-            let gone = outdated(&config, &messages, time, is_pinned);
+            let cause = if step { CompactionCause::Step(1) } else { CompactionCause::TurnStart };
+            let gone = outdated_indexes(&config, &messages, cause, is_pinned);
             assert_pairs_are_whole(&messages, &gone);
             prop_assert!(gone.iter().all(|index| !is_pinned(&messages[*index])));
             let left: Vec<_> = (0..messages.len()).filter(|i| !gone.contains(i)).map(|i| Arc::clone(&messages[i])).collect();
             let mut rest = ConversationTrim::new(&left, is_pinned);
             rest.drop_oldest(0, |_| true);
             let with_summary = left.len() + usize::from(!gone.is_empty());
-            prop_assert!(with_summary <= max || rest.gone().is_empty());
+            prop_assert!(with_summary <= max || rest.removed_indexes().is_empty());
             prop_assert!(messages.len() > max || gone.is_empty());
         }
     }

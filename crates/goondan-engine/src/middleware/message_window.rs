@@ -50,18 +50,18 @@ pub(super) fn make(
 }
 
 /// Returns the indexes of the messages to remove.
-fn outside(
+fn indexes_outside(
     messages: &[Arc<Message>],
     max_messages: usize,
     stays: impl Fn(&Message) -> bool,
 ) -> Vec<usize> {
     let mut trim = ConversationTrim::new(messages, stays);
     trim.drop_orphans();
-    if trim.left().messages > max_messages {
+    if trim.remaining_size().messages > max_messages {
         trim.drop_oldest(0, |size| size.messages > max_messages);
         trim.drop_leading_answers();
     }
-    trim.gone()
+    trim.removed_indexes()
 }
 
 #[async_trait]
@@ -76,7 +76,7 @@ impl Middleware for MessageWindow {
         next: TurnNext<'_>,
     ) -> Result<TurnOutcome, TurnError> {
         let messages = context.conversation().messages();
-        let gone = outside(messages, self.max_messages, |message| {
+        let gone = indexes_outside(messages, self.max_messages, |message| {
             is_pinned(message) || context.is_own(message)
         });
         let targets: Vec<String> = gone
@@ -94,13 +94,15 @@ impl Middleware for MessageWindow {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::trim::testing::{assert_pairs_are_whole, conversation, conversations, kept};
+    use super::super::trim::testing::{
+        assert_pairs_are_whole, conversation, conversations, remaining_ids,
+    };
     use super::*;
 
     fn window(words: &str, max_messages: usize) -> String {
         let messages = conversation(words);
-        let gone = outside(&messages, max_messages, is_pinned);
-        kept(&messages, &gone)
+        let gone = indexes_outside(&messages, max_messages, is_pinned);
+        remaining_ids(&messages, &gone)
     }
 
     #[test]
@@ -134,7 +136,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_limit_holds_and_pairs_stay_whole(messages in conversations(), max in 1usize..20) {
-            let gone = outside(&messages, max, is_pinned);
+            let gone = indexes_outside(&messages, max, is_pinned);
             assert_pairs_are_whole(&messages, &gone);
             let is_gone = |index: &usize| gone.contains(index);
             prop_assert!((0..messages.len()).filter(is_gone).all(|index| !is_pinned(&messages[index])));
@@ -142,10 +144,10 @@ mod tests {
             let only_what_must_stay = {
                 let mut rest = ConversationTrim::new(&left, is_pinned);
                 rest.drop_oldest(0, |_| true);
-                rest.gone().is_empty()
+                rest.removed_indexes().is_empty()
             };
             prop_assert!(left.len() <= max || only_what_must_stay);
-            prop_assert_eq!(outside(&left, max, is_pinned), Vec::<usize>::new());
+            prop_assert_eq!(indexes_outside(&left, max, is_pinned), Vec::<usize>::new());
         }
     }
 }

@@ -39,12 +39,12 @@ use goondan_core::event::TurnError;
 use goondan_core::ports::tool::ToolCallResult;
 
 pub use builtin::names as builtin_names;
-pub(crate) use chain::{ExtensionInputs, chain};
+pub(crate) use chain::{ExtensionInputs, build_chain};
 pub use context::ModelQuery;
 pub(crate) use context::{ExtensionStates, TurnNotes};
 pub(crate) use hosted::StateJournal;
 pub use layers::AgentExtensions;
-pub(crate) use layers::{MiddlewareStack, attach};
+pub(crate) use layers::{MiddlewareStack, attach_extensions};
 pub(crate) use structured_output::StructuredOutput;
 
 /// Layer around the turns, steps and tool calls of an agent.
@@ -78,7 +78,17 @@ pub trait Middleware: Send + Sync {
 
     /// Shortens the conversation after the provider refused it as too long. Returns `true` if it is
     /// shorter.
-    async fn shorten(&self, _context: &mut TurnContext, _step: u32) -> Result<bool, TurnError> {
+    async fn shorten_conversation(
+        &self,
+        _context: &mut TurnContext,
+        _step: u32,
+    ) -> Result<bool, TurnError> {
+        Ok(false)
+    }
+
+    /// Compacts all messages because a user requested it. Returns `false` if this middleware does not
+    /// compact.
+    async fn compact_all(&self, _context: &mut TurnContext) -> Result<bool, TurnError> {
         Ok(false)
     }
 
@@ -90,6 +100,17 @@ pub trait Middleware: Send + Sync {
     ) -> ToolCallResult {
         next.run(context).await
     }
+}
+
+/// Compacts all messages with the agent's `message-compaction`, or with its default config.
+pub(crate) async fn compact_all(context: &mut TurnContext) -> Result<(), TurnError> {
+    let layers = Arc::clone(&context.facts.layers);
+    for middleware in layers.turn.iter() {
+        if middleware.compact_all(context).await? {
+            return Ok(());
+        }
+    }
+    message_compaction::compact_by_default(context).await
 }
 
 /// Remaining middleware of a chain.
@@ -134,7 +155,7 @@ impl<'a> StepNext<'a> {
     pub async fn run(self, context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
         match self.0.split() {
             Some((middleware, rest)) => middleware.step(context, StepNext(rest)).await,
-            None => step::core(context).await,
+            None => step::run_core(context).await,
         }
     }
 }
@@ -151,7 +172,7 @@ impl<'a> ToolCallNext<'a> {
     pub async fn run(self, context: &mut ToolCallContext) -> ToolCallResult {
         match self.0.split() {
             Some((middleware, rest)) => middleware.tool_call(context, ToolCallNext(rest)).await,
-            None => dispatch::core(context).await,
+            None => dispatch::run_core(context).await,
         }
     }
 }

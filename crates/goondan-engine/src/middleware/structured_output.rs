@@ -147,7 +147,7 @@ impl StructuredOutput {
                 metadata: JsonObject::new(),
                 attachments: Vec::new(),
             },
-            Err(error) => dispatch::failed(call, usize::MAX, error),
+            Err(error) => dispatch::error_result(call, usize::MAX, error),
         }
     }
 }
@@ -193,13 +193,13 @@ impl Middleware for StructuredOutput {
             None => context.turn().note::<InvalidAnswers>().0 = 0,
             Some(Ok(answer)) => {
                 if !outcome.results.is_empty() {
-                    outcome.message = Some(say(context, &answer).await?);
+                    outcome.message = Some(append_answer(context, &answer).await?);
                 }
                 outcome.should_continue = false;
                 context.turn().progress.output = Some(answer);
             }
             Some(Err(problem)) => {
-                refuse(context.turn(), &problem).await?;
+                reject_answer(context.turn(), &problem).await?;
                 outcome.should_continue = true;
             }
         }
@@ -239,7 +239,10 @@ fn answer_tool(schema: &Value) -> RegisteredTool {
 }
 
 /// Appends the answer from a tool call as the final text of the turn.
-async fn say(context: &mut StepContext<'_>, answer: &Value) -> Result<Arc<Message>, TurnError> {
+async fn append_answer(
+    context: &mut StepContext<'_>,
+    answer: &Value,
+) -> Result<Arc<Message>, TurnError> {
     let text = answer.to_string();
     let is_new = context.is_new.load(Ordering::Relaxed);
     let source = MessageSource::Assistant {
@@ -262,11 +265,13 @@ async fn say(context: &mut StepContext<'_>, answer: &Value) -> Result<Arc<Messag
     .await
 }
 
-/// Sends the errors to the model. Fails with `MODEL_OUTPUT` after too many attempts.
-async fn refuse(turn: &mut TurnContext, problem: &str) -> Result<(), TurnError> {
-    let refused = turn.note::<InvalidAnswers>();
-    refused.0 += 1;
-    if refused.0 >= MAX_ANSWER_ATTEMPTS {
+/// Counts an invalid answer and sends `problem` to the model. `problem` is empty if the model has
+/// already received it as the result of its call. Fails with `MODEL_OUTPUT` after
+/// [`MAX_ANSWER_ATTEMPTS`].
+async fn reject_answer(turn: &mut TurnContext, problem: &str) -> Result<(), TurnError> {
+    let InvalidAnswers(count) = turn.note::<InvalidAnswers>();
+    *count += 1;
+    if *count >= MAX_ANSWER_ATTEMPTS {
         let message = format!(
             "the model gave {MAX_ANSWER_ATTEMPTS} answers in a row that do not fit the agent's \
             `output`"

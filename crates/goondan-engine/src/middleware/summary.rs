@@ -31,7 +31,7 @@ pub(super) struct RemovedMessages {
 
 impl RemovedMessages {
     /// Adds up the messages. An earlier summary counts with the size that it replaces.
-    pub(super) fn of(messages: &[Arc<Message>]) -> Self {
+    pub(super) fn from_messages(messages: &[Arc<Message>]) -> Self {
         let mut removed = RemovedMessages {
             messages: 0,
             characters: 0,
@@ -43,7 +43,7 @@ impl RemovedMessages {
                     .and_then(|earlier| earlier.get(key))
                     .and_then(Value::as_u64)
             };
-            let size = ConversationSize::of(message);
+            let size = ConversationSize::from_message(message);
             removed.messages += number("removedMessages").unwrap_or(1);
             removed.characters += number("removedCharacters").unwrap_or(size.characters as u64);
         }
@@ -57,7 +57,7 @@ pub(super) fn is_summary(message: &Message) -> bool {
 }
 
 /// Returns the maximum length of a summary without the model's text, in characters.
-pub(super) fn room(prefix: &str) -> usize {
+pub(super) fn max_overhead(prefix: &str) -> usize {
     prefix.chars().count() + 160
 }
 
@@ -113,7 +113,7 @@ pub(super) fn transcript(messages: &[Arc<Message>], limit: usize) -> String {
         };
         for part in message.data.content.iter().filter(is_readable) {
             // Writing to a String does not fail.
-            let _ = writeln!(text, "{}: {}\n", speaker(message), describe_part(part));
+            let _ = writeln!(text, "{}: {}\n", speaker_name(message), describe_part(part));
         }
     }
     let skipped = text
@@ -129,7 +129,7 @@ pub(super) fn transcript(messages: &[Arc<Message>], limit: usize) -> String {
 }
 
 /// Returns the name of the sender in the text for the summary.
-fn speaker(message: &Message) -> &'static str {
+fn speaker_name(message: &Message) -> &'static str {
     match message.data.role {
         MessageRole::System => "Note",
         MessageRole::User => "User",
@@ -141,23 +141,23 @@ fn speaker(message: &Message) -> &'static str {
 /// Describes a part of a message for the summary; empty for reasoning.
 fn describe_part(part: &MessagePart) -> String {
     match part {
-        MessagePart::Text { text, .. } => shortened(text, MAX_TEXT_CHARS),
+        MessagePart::Text { text, .. } => shorten_text(text, MAX_TEXT_CHARS),
         MessagePart::ToolCall(call) => format!(
             "calls {} with {}",
             call.tool_name,
-            shortened(&call.input.to_string(), MAX_PART_CHARS)
+            shorten_text(&call.input.to_string(), MAX_PART_CHARS)
         ),
         MessagePart::ToolResult(result) => match (&result.error, &result.output) {
             (Some(error), _) => format!(
                 "{} failed: {}",
                 result.tool_name,
-                shortened(&error.to_model_text(), MAX_PART_CHARS)
+                shorten_text(&error.to_model_text(), MAX_PART_CHARS)
             ),
             (None, Some(Value::String(text))) => {
                 format!(
                     "{} returned {}",
                     result.tool_name,
-                    shortened(text, MAX_PART_CHARS)
+                    shorten_text(text, MAX_PART_CHARS)
                 )
             }
             (None, output) => {
@@ -165,7 +165,7 @@ fn describe_part(part: &MessagePart) -> String {
                 format!(
                     "{} returned {}",
                     result.tool_name,
-                    shortened(&output.to_string(), MAX_PART_CHARS)
+                    shorten_text(&output.to_string(), MAX_PART_CHARS)
                 )
             }
         },
@@ -175,7 +175,7 @@ fn describe_part(part: &MessagePart) -> String {
 }
 
 /// Returns at most `limit` characters of `text`, with a mark if it is cut.
-fn shortened(text: &str, limit: usize) -> String {
+fn shorten_text(text: &str, limit: usize) -> String {
     let shown = head(text, limit);
     if shown.len() < text.len() {
         format!("{shown} […]")
@@ -195,8 +195,8 @@ mod tests {
             messages: u64::MAX,
             characters: u64::MAX,
         };
-        assert!(text("[x]", &removed, None).chars().count() <= room("[x]"));
-        assert!(text("[x]", &removed, Some("")).chars().count() <= room("[x]"));
+        assert!(text("[x]", &removed, None).chars().count() <= max_overhead("[x]"));
+        assert!(text("[x]", &removed, Some("")).chars().count() <= max_overhead("[x]"));
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         messages[0] = Arc::new(summary);
         assert!(is_summary(&messages[0]) && !is_summary(&messages[1]));
         assert_eq!(
-            RemovedMessages::of(&messages),
+            RemovedMessages::from_messages(&messages),
             RemovedMessages {
                 messages: 11,
                 characters: 509

@@ -123,11 +123,11 @@ pub(super) fn make(
 ) -> Result<Arc<dyn Middleware>, ConfigProblem> {
     let config: ToolSearchConfig = decode(config)?;
     let name = tool_name(&config.tool_name, tools)?;
-    let is_there = |name: &String| tools.get(name).is_some();
+    let exists = |name: &String| tools.get(name).is_some();
     let deferred: BTreeSet<String> = config
         .deferred_tools
         .iter()
-        .filter(|name| is_there(name))
+        .filter(|name| exists(name))
         .cloned()
         .collect();
     // Tools that are always offered need no search.
@@ -146,7 +146,7 @@ pub(super) fn make(
         max_results: config.max_results.get(),
         is_lenient: !deferred.is_empty(),
     };
-    let spec = export(name.export(), &config, &deferred);
+    let spec = search_export(name.export(), &config, &deferred);
     // `maxResults` limits the output.
     let limits = ToolLimits {
         error_message: 1_000,
@@ -219,7 +219,7 @@ fn hidden_words(deferred: &BTreeSet<String>) -> String {
 }
 
 /// Returns the definition of the search tool.
-fn export(name: &str, config: &ToolSearchConfig, deferred: &BTreeSet<String>) -> ExportSpec {
+fn search_export(name: &str, config: &ToolSearchConfig, deferred: &BTreeSet<String>) -> ExportSpec {
     let description = match deferred.is_empty() {
         true => SEARCH_DESCRIPTION.to_owned(),
         false => hidden_words(deferred),
@@ -368,7 +368,7 @@ impl ToolSearch {
 
     /// Returns the tools that a search selected: in this turn, else in the stored state; empty if
     /// there are none.
-    async fn selection(&self, turn: &mut TurnContext) -> Result<ToolSelection, TurnError> {
+    async fn load_selection(&self, turn: &mut TurnContext) -> Result<ToolSelection, TurnError> {
         if let Some(selection) = self.found_in_turn(turn) {
             return Ok(selection);
         }
@@ -383,7 +383,7 @@ impl ToolSearch {
     }
 
     /// Returns the catalog of a step. An equal selection returns the cached catalog.
-    fn narrowed(&self, catalog: &ToolCatalog, selection: &ToolSelection) -> ToolCatalog {
+    fn narrow_catalog(&self, catalog: &ToolCatalog, selection: &ToolSelection) -> ToolCatalog {
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |cached: &CachedCatalog| {
             Arc::ptr_eq(&cached.of, catalog.definitions()) && cached.selection == *selection
@@ -391,7 +391,7 @@ impl ToolSearch {
         if let Some(cached) = offered.iter().find(|cached| is_same(cached)) {
             return cached.catalog.clone();
         }
-        let narrowed = self.choose(catalog, selection);
+        let narrowed = self.choose_tools(catalog, selection);
         if offered.len() == MAX_CACHED_CATALOGS {
             offered.remove(0);
         }
@@ -406,7 +406,7 @@ impl ToolSearch {
 
     /// Returns the tools of a step: without `deferredTools` only the search tool and the selected
     /// tools, otherwise all tools except unselected deferred tools.
-    fn choose(&self, catalog: &ToolCatalog, selection: &ToolSelection) -> ToolCatalog {
+    fn choose_tools(&self, catalog: &ToolCatalog, selection: &ToolSelection) -> ToolCatalog {
         let is_search = |tool: &RegisteredTool| tool.name == self.tool.name;
         let is_selected =
             |tool: &RegisteredTool| selection.selected_tools.contains(tool.name.as_str());
@@ -454,8 +454,8 @@ impl Middleware for ToolSearch {
         context: &mut StepContext<'_>,
         next: StepNext<'_>,
     ) -> Result<StepOutcome, TurnError> {
-        let selection = self.selection(context.turn()).await?;
-        context.catalog = self.narrowed(&context.catalog, &selection);
+        let selection = self.load_selection(context.turn()).await?;
+        context.catalog = self.narrow_catalog(&context.catalog, &selection);
         let outcome = next.run(context).await?;
         if let Some(mut selected) = self.found_in(&outcome.results) {
             if !self.deferred.is_empty() {

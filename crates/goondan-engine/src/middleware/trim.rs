@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::turn::context_usage::characters;
+use crate::turn::context_usage::count_characters;
 use goondan_core::message::{Message, MessageRole};
 
 /// Metadata field; `true` excludes a message from removal.
@@ -28,10 +28,10 @@ pub(super) struct ConversationSize {
 
 impl ConversationSize {
     /// Returns the size of one message.
-    pub(super) fn of(message: &Message) -> Self {
+    pub(super) fn from_message(message: &Message) -> Self {
         ConversationSize {
             messages: 1,
-            characters: message.data.content.iter().map(characters).sum(),
+            characters: message.data.content.iter().map(count_characters).sum(),
         }
     }
 }
@@ -107,7 +107,7 @@ impl ConversationTrim {
                     .map(|call| (call.tool_call_id.as_str(), at)),
             );
             groups[at].members.push(index);
-            groups[at].size += ConversationSize::of(message);
+            groups[at].size += ConversationSize::from_message(message);
             groups[at].stays |= stays(message);
         }
         let left = groups.iter().map(|group| group.size).sum();
@@ -119,7 +119,7 @@ impl ConversationTrim {
     }
 
     /// Returns the remaining size.
-    pub(super) fn left(&self) -> ConversationSize {
+    pub(super) fn remaining_size(&self) -> ConversationSize {
         self.left
     }
 
@@ -168,13 +168,13 @@ impl ConversationTrim {
     }
 
     /// Returns the indexes of the removed messages, oldest first.
-    pub(super) fn gone(&self) -> Vec<usize> {
+    pub(super) fn removed_indexes(&self) -> Vec<usize> {
         let gone = self.groups.iter().filter(|group| group.gone);
-        let mut places: Vec<usize> = gone
+        let mut indexes: Vec<usize> = gone
             .flat_map(|group| group.members.iter().copied())
             .collect();
-        places.sort_unstable();
-        places
+        indexes.sort_unstable();
+        indexes
     }
 }
 
@@ -272,7 +272,10 @@ pub(super) mod testing {
     }
 
     /// Returns the ids of the remaining messages.
-    pub(in crate::middleware) fn kept(messages: &[Arc<Message>], gone: &[usize]) -> String {
+    pub(in crate::middleware) fn remaining_ids(
+        messages: &[Arc<Message>],
+        gone: &[usize],
+    ) -> String {
         let kept = messages
             .iter()
             .enumerate()

@@ -74,7 +74,7 @@ impl AgentPlan {
             answers_as_data: true,
             answer_tool: guard.tools().pop(),
             output: is_sent.then(|| Arc::clone(schema)),
-            extensions: self.extensions.inside(Arc::new(guard)),
+            extensions: self.extensions.wrapped_in(Arc::new(guard)),
             ..self.clone()
         }
     }

@@ -26,7 +26,7 @@ pub(super) struct AgentPurposes {
 
 impl AgentPurposes {
     /// Collects the agents of a swarm.
-    pub(super) fn of(bundle: &Bundle, swarm: &Resource<Swarm>) -> Self {
+    pub(super) fn from_swarm(bundle: &Bundle, swarm: &Resource<Swarm>) -> Self {
         let agents = swarm.spec.agents.iter();
         let mut agents: Vec<_> = agents.filter_map(|id| bundle.agents().get(id)).collect();
         agents.sort_by(|one, other| one.id.name.cmp(&other.id.name));
@@ -48,7 +48,7 @@ impl AgentPurposes {
 
 /// Adds the agents and their purposes to the tools in `registry` that call agents, unless no agent
 /// states a purpose.
-pub(super) fn describe(registry: &mut ToolRegistry, purposes: &AgentPurposes) {
+pub(super) fn describe_targets(registry: &mut ToolRegistry, purposes: &AgentPurposes) {
     let Some(text) = &purposes.text else {
         return;
     };

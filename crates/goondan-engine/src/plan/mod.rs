@@ -3,34 +3,35 @@
 
 mod agent;
 mod call_targets;
+mod generation;
 mod problems;
+mod tool_plan;
 mod unavailable;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_spec::kinds::{
-    Agent, AnswerFormat, AnswerMode, ExportOverride, ExportSpec, Model, ModelPricing, RateLimits,
-    Swarm, SwarmPolicy, Tool, ToolEntry, ToolUse,
+    Agent, AnswerFormat, AnswerMode, Model, Swarm, Tool, ToolEntry, ToolUse,
 };
 use goondan_spec::{Bundle, Code, Diagnostic, Environment, Resource, ResourceId};
 
 pub use self::agent::AgentPlan;
-pub(crate) use self::problems::at;
-use self::problems::{at_tool, model_problem, no_such_export, tool_problem};
+pub use self::generation::{Generation, ModelName, ModelPlan, ServingGeneration};
+pub(crate) use self::problems::point_at;
+use self::problems::{at_tool, model_problem, tool_problem};
+use self::tool_plan::ToolPlan;
 pub(crate) use self::unavailable::UnavailableTool;
 use self::unavailable::system_prompt;
 use crate::middleware::{self, AgentExtensions, ExtensionInputs, StructuredOutput};
-use crate::tooling::registry::{RegisteredTool, ToolCatalog, ToolLimits, ToolRegistry};
-use crate::tooling::schema_difference::difference;
+use crate::tooling::registry::{ToolCatalog, ToolRegistry};
+use crate::tooling::schema_difference::describe_difference;
 use crate::tooling::skills;
-use crate::turn::rate_limiter::RateLimiter;
-use goondan_core::ids::derived_id;
 use goondan_core::ports::extension::ExtensionSource;
-use goondan_core::ports::model::{ModelClient, ModelError, ModelFactory, ToolDefinition};
-use goondan_core::ports::tool::{AgentCatalog, ToolHandler, ToolSet, ToolSource};
+use goondan_core::ports::model::{ModelError, ModelFactory, ToolDefinition};
+use goondan_core::ports::tool::{ToolSet, ToolSource};
 
 /// Context window of a model that neither the Model nor the client states, in tokens.
 const DEFAULT_CONTEXT_WINDOW: u64 = 128_000;
@@ -59,146 +60,6 @@ pub struct PlanPorts {
     pub models: Arc<dyn ModelFactory>,
 }
 
-/// A running configuration. Immutable: a reload creates another one, and a running step keeps its
-/// own.
-pub struct Generation {
-    /// Number of the generation, from 1.
-    pub number: u64,
-    /// Bundle from which the generation was planned.
-    pub bundle: Arc<Bundle>,
-    /// Absolute path of the project directory; external programs receive it.
-    pub project: PathBuf,
-    /// The Swarm resource.
-    pub swarm: ResourceId,
-    /// Agent that receives inputs without a target.
-    pub entry_agent: String,
-    /// Limits and budgets.
-    pub policy: SwarmPolicy,
-    /// Rate limits for the model calls of all agents together.
-    pub limits: RateLimits,
-    /// Warnings from opening tools.
-    pub warnings: Vec<Diagnostic>,
-    agents: BTreeMap<String, Arc<AgentPlan>>,
-    /// Tools that the agents use.
-    tools: HashMap<ResourceId, ToolPlan>,
-    /// Planned models by name. An unused model may lack a key, for example; its error is reported
-    /// when the model is called.
-    models: BTreeMap<String, Result<ModelPlan, ModelError>>,
-}
-
-/// Provider and name of a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelName {
-    /// Provider, as in the Model resource.
-    pub provider: String,
-    /// Provider's name of the model.
-    pub model: String,
-}
-
-/// A model that can be called.
-#[derive(Clone)]
-pub struct ModelPlan {
-    /// Provider and name.
-    pub name: Arc<ModelName>,
-    /// Identity of the model: provider, name and endpoint.
-    pub identity: String,
-    /// Client of the provider.
-    pub client: Arc<dyn ModelClient>,
-    /// Maximum retries of a failed call.
-    pub max_retries: u32,
-    /// Longest wait before a retry. If the provider asks for a longer wait, the call is not
-    /// retried.
-    pub max_retry_wait: Duration,
-    /// Time limit of a whole answer.
-    pub total_timeout: Duration,
-    /// Prices, if the Model resource states them.
-    pub pricing: Option<ModelPricing>,
-    /// Rate limits of the model.
-    pub limits: RateLimits,
-    /// Rate limiter, shared by all generations.
-    pub(crate) pace: Arc<RateLimiter>,
-    /// True if the provider receives the output schema.
-    pub is_schema_sent: bool,
-    /// Context window in tokens.
-    pub context_window: u64,
-}
-
-impl Generation {
-    /// Returns an agent by name.
-    pub fn agent(&self, name: &str) -> Option<&Arc<AgentPlan>> {
-        self.agents.get(name)
-    }
-
-    /// Returns all agents, sorted by name.
-    pub fn agents(&self) -> impl Iterator<Item = &Arc<AgentPlan>> {
-        self.agents.values()
-    }
-
-    /// Returns a model by name, or the reason why it cannot be called.
-    pub fn model(&self, name: &str) -> Option<&Result<ModelPlan, ModelError>> {
-        self.models.get(name)
-    }
-
-    /// Returns the first rate-limited model with that identity.
-    pub(crate) fn rate_limited_model(&self, identity: &str) -> Option<ModelPlan> {
-        let planned = self.models.values().filter_map(|model| model.as_ref().ok());
-        planned
-            .filter(|model| !model.limits.is_none())
-            .find(|model| model.identity == identity)
-            .cloned()
-    }
-
-    /// Returns the names of all Model resources, sorted.
-    pub fn models(&self) -> impl Iterator<Item = &str> {
-        self.models.keys().map(String::as_str)
-    }
-
-    /// Returns the swarm's agents as the agent `viewer` sees them (rule A6).
-    pub fn seen_from(&self, viewer: &str) -> AgentCatalog {
-        let available: Vec<String> = self.agents.keys().cloned().collect();
-        AgentCatalog {
-            swarm_name: self.swarm.name.clone(),
-            entry_agent: self.entry_agent.clone(),
-            self_agent: viewer.to_owned(),
-            callable_agents: available
-                .iter()
-                .filter(|name| *name != viewer)
-                .cloned()
-                .collect(),
-            available_agents: available,
-            descriptions: self
-                .agents
-                .values()
-                .filter_map(|agent| Some((agent.name.clone(), agent.description.clone()?)))
-                .collect(),
-        }
-    }
-}
-
-/// The generation in use while another one is planned.
-#[derive(Clone, Copy)]
-pub struct ServingGeneration<'a> {
-    /// The generation in use.
-    pub generation: &'a Generation,
-    /// Tools that are unchanged in the new bundle, including the files and variables that they
-    /// reference.
-    pub unchanged: &'a HashSet<ResourceId>,
-}
-
-impl ServingGeneration<'_> {
-    /// Returns an already planned built-in tool. Libraries are opened again, because their warnings
-    /// must be reported with current positions. That is cheap, since a library is already loaded.
-    fn tool(&self, tool: &Resource<Tool>) -> Option<ToolPlan> {
-        let is_builtin = matches!(tool.spec.entry, ToolEntry::Builtin(_));
-        let planned = self
-            .generation
-            .tools
-            .get(&tool.id)
-            .filter(|_| is_builtin && self.unchanged.contains(&tool.id));
-        planned.cloned()
-    }
-}
-
 /// Plans `swarm` of `bundle` and reports all errors at once. Unchanged tools are taken over from
 /// `serving`.
 pub async fn plan(
@@ -215,7 +76,7 @@ pub async fn plan(
         ports,
         environment,
         serving,
-        purposes: call_targets::AgentPurposes::of(bundle, swarm),
+        purposes: call_targets::AgentPurposes::from_swarm(bundle, swarm),
         tools: HashMap::new(),
         models,
         problems,
@@ -288,14 +149,14 @@ impl GenerationPlanner<'_> {
     async fn agent(&mut self, agent: &Resource<Agent>) -> Option<AgentPlan> {
         let models = self.models_of(agent);
         let mut registry = self.registry(&agent.spec.tools).await;
-        let unavailable = self.unavailable(&agent.spec.tools);
-        call_targets::describe(&mut registry, &self.purposes);
+        let unavailable = self.unavailable_tools(&agent.spec.tools);
+        call_targets::describe_targets(&mut registry, &self.purposes);
         self.offer_skills(agent, &mut registry);
         let serving = self
             .serving
             .and_then(|serving| serving.generation.agent(&agent.id.name));
         let agent_tools = registry.catalog_like(serving.map(|agent| &agent.catalog));
-        let deferred = self.deferred(&agent.spec.tools, &agent_tools);
+        let deferred = self.deferred_tools(&agent.spec.tools, &agent_tools);
         let is_schema_sent = agent
             .spec
             .output
@@ -348,7 +209,7 @@ impl GenerationPlanner<'_> {
             );
             let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message)
                 .suggest("give the Tool another name");
-            self.problem(at(
+            self.add_diagnostic(point_at(
                 diagnostic,
                 &agent.id,
                 agent.origin.as_ref(),
@@ -365,7 +226,7 @@ impl GenerationPlanner<'_> {
         for model in agent.spec.models().map(|id| &bundle.models()[id]) {
             models.push(
                 self.model(model)
-                    .map_err(|error| self.problem(model_problem(&bundle, model, &error)))
+                    .map_err(|error| self.add_diagnostic(model_problem(&bundle, model, &error)))
                     .ok(),
             );
         }
@@ -438,7 +299,7 @@ impl GenerationPlanner<'_> {
 
     /// Returns the tools that a model must search for. Without `defer`, MCP tools are deferred if
     /// their schemas exceed [`DEFER_TOKENS`] in total.
-    fn deferred(&self, uses: &[ToolUse], tools: &ToolCatalog) -> Vec<String> {
+    fn deferred_tools(&self, uses: &[ToolUse], tools: &ToolCatalog) -> Vec<String> {
         let is_server = |used: &ToolUse| {
             matches!(
                 self.bundle.tools()[&used.tool].spec.entry,
@@ -486,10 +347,11 @@ impl GenerationPlanner<'_> {
             .output
             .as_ref()
             .map(|format| StructuredOutput::new(&format.schema, is_schema_sent));
-        let (chain, problems) = middleware::chain(agent, &sources, tools, deferred, output).await;
+        let (chain, problems) =
+            middleware::build_chain(agent, &sources, tools, deferred, output).await;
         problems
             .into_iter()
-            .for_each(|problem| self.problem(problem));
+            .for_each(|problem| self.add_diagnostic(problem));
         chain
     }
 
@@ -506,17 +368,17 @@ impl GenerationPlanner<'_> {
                 };
                 self.tools.insert(tool.id.clone(), planned);
             }
-            let (tools, missing) = self.tools[&tool.id].select(tool_use);
+            let (tools, missing) = self.tools[&tool.id].select_exports(tool_use);
             tools.into_iter().for_each(|tool| registry.register(tool));
             missing
                 .into_iter()
-                .for_each(|problem| self.problem(problem));
+                .for_each(|problem| self.add_diagnostic(problem));
         }
         registry
     }
 
     /// Returns the opened tools in `uses` whose exports are missing for now.
-    fn unavailable(&self, uses: &[ToolUse]) -> Vec<UnavailableTool> {
+    fn unavailable_tools(&self, uses: &[ToolUse]) -> Vec<UnavailableTool> {
         let unavailable = |tool_use: &ToolUse| {
             Some(UnavailableTool {
                 resource: tool_use.tool.name.clone(),
@@ -531,10 +393,10 @@ impl GenerationPlanner<'_> {
         match self.ports.tools.open(tool, self.bundle.root()).await {
             Ok(set) => {
                 self.warn_of_other_schemas(tool, &set);
-                ToolPlan::new(self.bundle, tool, &set, &self.variables())
+                ToolPlan::new(self.bundle, tool, &set, &self.description_placeholders())
             }
             Err(error) => {
-                self.problem(tool_problem(self.bundle, tool, &error));
+                self.add_diagnostic(tool_problem(self.bundle, tool, &error));
                 ToolPlan::default()
             }
         }
@@ -553,7 +415,7 @@ impl GenerationPlanner<'_> {
             let (Some((export, _)), Some(parameters)) = (export, &stated.parameters) else {
                 continue;
             };
-            let Some(difference) = difference(&export.parameters, parameters) else {
+            let Some(difference) = describe_difference(&export.parameters, parameters) else {
                 continue;
             };
             let message = format!(
@@ -565,7 +427,7 @@ impl GenerationPlanner<'_> {
                 "remove `parameters` to use the library's schema, or correct them; models receive \
                     the schema from the YAML",
             );
-            self.problem(at_tool(
+            self.add_diagnostic(at_tool(
                 self.bundle,
                 diagnostic,
                 tool,
@@ -574,8 +436,9 @@ impl GenerationPlanner<'_> {
         }
     }
 
-    /// Returns the variables of description files.
-    fn variables(&self) -> [(&'static str, String); 3] {
+    /// Returns the placeholders in tool descriptions from files (`descriptionFile`), with their
+    /// values.
+    fn description_placeholders(&self) -> [(&'static str, String); 3] {
         let root = project(self.bundle).display().to_string();
         let workspace = self
             .environment
@@ -607,7 +470,7 @@ impl GenerationPlanner<'_> {
             );
             let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message)
                 .suggest(format!("the tools of the agent are: {names}"));
-            self.problem(at(
+            self.add_diagnostic(point_at(
                 diagnostic,
                 &agent.id,
                 agent.origin.as_ref(),
@@ -617,138 +480,11 @@ impl GenerationPlanner<'_> {
     }
 
     /// Records a diagnostic once.
-    fn problem(&mut self, diagnostic: Diagnostic) {
+    fn add_diagnostic(&mut self, diagnostic: Diagnostic) {
         if !self.problems.contains(&diagnostic) {
             self.problems.push(diagnostic);
         }
     }
-}
-
-/// An opened Tool resource: its exports by name, each ready to run or with an error. Agents share
-/// it.
-#[derive(Clone, Default)]
-struct ToolPlan {
-    exports: Arc<[(String, PlannedExport)]>,
-    /// Reason why the exports are missing for now.
-    unavailable: Option<Arc<str>>,
-}
-
-type PlannedExport = Result<Arc<RegisteredTool>, Diagnostic>;
-
-impl ToolPlan {
-    /// Creates the plan from the exports that the resource declares, or from all exports of the
-    /// entry.
-    fn new(
-        bundle: &Bundle,
-        tool: &Resource<Tool>,
-        set: &ToolSet,
-        variables: &[(&str, String)],
-    ) -> Self {
-        if let Some(reason) = &set.unavailable {
-            // Exports that `spec.exports` declares are not errors of the project.
-            return ToolPlan {
-                exports: Arc::default(),
-                unavailable: Some(Arc::from(reason.as_str())),
-            };
-        }
-        let declared: Vec<(&str, Option<&ExportOverride>)> = match tool.spec.overrides.as_slice() {
-            [] => set
-                .exports
-                .iter()
-                .map(|(spec, _)| (spec.name.as_str(), None))
-                .collect(),
-            some => some
-                .iter()
-                .map(|stated| (stated.name.as_str(), Some(stated)))
-                .collect(),
-        };
-        let settings = settings_hash(tool);
-        let plan = |(name, stated): (&str, Option<&ExportOverride>)| {
-            let own = set.exports.iter().find(|(spec, _)| spec.name == name);
-            let registered = own
-                .map(|(spec, handler)| register(tool, spec, stated, handler, variables))
-                .map(|tool| Arc::new(tool.with_settings(settings.clone())));
-            (
-                name.to_owned(),
-                registered.ok_or_else(|| no_such_export(bundle, tool, set, name)),
-            )
-        };
-        ToolPlan {
-            exports: declared.into_iter().map(plan).collect(),
-            unavailable: None,
-        }
-    }
-
-    /// Returns the exports that an agent uses, and the problems of those that cannot be used.
-    fn select(&self, tool_use: &ToolUse) -> (Vec<Arc<RegisteredTool>>, Vec<Diagnostic>) {
-        let is_used = |name: &String| {
-            tool_use
-                .exports
-                .as_ref()
-                .is_none_or(|names| names.iter().any(|used| used == name))
-        };
-        let (mut tools, mut missing) = (Vec::new(), Vec::new());
-        for (_, export) in self.exports.iter().filter(|(name, _)| is_used(name)) {
-            match export {
-                Ok(tool) => tools.push(Arc::clone(tool)),
-                Err(problem) => missing.push(problem.clone()),
-            }
-        }
-        (tools, missing)
-    }
-}
-
-/// Registers an export of an entry with the overrides of the resource.
-fn register(
-    tool: &Resource<Tool>,
-    spec: &ExportSpec,
-    stated: Option<&ExportOverride>,
-    handler: &Arc<dyn ToolHandler>,
-    variables: &[(&str, String)],
-) -> RegisteredTool {
-    let (timeout, timeout_field) = tool.spec.timeout_of(&spec.name);
-    let limits = ToolLimits {
-        error_message: tool.spec.error_message_limit,
-        output: tool.spec.output_limit,
-        timeout,
-    };
-    let lay = |stated: &ExportOverride| match &tool.spec.entry {
-        ToolEntry::Builtin(_) | ToolEntry::A2a(_) => stated.apply_to_builtin(spec),
-        ToolEntry::Library(_)
-        | ToolEntry::Executable(_)
-        | ToolEntry::Module(_)
-        | ToolEntry::Embedded
-        | ToolEntry::Mcp(_) => stated.apply(spec),
-    };
-    let mut spec = stated.map_or_else(|| spec.clone(), lay);
-    if stated.is_some_and(|stated| stated.description_is_template) {
-        for (name, value) in variables {
-            spec.description = spec.description.replace(name, value);
-        }
-    }
-    let registered = RegisteredTool::new(&tool.id.name, spec, Arc::clone(handler), limits)
-        .timed_by(timeout_field);
-    match &tool.spec.entry {
-        ToolEntry::Builtin(set) => registered.of_builtin(set),
-        ToolEntry::Library(_)
-        | ToolEntry::Executable(_)
-        | ToolEntry::Module(_)
-        | ToolEntry::Embedded
-        | ToolEntry::Mcp(_)
-        | ToolEntry::A2a(_) => registered,
-    }
-}
-
-/// Returns a hash of the entry and `config`, so that a grant ends if they change. `None` for a
-/// built-in tool without `config`.
-fn settings_hash(tool: &Resource<Tool>) -> Option<String> {
-    let spec = &tool.spec;
-    let is_default = match &spec.entry {
-        ToolEntry::Builtin(set) => *set == tool.id.name && spec.config.is_empty(),
-        _ => false,
-    };
-    let settings = || format!("{:?}{:?}{:?}", spec.entry, spec.isolation, spec.config);
-    (!is_default).then(|| derived_id(&[&settings()]))
 }
 
 /// Returns true if the output schema is sent to the providers of all `models`. If no model is

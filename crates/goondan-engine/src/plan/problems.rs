@@ -85,7 +85,7 @@ pub(super) fn model_problem(
     let mut diagnostic = Diagnostic::new(code, format!("{}.", error.message.trim_end_matches('.')));
     diagnostic.suggestion.clone_from(&error.suggestion);
     error.locate(
-        at(diagnostic, &model.id, model.origin.as_ref(), "spec"),
+        point_at(diagnostic, &model.id, model.origin.as_ref(), "spec"),
         bundle,
         &model.id,
     )
@@ -99,13 +99,13 @@ pub(super) fn at_tool(
     tool: &Resource<Tool>,
     field: String,
 ) -> Diagnostic {
-    let mut diagnostic = at(diagnostic, &tool.id, tool.origin.as_ref(), &field);
+    let mut diagnostic = point_at(diagnostic, &tool.id, tool.origin.as_ref(), &field);
     diagnostic.position = bundle.place(&tool.id, &field).or(diagnostic.position);
     diagnostic
 }
 
 /// Points `diagnostic` at a field of a resource.
-pub(crate) fn at(
+pub(crate) fn point_at(
     mut diagnostic: Diagnostic,
     id: &ResourceId,
     origin: Option<&(String, SourcePosition)>,

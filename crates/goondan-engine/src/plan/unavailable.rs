@@ -17,7 +17,7 @@ pub(crate) struct UnavailableTool {
 
 impl UnavailableTool {
     /// Returns true if `tool_name` is a name that an export of the resource would have.
-    pub(crate) fn has(&self, tool_name: &str) -> bool {
+    pub(crate) fn has_export(&self, tool_name: &str) -> bool {
         tool_name
             .split_once(TOOL_NAME_SEPARATOR)
             .is_some_and(|(resource, _)| resource == self.resource)
@@ -57,6 +57,6 @@ mod tests {
              - `github__*`: the MCP server requires a login"
         );
         assert_eq!(system_prompt(None, &[]), None);
-        assert!(tools[0].has("github__search") && !tools[0].has("github-x__search"));
+        assert!(tools[0].has_export("github__search") && !tools[0].has_export("github-x__search"));
     }
 }

@@ -1,5 +1,6 @@
 //! Approval requests and the journal entries of their answers.
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
+use super::grants;
 use crate::activity::ActivityTracker;
 use crate::delivery::orchestrator::OrchestratorCommand;
 use crate::tooling::dispatch::{ToolCallContext, tool_context};
@@ -36,6 +38,8 @@ pub(super) struct ApprovalPrompt<'a> {
     pub(super) agent: &'a str,
     /// Reason for the request.
     pub(super) why: &'a str,
+    /// Names of the arguments that equal their default.
+    pub(super) default_arguments: &'a BTreeSet<String>,
     /// Scopes that the answer may have.
     pub(super) offers: &'a [ApprovalOffer],
     /// Effect of the call, from [`preview`].
@@ -115,7 +119,7 @@ async fn recorded_answer(
 ) -> RecordedApproval {
     let answer = context
         .engine
-        .outcome_of(ask(context, arguments, prompt))
+        .outcome_of(request_approval(context, arguments, prompt))
         .await;
     let (answer, scope, covers) = match answer {
         ApprovalAnswer::Allow { scope, covers } => ("allow", Some(scope), covers),
@@ -130,7 +134,7 @@ async fn recorded_answer(
 }
 
 /// Sends an approval request to the user and waits for the answer. Publishes both.
-async fn ask(
+async fn request_approval(
     context: &ToolCallContext,
     arguments: &JsonObject,
     prompt: ApprovalPrompt<'_>,
@@ -152,10 +156,11 @@ async fn ask(
         tool_call_id: tool_call_id.clone(),
         tool_name: tool_name.clone(),
         arguments: arguments.clone(),
+        default_arguments: prompt.default_arguments.clone(),
         preview: prompt
             .preview
             .map(|text| context.engine.redactor.text(text).into_owned()),
-        reason: Some(format!("Agent/{}: {}", prompt.agent, prompt.why)),
+        reason: Some(approval_reason(context, prompt)),
         offers: prompt.offers.to_vec(),
     };
     let mut question = OpenApprovalRequest {
@@ -163,12 +168,12 @@ async fn ask(
         request: Some((approval_id, tool_call_id, tool_name)),
     };
     let answer = {
-        let lives = [
+        let trackers = [
             &context.life,
             &context.facts.life,
-            &context.engine.lives.run,
+            &context.engine.activity.run,
         ];
-        let _asking = lives.map(ActivityTracker::ask);
+        let _paused = trackers.map(ActivityTracker::pause);
         // Turns that wait for an approval do not count as running: others may begin.
         let _ = context.engine.commands.send(OrchestratorCommand::Room);
         tokio::select! {
@@ -185,6 +190,24 @@ async fn ask(
         None => question.resolve(WITHDRAWN_ANSWER, None),
     }
     answer.unwrap_or(ApprovalAnswer::Deny)
+}
+
+/// Returns the sentence about the rule or the default that requires the approval. A rule has its own
+/// place in `why`; a default is at the place of its agent.
+fn approval_reason(context: &ToolCallContext, prompt: ApprovalPrompt<'_>) -> String {
+    let ApprovalPrompt { agent, why, .. } = prompt;
+    let generation = context.engine.generation.load();
+    let mut agents = generation.bundle.agents().values();
+    let origin = agents
+        .find(|resource| resource.id.name == agent)
+        .and_then(|resource| resource.origin.as_ref());
+    let place = origin
+        .filter(|_| !why.contains("by the rule at "))
+        .map(|(file, at)| format!(" ({file}:{})", at.line));
+    format!(
+        "Agent/{agent}{} requires an approval: {why}.",
+        place.unwrap_or_default()
+    )
 }
 
 /// Recorded answer of an approval request whose call has ended.
@@ -226,6 +249,15 @@ impl Drop for OpenApprovalRequest<'_> {
     }
 }
 
+/// Returns the directory from which the paths of a call start, unless it is the own directory of the
+/// conversation.
+fn working_directory(context: &ToolCallContext, tool: &RegisteredTool) -> Option<String> {
+    let marked = &tool.marked_arguments;
+    let has_paths = !marked.paths.is_empty() || !marked.patches.is_empty();
+    (has_paths && !grants::has_own_folder(context))
+        .then(|| context.facts.workdir.display().to_string())
+}
+
 /// Describes the effect of a call for the user: the tool's own preview, else the command lines of
 /// the call. `None` if the call has neither.
 pub(super) async fn preview(
@@ -233,7 +265,7 @@ pub(super) async fn preview(
     tool: &RegisteredTool,
     arguments: &JsonObject,
 ) -> Option<String> {
-    let reporter = Arc::new(ToolCallReporter::of(context, tool));
+    let reporter = Arc::new(ToolCallReporter::for_call(context, tool));
     let tool_context = tool_context(context, tool, context.cancel.child_token(), reporter);
     let previewing =
         AssertUnwindSafe(tool.handler.preview(&tool_context, arguments)).catch_unwind();
@@ -252,6 +284,10 @@ pub(super) async fn preview(
             .map(|line| format!("$ {line}"))
             .reduce(|all, line| format!("{all}\n{line}"))
     })?;
+    let text = match working_directory(context, tool) {
+        Some(folder) => format!("in {folder}\n{text}"),
+        None => text,
+    };
     let shown = goondan_core::limits::head(&text, MAX_PREVIEW_BYTES);
     Some(if shown.len() < text.len() {
         format!("{shown}\n… {} more bytes", text.len() - shown.len())

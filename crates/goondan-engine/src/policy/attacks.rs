@@ -445,7 +445,7 @@ fn paths_by_way_of_links() {
 }
 
 /// Returns the action of path rules for a call whose arguments have these formats.
-fn about_marked(
+fn path_rule_action(
     rules: &[(&str, PermissionAction)],
     default: PermissionAction,
     folder: &Path,
@@ -481,9 +481,9 @@ fn paths_in_a_patch_and_in_lists() {
         patches: vec!["patch".to_owned()],
         ..MarkedArguments::default()
     };
-    let about = |rules: &[(&str, PermissionAction)], default, body: &str| {
+    let action_for = |rules: &[(&str, PermissionAction)], default, body: &str| {
         let patch = format!("*** Begin Patch\n{body}\n*** End Patch");
-        about_marked(
+        path_rule_action(
             rules,
             default,
             dir.path(),
@@ -507,7 +507,7 @@ fn paths_in_a_patch_and_in_lists() {
     ];
     for body in denied {
         assert_eq!(
-            about(
+            action_for(
                 &[("keep/*", PermissionAction::Deny)],
                 PermissionAction::Allow,
                 body
@@ -523,7 +523,7 @@ fn paths_in_a_patch_and_in_lists() {
     ];
     for body in not_allowed {
         assert_eq!(
-            about(
+            action_for(
                 &[("keep/*", PermissionAction::Allow)],
                 PermissionAction::Deny,
                 body
@@ -534,7 +534,7 @@ fn paths_in_a_patch_and_in_lists() {
     }
     let two = "*** Delete File: keep/x\n*** Update File: also/y\n*** Move to: keep/y\n";
     assert_eq!(
-        about(
+        action_for(
             &[
                 ("keep/*", PermissionAction::Allow),
                 ("also/*", PermissionAction::Allow)
@@ -549,7 +549,7 @@ fn paths_in_a_patch_and_in_lists() {
         ..MarkedArguments::default()
     };
     let list = |rules: &[(&str, PermissionAction)], default, paths| {
-        about_marked(rules, default, dir.path(), &listed, json!({"path": paths}))
+        path_rule_action(rules, default, dir.path(), &listed, json!({"path": paths}))
     };
     assert_eq!(
         list(
@@ -588,13 +588,13 @@ fn paths_below_a_folder_that_is_searched() {
         trees: vec!["path".to_owned()],
         ..MarkedArguments::default()
     };
-    let about = |pattern, default, path: &str| {
+    let action_for = |pattern, default, path: &str| {
         let action = if default == PermissionAction::Deny {
             PermissionAction::Allow
         } else {
             PermissionAction::Deny
         };
-        about_marked(
+        path_rule_action(
             &[(pattern, action)],
             default,
             dir.path(),
@@ -613,13 +613,13 @@ fn paths_below_a_folder_that_is_searched() {
     ];
     for (pattern, path) in doubtful {
         assert_eq!(
-            about(pattern, PermissionAction::Allow, path),
+            action_for(pattern, PermissionAction::Allow, path),
             PermissionAction::Ask,
             "{pattern} {path}"
         );
     }
     assert_eq!(
-        about("a/keep/*", PermissionAction::Allow, "a/keep/b"),
+        action_for("a/keep/*", PermissionAction::Allow, "a/keep/b"),
         PermissionAction::Deny
     );
     for (pattern, path) in [
@@ -629,13 +629,13 @@ fn paths_below_a_folder_that_is_searched() {
         ("ab", "a"),
     ] {
         assert_eq!(
-            about(pattern, PermissionAction::Allow, path),
+            action_for(pattern, PermissionAction::Allow, path),
             PermissionAction::Allow,
             "{pattern} {path}"
         );
     }
     assert_eq!(
-        about("a/*", PermissionAction::Deny, "a/b"),
+        action_for("a/*", PermissionAction::Deny, "a/b"),
         PermissionAction::Allow
     );
     println!(

@@ -149,7 +149,7 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
             in_doubt,
         });
     };
-    for (name, part) in variables(question) {
+    for (name, part) in variable_parts(question) {
         let argument = question
             .marked
             .commands
@@ -163,7 +163,7 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
             part: &part,
         });
     }
-    for (argument, part) in programs(question) {
+    for (argument, part) in program_parts(question) {
         judge(ArgumentPart {
             argument,
             line: None,
@@ -197,7 +197,7 @@ pub fn decide(permissions: Option<&Permissions>, question: PolicyQuestion<'_>) -
             });
         }
     }
-    for (argument, number, given) in question.paths.listed() {
+    for (argument, number, given) in question.paths.listed_paths() {
         let part = CommandPart::path(given);
         judge(ArgumentPart {
             argument,
@@ -252,7 +252,7 @@ fn folder_outside(question: PolicyQuestion<'_>) -> Option<CommandPart> {
 
 /// Returns the environment variables in the arguments, each with the argument name. Variables apply
 /// to every command of a line, like assignments before a command.
-fn variables<'a>(
+fn variable_parts<'a>(
     question: PolicyQuestion<'a>,
 ) -> impl Iterator<Item = (&'a str, CommandPart)> + 'a {
     let names = question.marked.environments.iter();
@@ -280,7 +280,9 @@ const SCRIPT_SHELLS: [&str; 6] = [
 ];
 
 /// Returns the programs in the arguments that are not shells, each with the argument name.
-fn programs<'a>(question: PolicyQuestion<'a>) -> impl Iterator<Item = (&'a str, CommandPart)> + 'a {
+fn program_parts<'a>(
+    question: PolicyQuestion<'a>,
+) -> impl Iterator<Item = (&'a str, CommandPart)> + 'a {
     let arguments = question.marked.programs.iter();
     let arguments = arguments
         .filter_map(move |name| Some((name.as_str(), question.arguments.get(name)?.as_str()?)));
@@ -381,6 +383,9 @@ fn decide_part<'p>(
 
 /// Applies the last matching rule, else the default, to one part of a call, or to the whole call if
 /// `asked` is `None`.
+///
+/// A rule that allows a permission decides only about that permission. The rules before it and the
+/// default decide about the others.
 fn decide_call<'p>(
     permissions: Option<&'p Permissions>,
     question: PolicyQuestion<'_>,
@@ -401,8 +406,14 @@ fn decide_call<'p>(
         rule: None,
         in_doubt: false,
     };
+    let mut undecided = question.needs.clone();
+    let mut allowed: Option<RuleDecision<'_>> = None;
     for (number, rule) in permissions.rules.iter().enumerate().rev() {
-        match match_rule(rule, question, asked) {
+        let remaining = PolicyQuestion {
+            needs: &undecided,
+            ..question
+        };
+        match match_rule(rule, remaining, asked) {
             RuleMatch::Yes => {
                 let number = rule.written.0.is_some().then_some(number);
                 let by_pattern = allows_by_pattern(rule, asked);
@@ -411,13 +422,29 @@ fn decide_call<'p>(
                     written: rule.written.clone(),
                     by_pattern,
                 };
-                decision = RuleDecision {
+                let by_rule = RuleDecision {
                     action: rule.action,
                     because,
                     rule: Some(rule),
                     in_doubt: false,
                 };
-                break;
+                let permission = rule
+                    .permission
+                    .filter(|_| rule.action == PermissionAction::Allow)
+                    .filter(|permission| opened_with(asked) != Some(*permission));
+                let Some(permission) = permission else {
+                    decision = by_rule;
+                    break;
+                };
+                undecided.remove(&permission);
+                let replaces = |allowed| by_pattern && !is_by_pattern(allowed);
+                if allowed.as_ref().is_none_or(replaces) {
+                    allowed = Some(by_rule);
+                }
+                if undecided.is_empty() {
+                    decision.action = PermissionAction::Allow;
+                    break;
+                }
             }
             RuleMatch::Perhaps => {
                 doubt = doubt.or_else(|| {
@@ -428,6 +455,12 @@ fn decide_call<'p>(
             }
             RuleMatch::No => {}
         }
+    }
+    if decision.action == PermissionAction::Allow
+        && let Some(allowed) = allowed
+        && (is_by_pattern(&allowed) || !is_by_pattern(&decision))
+    {
+        decision = allowed;
     }
     match doubt {
         Some(because) if decision.action == PermissionAction::Allow => RuleDecision {
@@ -455,6 +488,27 @@ fn allows_by_pattern(rule: &PermissionRule, asked: Option<&ArgumentPart<'_>>) ->
         .is_some_and(|pattern| !asked.is_whole(pattern))
 }
 
+/// Returns the permission that a redirection needs. A rule that allows it decides about the
+/// redirection, because the command is a separate part.
+fn opened_with(asked: Option<&ArgumentPart<'_>>) -> Option<Permission> {
+    match asked?.part.what {
+        CommandPartKind::Read { .. } => Some(Permission::Read),
+        CommandPartKind::Write { .. } => Some(Permission::Write),
+        _ => None,
+    }
+}
+
+/// Returns `true` if a pattern allows a command.
+fn is_by_pattern(decision: &RuleDecision<'_>) -> bool {
+    matches!(
+        decision.because,
+        DecisionReason::Rule {
+            by_pattern: true,
+            ..
+        }
+    )
+}
+
 /// Returns the sandbox of a command or redirection that a pattern allows.
 fn pattern_containment(
     permissions: Option<&Permissions>,
@@ -462,10 +516,11 @@ fn pattern_containment(
     asked: &ArgumentPart<'_>,
     decision: &RuleDecision<'_>,
 ) -> Option<CommandContainment> {
-    Some(containment(
+    Some(command_containment(
         permissions,
         question,
         pattern_sandbox(asked, decision)?,
+        asked.part,
     ))
 }
 
@@ -504,16 +559,19 @@ fn names_place(pattern: &str, file: &str) -> bool {
         .is_some_and(|path| path.contains(|c| !matches!(c, '.' | '/' | ' ' | '\'' | '"')))
 }
 
-/// Returns the sandbox of a command that a pattern allows.
-pub(super) fn containment(
+/// Returns the sandbox of a command that a pattern allows. A command that only prints gets no write
+/// access, because its options could write a protected file.
+pub(super) fn command_containment(
     permissions: Option<&Permissions>,
     question: PolicyQuestion<'_>,
     mut sandbox: SandboxSettings,
+    part: &CommandPart,
 ) -> CommandContainment {
     sandbox.programs.get_or_insert_default();
     sandbox.network |= opens_network(permissions, question.tool_name);
     let writes = by_permission(permissions, question.tool_name, Permission::Write)
         != (PermissionAction::Deny, true);
+    let writes = writes && !shell::only_prints(part);
     CommandContainment { sandbox, writes }
 }
 
@@ -586,7 +644,11 @@ fn match_rule(
     let argument = |(name, expected): (&String, &String)| {
         let asked = asked.filter(|asked| asked.argument == name);
         let number = asked.and_then(|asked| asked.number);
-        let as_path = || question.paths.fit(name, number, expected, rule.action);
+        let as_path = || {
+            question
+                .paths
+                .match_pattern(name, number, expected, rule.action)
+        };
         match asked {
             Some(asked) if number.is_none() => match_part(rule.action, expected, asked),
             _ => as_path().unwrap_or_else(|| match_text(expected, question.arguments.get(name))),

@@ -12,7 +12,7 @@ use goondan_core::shell::{self, CommandForm, CommandPart, CommandPartKind};
 use goondan_spec::kinds::{PermissionAction, Permissions, SandboxSettings};
 use goondan_spec::pattern;
 
-use super::decide::containment;
+use super::decide::command_containment;
 use super::{DecisionReason, PolicyDecision, PolicyQuestion};
 
 /// Scopes that an approval for one policy may have.
@@ -48,7 +48,7 @@ impl ApprovalCommand {
 
     /// Returns the form of the command for a wider grant; `None` if the rule does not apply to all
     /// commands of that form.
-    fn form(&self, has_sandbox: bool) -> Option<CommandForm> {
+    fn grantable_form(&self, has_sandbox: bool) -> Option<CommandForm> {
         shell::form(&self.part)
             .filter(|form| (has_sandbox || !form.needs_sandbox) && self.is_about(&form.pattern))
     }
@@ -57,7 +57,7 @@ impl ApprovalCommand {
 impl GrantScope {
     /// Computes the scopes for a policy decision. `runs_lines`: the tool supports sandboxes for
     /// commands.
-    pub(crate) fn of(
+    pub(crate) fn for_decision(
         permissions: Option<&Permissions>,
         question: PolicyQuestion<'_>,
         decision: &PolicyDecision,
@@ -88,7 +88,8 @@ impl GrantScope {
                 let is_simple = part.part.what == CommandPartKind::Command
                     && part.part.command.is_some()
                     && !part.in_doubt;
-                let only = only(permissions, &part.because, argument).filter(|_| is_simple)?;
+                let only =
+                    only_pattern(permissions, &part.because, argument).filter(|_| is_simple)?;
                 Some(ApprovalCommand {
                     part: part.part.clone(),
                     only,
@@ -103,10 +104,11 @@ impl GrantScope {
             .iter_mut()
             .filter(|part| part.action == PermissionAction::Ask)
         {
-            part.contained = Some(containment(
+            part.contained = Some(command_containment(
                 permissions,
                 question,
                 SandboxSettings::default(),
+                &part.part,
             ));
         }
         GrantScope {
@@ -135,11 +137,11 @@ impl GrantScope {
     }
 
     /// Returns the forms of the commands; `None` if a command has no form.
-    fn forms(&self, has_sandbox: bool) -> Option<Vec<String>> {
+    fn command_forms(&self, has_sandbox: bool) -> Option<Vec<String>> {
         let forms = self
             .commands
             .iter()
-            .map(|command| Some(command.form(has_sandbox)?.pattern));
+            .map(|command| Some(command.grantable_form(has_sandbox)?.pattern));
         let mut forms = forms
             .collect::<Option<Vec<String>>>()
             .filter(|forms| !forms.is_empty())?;
@@ -150,7 +152,7 @@ impl GrantScope {
 
     /// Returns the grants for the scope `covers`, derived from the grant for the call. `None` if
     /// the scope is not offered.
-    pub(crate) fn grants(
+    pub(crate) fn grants_for(
         &self,
         covers: ApprovalCoverage,
         call: &ApprovalGrant,
@@ -159,7 +161,7 @@ impl GrantScope {
         match covers {
             ApprovalCoverage::Call => Some(vec![call.clone()]),
             ApprovalCoverage::Program => {
-                let forms = self.forms(has_sandbox)?.into_iter();
+                let forms = self.command_forms(has_sandbox)?.into_iter();
                 Some(forms.map(|form| self.of_form(call, &form)).collect())
             }
             ApprovalCoverage::Tool if self.asks_by_tool => {
@@ -184,9 +186,9 @@ impl GrantScope {
         call: &ApprovalGrant,
         has_sandbox: bool,
     ) -> Option<ApprovalCoverage> {
-        let is_held = |needed: &ApprovalGrant| held.iter().any(|held| holds(held, needed));
+        let is_held = |needed: &ApprovalGrant| held.iter().any(|held| grant_covers(held, needed));
         let all = |covers| {
-            self.grants(covers, call, has_sandbox)
+            self.grants_for(covers, call, has_sandbox)
                 .is_some_and(|grants| grants.iter().all(is_held))
         };
         // An approval of the exact call requires no sandbox.
@@ -199,8 +201,8 @@ impl GrantScope {
         all(ApprovalCoverage::Program).then_some(ApprovalCoverage::Program)
     }
 
-    /// Returns the files whose content differs from that in an approval. The approval must cover the
-    /// call in all other respects.
+    /// Returns the files whose content differs from that in the latest approval that covers the call in
+    /// all other respects. The latest approval is the last one in `held`.
     pub(crate) fn changed_files(
         &self,
         held: &[ApprovalGrant],
@@ -212,22 +214,21 @@ impl GrantScope {
             ApprovalCoverage::Program,
             ApprovalCoverage::Tool,
         ];
-        let grants = scopes
+        let grants: Vec<ApprovalGrant> = scopes
             .into_iter()
-            .filter_map(|covers| self.grants(covers, call, has_sandbox))
-            .flatten();
-        grants
-            .flat_map(|now| {
-                let similar = held.iter().filter(|before| differ_in_files(before, &now));
-                similar
-                    .flat_map(|before| changed_contents(before, &now))
-                    .collect::<Vec<String>>()
-            })
-            .collect()
+            .filter_map(|covers| self.grants_for(covers, call, has_sandbox))
+            .flatten()
+            .collect();
+        let latest_of = |now: &ApprovalGrant| held.iter().rposition(|it| differ_in_files(it, now));
+        let latest = grants.iter().max_by_key(|now| latest_of(now));
+        let before = latest.and_then(|now| Some((held.get(latest_of(now)?)?, now)));
+        before.map_or_else(BTreeSet::new, |(before, now)| {
+            changed_contents(before, now).into_iter().collect()
+        })
     }
 
     /// Returns the run mode of a command line allowed with that scope.
-    pub(crate) fn mode(&self, covers: ApprovalCoverage) -> RunMode {
+    pub(crate) fn run_mode(&self, covers: ApprovalCoverage) -> RunMode {
         if covers == ApprovalCoverage::Program {
             self.contained.clone()
         } else {
@@ -255,14 +256,14 @@ impl GrantScope {
 }
 
 /// Returns the scopes that an approval for several policies may have.
-pub(crate) fn offers(reaches: &[&GrantScope], has_sandbox: bool) -> Vec<ApprovalOffer> {
+pub(crate) fn approval_offers(reaches: &[&GrantScope], has_sandbox: bool) -> Vec<ApprovalOffer> {
     let mut offers = vec![ApprovalOffer {
         covers: ApprovalCoverage::Call,
         commands: Vec::new(),
     }];
     let forms: Option<Vec<Vec<String>>> = reaches
         .iter()
-        .map(|reach| reach.forms(has_sandbox))
+        .map(|reach| reach.command_forms(has_sandbox))
         .collect();
     if let Some(forms) = forms {
         let mut commands = forms.concat();
@@ -284,7 +285,7 @@ pub(crate) fn offers(reaches: &[&GrantScope], has_sandbox: bool) -> Vec<Approval
 
 /// Returns `true` if the grant `held` covers the grant `needed`. All programs that the call runs must be
 /// unchanged.
-fn holds(held: &ApprovalGrant, needed: &ApprovalGrant) -> bool {
+fn grant_covers(held: &ApprovalGrant, needed: &ApprovalGrant) -> bool {
     let same = |grant: &ApprovalGrant| ApprovalGrant {
         programs: Default::default(),
         ..grant.clone()
@@ -301,9 +302,8 @@ fn by_tool(permissions: Option<&Permissions>, because: &DecisionReason) -> bool 
     only_of(permissions, because).is_some_and(|args| args.is_none())
 }
 
-/// Returns the command pattern of the rule, or `Some(None)` for all commands. `None` if the rule
-/// also depends on other arguments.
-fn only(
+/// Returns the pattern of a rule that depends only on the command; `Some(None)` without a pattern.
+fn only_pattern(
     permissions: Option<&Permissions>,
     because: &DecisionReason,
     argument: &str,

@@ -8,6 +8,8 @@ mod approval_request;
 mod decide;
 mod grant_scope;
 pub(crate) mod grants;
+mod hard_links;
+mod import_places;
 mod paths;
 pub(crate) mod permission;
 pub(crate) mod protected_paths;

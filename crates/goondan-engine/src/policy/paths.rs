@@ -57,7 +57,7 @@ struct PathTargets {
 
 impl PathTargets {
     /// Returns all names.
-    fn all(&self) -> impl Iterator<Item = &String> {
+    fn all_names(&self) -> impl Iterator<Item = &String> {
         self.folded.iter().chain(&self.real).chain(&self.elsewhere)
     }
 }
@@ -72,7 +72,10 @@ impl PathArguments {
     pub fn in_style(style: PathStyle, marked: &MarkedArguments, arguments: &JsonObject) -> Self {
         Self::collect(style, marked, arguments, |given| PathTargets {
             given: given.to_owned(),
-            folded: vec![name(style, &fold(Path::new(&*style.unify(given))))],
+            folded: vec![name(
+                style,
+                &normalize_path(Path::new(&*style.unify(given))),
+            )],
             real: Vec::new(),
             is_odd: style.is_ambiguous(given),
             elsewhere: Vec::new(),
@@ -92,7 +95,7 @@ impl PathArguments {
             };
             PathTargets {
                 given: given.to_owned(),
-                folded: names(style, &real_folder, &fold(&path)),
+                folded: names(style, &real_folder, &normalize_path(&path)),
                 real: real
                     .map(|real| names(style, &real_folder, &real))
                     .unwrap_or_default(),
@@ -241,7 +244,7 @@ impl PathArguments {
 
     /// Returns the paths that contain symbolic links, with their targets: relative to the working
     /// directory if they are inside, else absolute. The target is empty if it cannot be resolved.
-    pub(super) fn links(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(super) fn linked_paths(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.paths.values().flat_map(|paths| &paths.each);
         all.filter(|path| path.real != path.folded).map(|path| {
             let is_inside = |name: &&String| !name.starts_with("..");
@@ -254,7 +257,7 @@ impl PathArguments {
     }
 
     /// Returns the paths to decide separately: argument name, index and text.
-    pub(super) fn listed(&self) -> impl Iterator<Item = (&str, usize, &str)> {
+    pub(super) fn listed_paths(&self) -> impl Iterator<Item = (&str, usize, &str)> {
         let lists = self.paths.iter().filter(|(_, paths)| paths.is_list);
         lists.flat_map(|(name, paths)| {
             paths
@@ -270,7 +273,7 @@ impl PathArguments {
     ///
     /// An allowing pattern must match the targets of all paths. A restricting pattern applies if it
     /// matches any spelling of one path.
-    pub(super) fn fit(
+    pub(super) fn match_pattern(
         &self,
         name: &str,
         number: Option<usize>,
@@ -278,7 +281,10 @@ impl PathArguments {
         action: PermissionAction,
     ) -> Option<RuleMatch> {
         let (paths, style) = (self.paths.get(name)?, self.style);
-        let expected = &self::name(style, &fold(Path::new(&*style.separated(expected))));
+        let expected = &self::name(
+            style,
+            &normalize_path(Path::new(&*style.separated(expected))),
+        );
         let chosen = match number {
             Some(number) => paths.each.get(number..=number)?,
             None => &paths.each,
@@ -302,9 +308,9 @@ impl PathArguments {
                 let expected = &*style.case_folded(expected);
                 let is = |name: &str| pattern::matches(expected, &style.case_folded(name));
                 let is_about =
-                    |path: &PathTargets| is(&path.given) || path.all().any(|name| is(name));
+                    |path: &PathTargets| is(&path.given) || path.all_names().any(|name| is(name));
                 let is_above = |path: &PathTargets| {
-                    path.all()
+                    path.all_names()
                         .any(|folder| may_be_below(&style.case_folded(folder), expected))
                 };
                 match () {
@@ -366,7 +372,7 @@ fn name(style: PathStyle, path: &Path) -> String {
 }
 
 /// Removes `.`, resolvable `..`, and doubled or trailing slashes.
-fn fold(path: &Path) -> PathBuf {
+fn normalize_path(path: &Path) -> PathBuf {
     let mut done = PathBuf::new();
     for part in path.components() {
         match part {

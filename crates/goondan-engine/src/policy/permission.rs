@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use goondan_spec::Code;
@@ -17,8 +18,9 @@ use crate::policy::protected_paths::{PathEnvironment, RedirectionTargets};
 use crate::policy::resolved_paths::{ApprovalReason, MAX_CALL_PATHS, ResolvedPaths};
 use crate::policy::untrusted_content;
 use crate::policy::{self, DecisionReason, PathArguments, PolicyDecision, PolicyQuestion};
-use crate::tooling::dispatch::{ToolCallContext, TurnScope};
+use crate::tooling::dispatch::{ToolCallContext, TurnScope, tool_context};
 use crate::tooling::registry::RegisteredTool;
+use crate::tooling::reporter::ToolCallReporter;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{
@@ -36,6 +38,8 @@ pub(crate) struct CallPermit {
     pub(crate) run_mode: RunMode,
     /// Files whose content an approval of the call covers; empty if it needed no approval.
     pub(crate) approved_files: Arc<[ApprovedFile]>,
+    /// Code of the tool that an approval of the call covers; `None` if it needed no approval.
+    pub(crate) approved_code: Option<String>,
 }
 
 /// Effect of the approvals of a call.
@@ -43,17 +47,18 @@ pub(crate) struct CallPermit {
 struct GivenApprovals {
     run_mode: RunMode,
     approved_files: Arc<[ApprovedFile]>,
+    approved_code: Option<String>,
 }
 
 /// Checks a call. Returns its permissions, or an error if it is denied.
-pub(crate) async fn permit(
+pub(crate) async fn check_call(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
 ) -> Result<CallPermit, ToolError> {
     let paths = resolve_paths(context, tool, arguments).await?;
     let needs = &tool.spec.permissions;
-    let mut verdicts_of_call = verdicts(context, tool, needs, arguments, &paths).await;
+    let mut verdicts_of_call = collect_verdicts(context, tool, needs, arguments, &paths).await;
     let modes = verdicts_of_call
         .iter_mut()
         .map(|verdict| std::mem::take(&mut verdict.run_mode));
@@ -62,7 +67,7 @@ pub(crate) async fn permit(
     let mut granted = needs.clone();
     for &optional in tool.spec.optional_permissions.difference(needs) {
         let more_needs = needs.iter().copied().chain([optional]).collect();
-        let verdicts = verdicts(context, tool, &more_needs, arguments, &paths).await;
+        let verdicts = collect_verdicts(context, tool, &more_needs, arguments, &paths).await;
         if verdicts
             .iter()
             .all(|verdict| verdict.action == PermissionAction::Allow)
@@ -80,6 +85,7 @@ pub(crate) async fn permit(
         granted,
         run_mode,
         approved_files,
+        approved_code: given.approved_code,
     })
 }
 
@@ -99,7 +105,7 @@ async fn permit_needed(
             "the policy of Agent/{} denies it ({})",
             denying.agent, denying.why
         );
-        return Err(denied(context, tool, &why, DenialRemedy::Rule, None));
+        return Err(denied_error(context, tool, &why, DenialRemedy::Rule, None));
     }
     let asking: Vec<&PermissionVerdict> = verdicts
         .iter()
@@ -108,37 +114,36 @@ async fn permit_needed(
     if asking.is_empty() {
         return Ok(GivenApprovals::default());
     }
-    let seen = CallSnapshot::of(context, tool, arguments, paths).await;
+    let seen = CallSnapshot::capture(context, tool, arguments, paths).await;
     if let Some(path) = seen.path_of_process() {
         return Err(path_of_process_error(tool, path));
     }
-    let held = if seen.is_known() {
-        grants::remembered_grants(context).await
-    } else {
-        Vec::new()
-    };
+    if let Some(folder) = seen.too_large_directory() {
+        return Err(too_large_error(tool, folder));
+    }
+    let mut held = grants::remembered_grants(context).await;
+    held.retain(|grant| seen.permits(grant.covers));
     let has_sandbox = context.engine.has_sandbox;
     let (mut run_mode, mut wanted) = (RunMode::Shell, Vec::new());
     for verdict in asking {
-        let grant = seen.grant(&verdict.agent, verdict.is_untrusted);
+        let grant = seen.to_grant(&verdict.agent, verdict.is_untrusted);
         match verdict.reach.answered_by(&held, &grant, has_sandbox) {
-            Some(covers) => run_mode = run_mode.and(verdict.reach.mode(covers)),
+            Some(covers) => run_mode = run_mode.and(verdict.reach.run_mode(covers)),
             None => wanted.push((verdict, grant)),
         }
     }
     let approved_files = seen.approved_files(&context.facts.workdir);
+    let approved_code = seen.code();
     let Some(&(first, _)) = wanted.first() else {
         return Ok(GivenApprovals {
             run_mode,
             approved_files,
+            approved_code,
         });
     };
     let reaches: Vec<&GrantScope> = wanted.iter().map(|(verdict, _)| &verdict.reach).collect();
-    let offers = if seen.is_known() {
-        grant_scope::offers(&reaches, has_sandbox)
-    } else {
-        Vec::new()
-    };
+    let mut offers = grant_scope::approval_offers(&reaches, has_sandbox);
+    offers.retain(|offer| seen.permits(offer.covers));
     let preview = approval_request::preview(context, tool, arguments).await;
     let changed: BTreeSet<String> = wanted
         .iter()
@@ -148,9 +153,11 @@ async fn permit_needed(
         Some(change) => format!("{}; {change}", first.why),
         None => first.why.clone(),
     };
+    let default_arguments = grants::default_arguments(tool, arguments);
     let asked = ApprovalPrompt {
         agent: &first.agent,
         why: &why,
+        default_arguments: &default_arguments,
         offers: &offers,
         preview: preview.as_deref(),
     };
@@ -158,7 +165,7 @@ async fn permit_needed(
         ApprovalAnswer::Allow { scope, covers } => {
             let paths_now = resolve_paths(context, tool, arguments).await?;
             let is_changed = paths_now != *paths
-                || CallSnapshot::of(context, tool, arguments, &paths_now).await != seen
+                || CallSnapshot::capture(context, tool, arguments, &paths_now).await != seen
                 || approval_request::preview(context, tool, arguments).await != preview;
             if is_changed {
                 return Err(changed_during_request(context, tool));
@@ -171,23 +178,24 @@ async fn permit_needed(
             };
             let grants = wanted
                 .iter()
-                .filter_map(|(verdict, call)| verdict.reach.grants(covers, call, has_sandbox));
+                .filter_map(|(verdict, call)| verdict.reach.grants_for(covers, call, has_sandbox));
             let grants: Vec<ApprovalGrant> = grants.flatten().collect();
-            if seen.is_known() {
+            if seen.permits(covers) {
                 grants::remember(context, scope, grants).await;
             }
             Ok(GivenApprovals {
                 run_mode: wanted.iter().fold(run_mode, |mode, (verdict, _)| {
-                    mode.and(verdict.reach.mode(covers))
+                    mode.and(verdict.reach.run_mode(covers))
                 }),
                 approved_files,
+                approved_code,
             })
         }
         ApprovalAnswer::Deny if context.cancel.is_cancelled() => {
             let message = format!("{} was cancelled during its approval request", tool.name);
             Err(ToolError::new(message).code(Code::TOOL_CANCELLED))
         }
-        ApprovalAnswer::Deny => Err(denied(
+        ApprovalAnswer::Deny => Err(denied_error(
             context,
             tool,
             "the approval request was refused",
@@ -199,7 +207,7 @@ async fn permit_needed(
                 "it needs an approval and no user can answer (Agent/{}: {why})",
                 first.agent
             );
-            Err(denied(
+            Err(denied_error(
                 context,
                 tool,
                 &why,
@@ -213,7 +221,7 @@ async fn permit_needed(
 /// Returns the error for an approved call that is no longer the shown one.
 fn changed_during_request(context: &ToolCallContext, tool: &RegisteredTool) -> ToolError {
     let why = "the files or directories that it uses changed during the approval request";
-    denied(context, tool, why, DenialRemedy::Ask, None)
+    denied_error(context, tool, why, DenialRemedy::Ask, None)
 }
 
 /// Returns the error for a call that needs an approval and names a file through a link of a process.
@@ -224,6 +232,18 @@ fn path_of_process_error(tool: &RegisteredTool, path: &str) -> ToolError {
     ))
     .code(Code::TOOL_DENIED)
     .suggest("Name the file by its plain path, without `/proc` and `/dev/fd`.")
+}
+
+/// Returns the error for a call that can run any file of a directory with too many files.
+fn too_large_error(tool: &RegisteredTool, folder: &Path) -> ToolError {
+    ToolError::new(format!(
+        "no approval can cover {}, because the call does not name the files that it runs, and \
+        `{}` has too many files to compare them",
+        tool.name,
+        folder.display()
+    ))
+    .code(Code::TOOL_DENIED)
+    .suggest("Name the files by their plain paths, without variables and patterns.")
 }
 
 /// Returns the error for a call with too many paths.
@@ -251,7 +271,7 @@ struct PermissionVerdict {
 
 /// Returns the decisions of the agent and its callers, nearest caller last (rule S1b). The agent's
 /// own policy is from the generation of the turn; policies of callers are current.
-async fn verdicts(
+async fn collect_verdicts(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     needs: &BTreeSet<Permission>,
@@ -287,13 +307,17 @@ async fn verdicts(
             .unwrap_or_else(|| {
                 let asks = decision.action == PermissionAction::Ask;
                 let reach = asks.then(|| {
-                    let scope =
-                        GrantScope::of(permissions, question, &decision, tool.builtin.is_some());
+                    let scope = GrantScope::for_decision(
+                        permissions,
+                        question,
+                        &decision,
+                        tool.builtin.is_some(),
+                    );
                     places.limit(scope, permissions, question, &decision)
                 });
                 PermissionVerdict {
                     reach: reach.unwrap_or_default(),
-                    ..verdict(&agent.name, &decision)
+                    ..verdict_for(&agent.name, &decision)
                 }
             })
     };
@@ -323,7 +347,8 @@ async fn verdicts(
     // An automatic answer also contains what the conversation has read.
     if !is_answer
         && acts.iter().any(|one| needs.contains(one))
-        && let Some(origin) = untrusted_content::of(&context.engine, &context.facts.instance).await
+        && let Some(origin) =
+            untrusted_content::find_origin(&context.engine, &context.facts.instance).await
     {
         verdicts.push(PermissionVerdict {
             agent: context.facts.instance.agent.clone(),
@@ -345,10 +370,13 @@ async fn resolve_paths(
     arguments: &JsonObject,
 ) -> Result<ResolvedPaths, ToolError> {
     let marked = &tool.marked_arguments;
-    let redirections = RedirectionTargets::of(marked, arguments, MAX_CALL_PATHS);
+    let redirections = RedirectionTargets::from_arguments(marked, arguments, MAX_CALL_PATHS);
     let has_paths =
         !marked.paths.is_empty() || !marked.trees.is_empty() || !marked.patches.is_empty();
-    if !has_paths && redirections.is_empty() {
+    let reporter = Arc::new(ToolCallReporter::for_call(context, tool));
+    let tool_context = tool_context(context, tool, context.cancel.child_token(), reporter);
+    let written = tool.handler.written_files(&tool_context, arguments).await;
+    if !has_paths && redirections.is_empty() && written.is_empty() {
         return Ok(ResolvedPaths::default());
     }
     if PathArguments::count(marked, arguments) > MAX_CALL_PATHS {
@@ -371,7 +399,13 @@ async fn resolve_paths(
             own_folder: &own_folder,
             is_builtin,
         };
-        ResolvedPaths::with(&environment, &owned_marked, &owned_arguments, &redirections)
+        ResolvedPaths::with(
+            &environment,
+            &owned_marked,
+            &owned_arguments,
+            &redirections,
+            &written,
+        )
     });
     Ok(resolving
         .await
@@ -439,11 +473,11 @@ pub(crate) fn sandboxes_of(engine: &Engine, facts: &TurnScope) -> Vec<SandboxSet
 }
 
 /// Returns the verdict for the decision of a policy.
-fn verdict(agent: &str, decision: &PolicyDecision) -> PermissionVerdict {
+fn verdict_for(agent: &str, decision: &PolicyDecision) -> PermissionVerdict {
     let why = if decision.action == PermissionAction::Allow {
         String::new()
     } else {
-        why(decision)
+        restriction_reason(decision)
     };
     PermissionVerdict {
         agent: agent.to_owned(),
@@ -457,7 +491,7 @@ fn verdict(agent: &str, decision: &PolicyDecision) -> PermissionVerdict {
 }
 
 /// Returns the reason of a restriction.
-fn why(decision: &PolicyDecision) -> String {
+fn restriction_reason(decision: &PolicyDecision) -> String {
     let about = decision
         .parts
         .iter()
@@ -490,7 +524,7 @@ enum DenialRemedy {
 
 /// Returns the error for a denied call. `remedy`: the remedy in the suggestion; `rule`: the rule that
 /// would allow the call.
-fn denied(
+fn denied_error(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     why: &str,

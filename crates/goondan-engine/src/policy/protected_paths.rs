@@ -15,14 +15,19 @@ use goondan_spec::kinds::{
 };
 use serde_json::{Value, json};
 
+use super::hard_links;
+use super::import_places::ImportPlaces;
 use crate::policy::{DecisionReason, PathArguments, PolicyDecision};
 use goondan_core::JsonObject;
+use goondan_core::ports::tool::WrittenFile;
 use goondan_core::protected_names::ProtectionReason;
 use goondan_core::real_path::real_path;
 use goondan_core::shell::{self, CommandPart, OpenedFile};
 use goondan_core::started_files::StartedProgram;
+use goondan_spec::secret_files::SecretFiles;
 
-/// Name of the file of a skill. A new one may become part of the prompt of an agent.
+/// Name of the file of a skill. A file of this name that an argument names may be for another
+/// program, or for an agent that is added later.
 const SKILL_FILE: &str = "SKILL.md";
 
 /// Protected path in a call.
@@ -36,8 +41,20 @@ pub(crate) struct ProtectedPath {
     /// Names that a rule may use for the path: relative and absolute, in lower case.
     names: Vec<String>,
     why: ProtectionReason,
-    /// Access by a redirection of a command line.
-    redirection: Option<Permission>,
+    access: PathAccess,
+}
+
+/// Way in which a call names or opens a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PathAccess {
+    /// An argument is the path, or contains it.
+    Argument,
+    /// A redirection of a command line opens the file with this permission.
+    Redirection(Permission),
+    /// An argument selects the file.
+    Selection,
+    /// Every call writes the file.
+    Always,
 }
 
 /// Environment of a call for path checks.
@@ -55,10 +72,10 @@ pub struct PathEnvironment<'a> {
 /// Path in a call.
 struct NamedPath<'a> {
     argument: &'a str,
-    given: &'a str,
+    given: Cow<'a, str>,
     /// Possible targets.
     places: Vec<Cow<'a, Path>>,
-    redirection: Option<Permission>,
+    access: PathAccess,
 }
 
 /// Files that redirections in the command lines of a call open, with the argument name.
@@ -72,7 +89,11 @@ pub(crate) struct RedirectionTargets {
 impl RedirectionTargets {
     /// Parses the redirections of the lines in `arguments`. More than `max_paths` paths count as
     /// unknown.
-    pub(crate) fn of(marked: &MarkedArguments, arguments: &JsonObject, max_paths: usize) -> Self {
+    pub(crate) fn from_arguments(
+        marked: &MarkedArguments,
+        arguments: &JsonObject,
+        max_paths: usize,
+    ) -> Self {
         let mut targets = RedirectionTargets::default();
         for name in &marked.commands {
             let Some(line) = arguments.get(name).and_then(Value::as_str) else {
@@ -106,13 +127,13 @@ impl RedirectionTargets {
     }
 
     /// Returns the named paths if the lines start in one of `folders`.
-    fn named<'a>(&'a self, folders: &'a [PathBuf]) -> impl Iterator<Item = NamedPath<'a>> {
+    fn named_paths<'a>(&'a self, folders: &'a [PathBuf]) -> impl Iterator<Item = NamedPath<'a>> {
         self.all.iter().map(move |(argument, opened)| {
             let paths = folders
                 .iter()
                 .flat_map(|folder| opened.paths.iter().map(|path| folder.join(path)));
             let targets = paths
-                .flat_map(|path| [folded(&path), real(&path)])
+                .flat_map(|path| [normalize_path(&path), real_path_or_self(&path)])
                 .map(Cow::Owned)
                 .collect();
             let permission = if opened.is_written {
@@ -122,95 +143,151 @@ impl RedirectionTargets {
             };
             NamedPath {
                 argument,
-                given: &opened.file,
+                given: Cow::Borrowed(&opened.file),
                 places: targets,
-                redirection: Some(permission),
+                access: PathAccess::Redirection(permission),
             }
         })
     }
 }
 
 /// Removes `.` and `..` from an absolute path without accessing the file system.
-pub(super) fn folded(path: &Path) -> PathBuf {
+pub(super) fn normalize_path(path: &Path) -> PathBuf {
     path.to_str()
         .map_or_else(|| path.to_owned(), |text| PathBuf::from(shell::fold(text)))
 }
 
 /// Returns the protected paths among `paths` and the targets of `redirections`. Relative targets are
 /// resolved against each of `line_folders`, the directories in which the command line may start.
-/// Accesses the file system.
+/// `written` are further files that the call writes, with the text of their argument. Accesses the
+/// file system.
 pub(crate) fn find(
     environment: &PathEnvironment<'_>,
     paths: &PathArguments,
     redirections: &RedirectionTargets,
     line_folders: &[PathBuf],
+    written: &[WrittenFile],
+    arguments: &JsonObject,
 ) -> Vec<ProtectedPath> {
-    let (root, folder) = (real(environment.bundle.root()), real(environment.workdir));
+    let (root, folder) = (
+        real_path_or_self(environment.bundle.root()),
+        real_path_or_self(environment.workdir),
+    );
     // A project may contain the state directory, such as a project in the home directory. The state
     // is not part of the project.
-    let state = environment.own_folder.ancestors().nth(2).map(real);
-    let own = real(environment.own_folder);
+    let state = environment
+        .own_folder
+        .ancestors()
+        .nth(2)
+        .map(real_path_or_self);
+    let own = real_path_or_self(environment.own_folder);
     let of_bundle = LazyCell::new(|| of_bundle(environment.bundle, &root));
-    let protection_of = |path: &Path| {
+    let imports = LazyCell::new(|| {
+        let programs = of_bundle.iter();
+        let programs = programs.filter(|(_, why)| *why == ProtectionReason::Program);
+        ImportPlaces::from_scripts(programs.map(|(path, _)| path.clone()), &root)
+    });
+    let secrets = match is_in(&folder, &root) {
+        true => SecretFiles::below([&root]),
+        false => SecretFiles::below([&root, &folder]),
+    };
+    let protection_of = |path: &Path, access: PathAccess| {
         if state.as_ref().is_some_and(|state| path.starts_with(state)) {
             return None;
         }
-        let base = base(path, &root, &folder, &own)?;
+        let base = protection_base(path, &root, &folder, &own)?;
         let by_name = by_name(base, path)
             .filter(|(_, why)| *why != ProtectionReason::Own || !environment.is_builtin);
         let decides = || base == root || is_ignore_file_above(path, &root);
-        let by_name = by_name.or_else(|| decides().then(|| resources(path)).flatten());
-        let by_name = by_name.or_else(|| instructions(environment.bundle, path));
-        by_name.or_else(|| {
+        let by_name = by_name.or_else(|| decides().then(|| resource_protection(path)).flatten());
+        let by_name = by_name.or_else(|| instruction_protection(environment.bundle, path, access));
+        let by_name = by_name.or_else(|| hard_links::protection(path, &secrets));
+        let by_name = by_name.or_else(|| repository_without_name(base, path));
+        let by_name = by_name.or_else(|| {
             of_bundle
                 .iter()
                 .find(|(protected, _)| is_in(path, protected))
                 .cloned()
-        })
+        });
+        by_name.or_else(|| Some((imports.find_containing(path)?, ProtectionReason::Program)))
     };
     let to_protected = |named: NamedPath<'_>| {
         let (path, (protected, why)) = named
             .places
             .iter()
-            .find_map(|path| Some((path, protection_of(path)?)))?;
+            .find_map(|path| Some((path, protection_of(path, named.access)?)))?;
         let path = path.strip_prefix(&folder).unwrap_or(path).display();
         // A rule about a redirection begins with the redirection operator.
-        let operator = named
-            .redirection
-            .and_then(|_| named.given.get(..2))
-            .unwrap_or_default();
+        let operator = match named.access {
+            PathAccess::Redirection(_) => named.given.get(..2).unwrap_or_default(),
+            _ => "",
+        };
         let relative_name = protected.strip_prefix(&folder).ok().map(lowercase_text);
         let names = relative_name
             .into_iter()
             .chain([lowercase_text(&protected)])
             .filter(|name| !name.is_empty());
+        let (path, names) = match named.access {
+            PathAccess::Selection | PathAccess::Always => {
+                let value = arguments.get(named.argument).and_then(Value::as_str);
+                let names = value.filter(|value| !value.is_empty());
+                let names = names.map(str::to_lowercase).into_iter().collect();
+                (value.unwrap_or_default().to_owned(), names)
+            }
+            PathAccess::Argument | PathAccess::Redirection(_) => {
+                let names = names.map(|name| format!("{operator}{name}"));
+                (format!("{operator}{path}"), names.collect())
+            }
+        };
         Some(ProtectedPath {
             argument: named.argument.to_owned(),
-            given: named.given.to_owned(),
-            path: format!("{operator}{path}"),
-            names: names.map(|name| format!("{operator}{name}")).collect(),
+            given: named.given.into_owned(),
+            path,
+            names,
             why,
-            redirection: named.redirection,
+            access: named.access,
         })
     };
     let of_arguments = paths.absolute().map(|(argument, given, places)| {
         let places = places.into_iter().map(Cow::Borrowed).collect();
         NamedPath {
             argument,
-            given,
+            given: Cow::Borrowed(given),
             places,
-            redirection: None,
+            access: PathAccess::Argument,
+        }
+    });
+    let of_names = written.iter().map(|file| {
+        let shown = file.path.strip_prefix(environment.bundle.root());
+        let access = match file.argument {
+            Some(_) => PathAccess::Selection,
+            None => PathAccess::Always,
+        };
+        NamedPath {
+            argument: file.argument.as_deref().unwrap_or_default(),
+            given: Cow::Owned(shown.unwrap_or(&file.path).display().to_string()),
+            places: vec![
+                Cow::Owned(normalize_path(&file.path)),
+                Cow::Owned(real_path_or_self(&file.path)),
+            ],
+            access,
         }
     });
     of_arguments
-        .chain(redirections.named(line_folders))
+        .chain(of_names)
+        .chain(redirections.named_paths(line_folders))
         .filter_map(to_protected)
         .collect()
 }
 
 /// Returns the directory below which `path` may be protected: the project or another working
 /// directory.
-fn base<'a>(path: &Path, root: &'a Path, folder: &'a Path, own: &Path) -> Option<&'a Path> {
+fn protection_base<'a>(
+    path: &Path,
+    root: &'a Path,
+    folder: &'a Path,
+    own: &Path,
+) -> Option<&'a Path> {
     match () {
         () if is_in(path, root) => Some(root),
         // Any other working directory except the own directory of the conversation.
@@ -232,9 +309,28 @@ fn by_name(base: &Path, path: &Path) -> Option<(PathBuf, ProtectionReason)> {
     })
 }
 
+/// Returns the path if it is in a directory that git takes for a repository, or if it would make a
+/// directory one: git needs the file `HEAD` next to `objects` and `refs`, and runs the programs that
+/// its `config` names. Accesses the file system.
+fn repository_without_name(base: &Path, path: &Path) -> Option<(PathBuf, ProtectionReason)> {
+    let name = path.file_name()?;
+    let is_marker = name.eq_ignore_ascii_case("HEAD");
+    let has_markers = |folder: &Path| {
+        let mut markers = ["HEAD", "objects", "refs"].iter();
+        markers.all(|marker| folder.join(marker).exists())
+    };
+    let is_inside = || {
+        let folders = path.ancestors().skip(1);
+        folders
+            .take_while(|folder| is_in(folder, base))
+            .any(has_markers)
+    };
+    (is_marker || is_inside()).then(|| (path.to_owned(), ProtectionReason::Git))
+}
+
 /// Returns the path if the file can become part of the bundle or controls its contents. The file
 /// may not exist yet.
-fn resources(path: &Path) -> Option<(PathBuf, ProtectionReason)> {
+fn resource_protection(path: &Path) -> Option<(PathBuf, ProtectionReason)> {
     let name = path.file_name()?.to_string_lossy().to_lowercase();
     let folder = path.parent()?.to_string_lossy().to_lowercase();
     let is_one = name == ".gitignore"
@@ -248,10 +344,17 @@ fn is_test_case(name: &str) -> bool {
     name.ends_with(".case.yaml") || name.ends_with(".case.yml")
 }
 
-/// Returns the path if an agent uses the file as instructions. The file may not exist yet.
-fn instructions(bundle: &Bundle, path: &Path) -> Option<(PathBuf, ProtectionReason)> {
+/// Returns the path if an agent uses the file as instructions. The file may not exist yet. A tool
+/// that builds the path of a skill itself writes its own skills, which agents use only if
+/// `Agent.spec.skills` names them.
+fn instruction_protection(
+    bundle: &Bundle,
+    path: &Path,
+    access: PathAccess,
+) -> Option<(PathBuf, ProtectionReason)> {
     let name = path.file_name()?.to_string_lossy();
-    if name.eq_ignore_ascii_case(SKILL_FILE) {
+    let is_own = matches!(access, PathAccess::Selection | PathAccess::Always);
+    if !is_own && name.eq_ignore_ascii_case(SKILL_FILE) {
         return Some((path.to_owned(), ProtectionReason::Instructions));
     }
     let mut names = bundle
@@ -332,17 +435,18 @@ fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, ProtectionReason)> {
         .chain(of_connectors)
         .filter_map(|build| build.cwd.clone());
     let builds = builds.map(|folder| (folder, ProtectionReason::Program));
-    let skills = bundle
-        .agents()
-        .values()
-        .flat_map(|agent| &agent.spec.skills);
-    let skills = skills.map(|skill| (skill.folder.clone(), ProtectionReason::Instructions));
+    let agents = bundle.agents().values();
+    let skills = agents.flat_map(|agent| {
+        let listed = agent.spec.skills.iter().map(|skill| &skill.folder);
+        listed.chain(&agent.spec.skill_collections).cloned()
+    });
+    let skills = skills.map(|directory| (directory, ProtectionReason::Instructions));
     entries
         .chain(skills)
         .chain(files)
         .chain(models)
         .chain(builds)
-        .map(|(path, why)| (real(&root.join(path)), why))
+        .map(|(path, why)| (real_path_or_self(&root.join(path)), why))
         .collect()
 }
 
@@ -387,10 +491,10 @@ fn server_files(server: &McpServer, root: &Path) -> Vec<String> {
 impl ProtectedPath {
     /// Returns `true` if a call with these permissions requires an approval. Files with keys also
     /// require it for reading.
-    pub(crate) fn concerns(&self, needs: &BTreeSet<Permission>) -> bool {
-        let does = |permission| match self.redirection {
-            Some(only) => only == permission,
-            None => needs.contains(&permission),
+    pub(crate) fn requires_approval(&self, needs: &BTreeSet<Permission>) -> bool {
+        let does = |permission| match self.access {
+            PathAccess::Redirection(only) => only == permission,
+            _ => needs.contains(&permission),
         };
         does(Permission::Write) || (self.why == ProtectionReason::Secrets && does(Permission::Read))
     }
@@ -398,16 +502,19 @@ impl ProtectedPath {
     /// Returns `true` for a redirection target. If a shell opens the file, it requires no approval
     /// by itself.
     pub(crate) fn is_redirected_to(&self) -> bool {
-        self.redirection.is_some()
+        matches!(self.access, PathAccess::Redirection(_))
     }
 
     /// Returns the reason for the approval request.
-    pub(crate) fn reason(&self) -> String {
+    pub(crate) fn approval_reason(&self) -> String {
         format!("`{}` is a protected place: {}", self.given, self.why.text())
     }
 
     /// Returns a rule that allows the path.
-    pub(crate) fn rule(&self, tool: &str) -> String {
+    pub(crate) fn allow_rule(&self, tool: &str) -> String {
+        if self.access == PathAccess::Always {
+            return format!("{{tool: \"{tool}\", action: allow}}");
+        }
         format!(
             "{{tool: \"{tool}\", args: {{{}: {}}}, action: allow}}",
             self.argument,
@@ -415,9 +522,11 @@ impl ProtectedPath {
         )
     }
 
-    /// Returns `true` if the pattern of the deciding rule contains the path literally.
+    /// Returns `true` if the pattern of the deciding rule contains the path literally, or the value
+    /// that selects it. For a file that every call writes, the rule must contain the tool.
     pub(crate) fn is_named(
         &self,
+        tool: &str,
         permissions: Option<&Permissions>,
         decision: &PolicyDecision,
     ) -> bool {
@@ -438,6 +547,9 @@ impl ProtectedPath {
         let Some(rule) = permissions.and_then(|permissions| permissions.rules.get(*number)) else {
             return false;
         };
+        if self.access == PathAccess::Always {
+            return rule.action == PermissionAction::Allow && rule.tool.as_deref() == Some(tool);
+        }
         let Some(expected) = rule.args.get(&self.argument) else {
             return false;
         };
@@ -456,18 +568,18 @@ impl ProtectedPath {
 }
 
 /// Returns `path` with links resolved; `path` itself if that fails.
-pub(super) fn real(path: &Path) -> PathBuf {
+pub(super) fn real_path_or_self(path: &Path) -> PathBuf {
     real_path(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Returns `true` if `path` is `ancestor` or below it. Ignores case, so that the protection works on
 /// every file system.
-fn is_in(path: &Path, ancestor: &Path) -> bool {
+pub(super) fn is_in(path: &Path, ancestor: &Path) -> bool {
     Path::new(&lowercase_text(path)).starts_with(lowercase_text(ancestor))
 }
 
 /// Returns `path` as text in lower case.
-fn lowercase_text(path: &Path) -> String {
+pub(super) fn lowercase_text(path: &Path) -> String {
     path.to_string_lossy().to_lowercase()
 }
 
@@ -495,7 +607,26 @@ mod tests {
     fn why(path: &str) -> Option<ProtectionReason> {
         let (root, folder) = (Path::new("/home/u/shop"), Path::new("/home/u"));
         let path = Path::new(path);
-        by_name(base(path, root, folder, Path::new("/state"))?, path).map(|(_, why)| why)
+        by_name(
+            protection_base(path, root, folder, Path::new("/state"))?,
+            path,
+        )
+        .map(|(_, why)| why)
+    }
+
+    #[test]
+    fn a_directory_that_git_takes_for_a_repository_is_protected() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path();
+        for folder in ["a/objects", "a/refs", "b/objects"] {
+            std::fs::create_dir_all(base.join(folder)).unwrap();
+        }
+        let why = |path: &str| repository_without_name(base, &base.join(path)).map(|(_, why)| why);
+        assert_eq!(why("b/head"), Some(ProtectionReason::Git));
+        assert_eq!(why("a/config"), None);
+        std::fs::write(base.join("a/HEAD"), "ref: refs/heads/m").unwrap();
+        assert_eq!(why("a/config"), Some(ProtectionReason::Git));
+        assert_eq!(why("b/config"), None);
     }
 
     #[test]
@@ -514,6 +645,47 @@ mod tests {
             ("/home/u/shop/.gitignore", None),
             ("/home/u/shop/git/config", None),
             ("/home/v/.git/config", None),
+            (
+                "/home/u/shop/lib/__pycache__/x.cpython-312.pyc",
+                Some(ProtectionReason::Loaded),
+            ),
+            ("/home/u/shop/lib/x.PYC", Some(ProtectionReason::Loaded)),
+            ("/home/u/shop/.npmrc", Some(ProtectionReason::Loaded)),
+            (
+                "/home/u/shop/node_modules/x/index.js",
+                Some(ProtectionReason::Loaded),
+            ),
+            (
+                "/home/u/shop/sitecustomize.py",
+                Some(ProtectionReason::Loaded),
+            ),
+            (
+                "/home/u/shop/.Claude/settings.json",
+                Some(ProtectionReason::Loaded),
+            ),
+            ("/home/u/shop/sub/.jj/repo", Some(ProtectionReason::Loaded)),
+            (
+                "/home/u/shop/.mise/config.toml",
+                Some(ProtectionReason::Loaded),
+            ),
+            (
+                "/home/u/shop/a/X.code-workspace",
+                Some(ProtectionReason::Loaded),
+            ),
+            (
+                "/home/u/shop/.lintstagedrc.json",
+                Some(ProtectionReason::Loaded),
+            ),
+            ("/home/u/shop/a/.gitattributes", Some(ProtectionReason::Git)),
+            (
+                "/home/u/shop/.yarn/releases/y.cjs",
+                Some(ProtectionReason::Loaded),
+            ),
+            (
+                "/home/u/shop/tests/conftest.py",
+                Some(ProtectionReason::Loaded),
+            ),
+            ("/home/u/shop/lib/x.py", None),
         ] {
             assert_eq!(why(path), expected, "{path}");
         }

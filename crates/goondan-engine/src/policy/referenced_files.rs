@@ -2,25 +2,39 @@
 //! the line also covers their contents, because an agent could change the script later. It also
 //! covers the targets of links in the named paths, because an agent could change the link later.
 //!
-//! The text is analyzed, and the first lines of the scripts that it names. Files that a program finds
-//! itself (an imported module) and files from patterns are not found, except for well-known names
-//! such as `Makefile`. A line with another expansion has no remembered approval. Contents of files
-//! count only if the command may run them: for most commands with a known form, they are data.
+//! The text is analyzed, and the first lines of the scripts that it names. A program may find other
+//! files itself, such as an imported module or its settings. So all code in the directories in which
+//! the line runs counts, and in those that it names. A line with an expansion or a pattern in a word
+//! that may name a file to run has no remembered approval. The same applies to a line that may run
+//! its input, files from a list, or copies ([`shell::runs_unknown_files`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use goondan_core::loaded_files::{ProgramNames, paths_in_settings};
 use goondan_core::program_search::{find_program, interpreters};
 use goondan_core::real_path::{depends_on_process, real_path};
 use goondan_core::shell::{self, CommandPart, CommandPartKind};
-use goondan_core::started_files::{CodePlace, ProgramNames, code_options, is_below, pieces};
+use goondan_core::sourced_files::sourced_files;
+use goondan_core::started_files::{CodePlace, code_options, has_expansion, is_below, pieces};
 use goondan_spec::command_line::{self, CommandScript, CommandWord, ShellCommand, WordPiece};
 use goondan_spec::pattern::PatternAtom;
 
+pub(super) use self::repositories::is_version_control;
+use self::repositories::repository_files;
 use super::{protected_paths, shell_words};
 
-/// Programs that neither read nor copy the files that they name.
+/// Programs that neither read nor copy the files that they name. Their files do not count.
 const NON_READING_PROGRAMS: [&str; 4] = ["mkdir", "rm", "rmdir", "touch"];
+
+/// Programs that load no code, except for the files that they name.
+const NON_LOADING_PROGRAMS: [&str; 14] = [
+    "chmod", "cp", "curl", "id", "kill", "ln", "mv", "ps", "sleep", "sync", "uname", "uptime",
+    "wget", "whoami",
+];
+
+/// Starts of the names of programs that install Python packages.
+const PACKAGE_INSTALLERS: [&str; 3] = ["pip", "tox", "uv"];
 
 /// Limit of words per call.
 const MAX_WORDS: usize = 2000;
@@ -30,35 +44,45 @@ const MAX_SEARCHED_DIRS: usize = 16;
 const MAX_DIR_CHANGES: usize = 4;
 /// Limit of fragments between blanks and quotes that may form one name.
 const MAX_JOINED_PIECES: usize = 4;
+/// Limit of files that lists of packages name.
+const MAX_REQUIREMENT_FILES: usize = 100;
 /// Limit of nested strings.
 const MAX_STRING_DEPTH: usize = 3;
 
 /// Paths that occur in command lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ReferencedPaths {
-    /// Existing files, and directories of code, that the lines may run or read as code.
+    /// Files, and directories of code, that the lines may run or read as code. They exist, except those
+    /// that a script would run as a part of itself if they existed.
     pub(super) files: BTreeSet<PathBuf>,
     /// Targets of the named paths that contain links, by path.
     pub(super) link_targets: BTreeMap<PathBuf, PathBuf>,
     /// A path of a file to run that leads to different files in different processes.
     pub(super) process_dependent_path: Option<PathBuf>,
+    /// A line starts a program of version control, whose effective settings are in many files.
+    pub(super) starts_version_control: bool,
 }
 
 /// Returns the paths that `lines` refer to when they run in any of `folders`. The path of each
 /// folder must be free of symbolic links. `project` is the directory of the project.
 ///
 /// `None` if the files of a line are unknown: it cannot be split into words, has too many, has a
-/// variable that names the working directory, or has an expansion that can name a file to run.
+/// variable that names the working directory, or has an expansion that can name a file to run. The
+/// same applies to a script that runs an unknown file as part of itself.
 pub(super) fn find(
     lines: &[String],
     folders: &[PathBuf],
     project: &Path,
 ) -> Option<ReferencedPaths> {
     let mut referenced = ReferencedWords::default();
+    if lines.iter().any(|line| shell::runs_unknown_files(line)) {
+        return None;
+    }
     for line in lines {
         referenced.add_line(line)?;
     }
-    let word_count = referenced.words.len() + referenced.data_words.len();
+    let word_count =
+        referenced.words.len() + referenced.read_words.len() + referenced.data_words.len();
     if word_count > MAX_WORDS || referenced.directory_changes > MAX_DIR_CHANGES {
         return None;
     }
@@ -100,10 +124,41 @@ pub(super) fn find(
         .chain([project])
         .collect();
     let mut files: BTreeSet<PathBuf> = in_each(&referenced.words).collect();
-    files.extend(referenced.implied_files(&all));
-    files.extend(referenced.programs(&all, &own));
+    files.extend(referenced.implied_files(&all, &own));
+    files.extend(referenced.changeable_programs(&all, &own));
     files.retain(|path| path.is_file());
+    let read = || in_each(&referenced.words).chain(in_each(&referenced.read_words));
+    if referenced.installs_packages() {
+        files.extend(requirement_files(read()));
+    }
+    if referenced.runs_version_control || referenced.loads_code {
+        files.extend(all.iter().flat_map(|folder| repository_files(folder)));
+    }
+    if referenced.loads_code {
+        let around_scripts = files.iter().filter_map(|file| file.parent());
+        let around_scripts: Vec<PathBuf> = around_scripts.map(Path::to_owned).collect();
+        let directories = all.iter().cloned().chain(in_each(&referenced.words));
+        let mut known = BTreeSet::new();
+        for path in directories.chain(around_scripts) {
+            let is_own = || {
+                let mut places = folders
+                    .iter()
+                    .map(|folder| CodePlace::of(&path, folder, &own));
+                folders.contains(&path) || places.any(|place| place != CodePlace::Other)
+            };
+            let real = path.canonicalize().ok().filter(|real| real.is_dir());
+            if real.is_some_and(|real| known.insert(real) && is_own()) {
+                files.insert(path);
+            }
+        }
+    }
     files.extend(interpreters(&files, &all, None));
+    let sourced = sourced_files(lines, &files, &all, project);
+    if sourced.are_unknown {
+        return None;
+    }
+    files.extend(sourced.files.into_iter().chain(sourced.missing));
+    files.extend(in_each(&referenced.read_words).filter(|path| path.is_file()));
     let variables = in_each(&referenced.variables).map(|path| (path, true));
     let options = in_each(&referenced.options).map(|path| (path, false));
     for (path, is_variable) in variables.chain(options) {
@@ -111,21 +166,23 @@ pub(super) fn find(
             .iter()
             .map(|folder| CodePlace::of(&path, folder, &own));
         match place.max() {
-            Some(CodePlace::AroundFolder) if is_variable => return None,
+            Some(CodePlace::ContainsWorkdir) if is_variable => return None,
             Some(CodePlace::Directory) => drop(files.insert(path)),
             _ => {}
         }
     }
-    let named = in_each(&referenced.words).chain(in_each(&referenced.data_words));
+    let named = read().chain(in_each(&referenced.data_words));
     let links = named.filter_map(|path| {
         let target = real_path(&path).unwrap_or_default();
-        (target != protected_paths::folded(&path)).then_some((path, target))
+        (target != protected_paths::normalize_path(&path)).then_some((path, target))
     });
-    let mut paths = in_each(&referenced.words);
+    let mut run = in_each(&referenced.words).chain(in_each(&referenced.piped_words));
     Some(ReferencedPaths {
         files,
         link_targets: links.collect(),
-        process_dependent_path: paths.find(|path| depends_on_process(path)),
+        process_dependent_path: run.find(|path| depends_on_process(path)),
+        starts_version_control: referenced.runs_version_control
+            || referenced.words.iter().any(|word| is_version_control(word)),
     })
 }
 
@@ -133,7 +190,11 @@ pub(super) fn find(
 #[derive(Default)]
 struct ReferencedWords {
     words: BTreeSet<String>,
-    /// Words that name files whose contents are only data.
+    /// Words of commands that only read the files that they name.
+    read_words: BTreeSet<String>,
+    /// The part of `read_words` whose data another command of the line can run.
+    piped_words: BTreeSet<String>,
+    /// Words that name files whose contents do not matter.
     data_words: BTreeSet<String>,
     /// Values of variables, which may name a directory of code.
     variables: BTreeSet<String>,
@@ -141,6 +202,10 @@ struct ReferencedWords {
     options: BTreeSet<String>,
     /// Number of directory changes.
     directory_changes: usize,
+    /// A program may load code that no word names, such as a module.
+    loads_code: bool,
+    /// A command of version control may run programs that its repository names.
+    runs_version_control: bool,
 }
 
 impl ReferencedWords {
@@ -151,6 +216,7 @@ impl ReferencedWords {
             Err(_) if has_expansion(line) => return None,
             Err(_) => {
                 let words = shell_words::words(line)?;
+                self.loads_code = true;
                 self.directory_changes += words
                     .iter()
                     .filter(|word| ["cd", "pushd"].contains(&word.as_str()))
@@ -169,25 +235,39 @@ impl ReferencedWords {
         let commands = script.commands();
         // The program name must be the first word: a variable before it, such as `LD_PRELOAD`, can
         // make the program load a file.
-        let never_reads_files = |part: &CommandPart| {
-            text(&part.whole)
-                .split_whitespace()
-                .next()
-                .is_some_and(|name| NON_READING_PROGRAMS.contains(&name))
-        };
+        let never_reads_files = |part: &CommandPart| is_program_of(part, &[&NON_READING_PROGRAMS]);
         let may_read_files = |part: &&CommandPart| match part.what {
             CommandPartKind::Hidden { .. } => true,
             CommandPartKind::Command => shell::form(part).is_none() && !never_reads_files(part),
             _ => false,
         };
         let reading_parts: Vec<&CommandPart> = parts.iter().filter(may_read_files).collect();
+        let is_repository_command =
+            |part: &CommandPart| part.programs.iter().any(|name| is_version_control(name));
+        let loads_code = |part: &CommandPart| match &part.what {
+            CommandPartKind::Hidden { .. } => true,
+            CommandPartKind::Command => match shell::form(part) {
+                // Hooks and settings of a repository can run a file of the working directory.
+                Some(form) => {
+                    form.needs_sandbox && !(is_repository_command(part) && shell::only_prints(part))
+                }
+                None => !is_program_of(part, &[&NON_READING_PROGRAMS[..], &NON_LOADING_PROGRAMS]),
+            },
+            _ => false,
+        };
+        self.loads_code |= parts.iter().any(loads_code);
+        self.runs_version_control |= parts.iter().any(is_repository_command);
         let has_hidden_command = reading_parts.iter().any(|part| part.command.is_none());
         for command in commands {
             // After a directory change, file names are relative to the new directory.
             let is_change = command.cd_target().is_some();
             self.directory_changes += usize::from(is_change);
-            let words: Vec<String> = command.words.iter().map(known).collect();
+            let words: Vec<String> = command.words.iter().map(word_pattern).collect();
             let programs = ProgramNames::of(words.iter().map(String::as_str));
+            let mut own_parts = parts
+                .iter()
+                .filter(|part| part.command == Some(command.number));
+            let has_form = own_parts.all(|part| shell::form(part).is_some());
             if has_hidden_command
                 || is_change
                 || programs.run_command_files()
@@ -195,7 +275,7 @@ impl ReferencedWords {
                     .iter()
                     .any(|part| part.command == Some(command.number))
             {
-                if names_unknown_file(command, &words) {
+                if names_unknown_file(command, &words, has_form) {
                     return None;
                 }
                 self.add_words(&words);
@@ -204,13 +284,25 @@ impl ReferencedWords {
                     self.variables.extend(pieces(value));
                 }
             } else {
-                self.data_words
-                    .extend(words.iter().flat_map(|word| pieces(word)));
+                let mut own_parts = parts
+                    .iter()
+                    .filter(|part| part.command == Some(command.number));
+                let named = words.iter().flat_map(|word| pieces(word));
+                if own_parts.all(never_reads_files) {
+                    self.data_words.extend(named);
+                } else {
+                    let named: Vec<String> = named.collect();
+                    if !reading_parts.is_empty() {
+                        self.piped_words.extend(named.iter().cloned());
+                    }
+                    self.read_words.extend(named);
+                }
             }
         }
         for file in parts.iter().filter_map(|part| part.file.as_ref()) {
             match file.split_once(' ') {
                 Some(("<", path)) if !reading_parts.is_empty() => self.add_word(path),
+                Some(("<", path)) => drop(self.read_words.insert(path.to_owned())),
                 Some((_, path)) => drop(self.data_words.insert(path.to_owned())),
                 None => {}
             }
@@ -235,9 +327,9 @@ impl ReferencedWords {
 
     /// Returns the files that programs of the lines load because of their names, or for a word that
     /// is no path of a file. They may not exist.
-    fn implied_files(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
+    fn implied_files(&self, folders: &[PathBuf], own: &[&Path]) -> Vec<PathBuf> {
         let programs = ProgramNames::of(self.words.iter().map(String::as_str));
-        let mut files: Vec<PathBuf> = programs.command_files(folders).collect();
+        let mut files = programs.command_files(&with_parents(folders, own));
         for folder in folders {
             let words = self.words.iter();
             files.extend(words.flat_map(|word| programs.implied_files(folder, word)));
@@ -245,8 +337,19 @@ impl ReferencedWords {
         files
     }
 
+    /// Returns true if a line installs Python packages, whose installation runs their code.
+    fn installs_packages(&self) -> bool {
+        let mut words = self.words.iter().chain(&self.read_words);
+        words.any(|word| {
+            let name = word.rsplit('/').next().unwrap_or_default();
+            PACKAGE_INSTALLERS
+                .iter()
+                .any(|program| name.starts_with(program))
+        })
+    }
+
     /// Returns the programs in the search path that an agent may be able to change.
-    fn programs(&self, folders: &[PathBuf], own: &[&Path]) -> Vec<PathBuf> {
+    fn changeable_programs(&self, folders: &[PathBuf], own: &[&Path]) -> Vec<PathBuf> {
         let temporary = std::env::temp_dir();
         let words = self.words.iter();
         let found = words.flat_map(|word| {
@@ -304,18 +407,47 @@ fn assigned_value(word: &str) -> Option<&str> {
     is_name.then_some(value)
 }
 
-/// Returns true if the text contains an expansion of a shell whose result is unknown, such as `$PWD`,
-/// `$(…)`, `~+` or `{a,b}`.
-fn has_expansion(text: &str) -> bool {
-    text.contains(['$', '`'])
-        || ["~+", "~-"].iter().any(|part| text.contains(part))
-        || (text.contains('{') && text.contains([',', '.']))
+/// Returns true if the first word of a command is one of the programs. A variable before it, such as
+/// `LD_PRELOAD`, can make the program load a file.
+fn is_program_of(part: &CommandPart, programs: &[&[&str]]) -> bool {
+    let whole = text(&part.whole);
+    let name = whole.split_whitespace().next();
+    name.is_some_and(|name| programs.iter().any(|names| names.contains(&name)))
+}
+
+/// Returns the directories, and those around them up to the directories in `own`.
+fn with_parents(folders: &[PathBuf], own: &[&Path]) -> Vec<PathBuf> {
+    let is_own = |path: &&Path| own.iter().any(|own| path.starts_with(own));
+    let each = |folder: &'_ PathBuf| -> Vec<PathBuf> {
+        let above = folder.ancestors().skip(1).take_while(is_own);
+        let above = above.map(Path::to_owned);
+        std::iter::once(folder.clone()).chain(above).collect()
+    };
+    folders.iter().flat_map(each).collect()
+}
+
+/// Returns the lists of Python packages in `paths`, and the lists that they name, such as
+/// `-r base.txt`. Accesses the file system.
+fn requirement_files(paths: impl Iterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
+    let is_list = |path: &PathBuf| {
+        let suffix = path.extension().unwrap_or_default();
+        (suffix == "txt" || suffix == "in") && path.is_file()
+    };
+    let mut found: BTreeSet<PathBuf> = paths.filter(is_list).collect();
+    let mut todo: Vec<PathBuf> = found.iter().cloned().collect();
+    while let Some(list) = todo.pop().filter(|_| found.len() < MAX_REQUIREMENT_FILES) {
+        let folder = list.parent().unwrap_or(&list);
+        let named = paths_in_settings(&list, folder).into_iter();
+        todo.extend(named.filter(|path| is_list(path) && found.insert(path.clone())));
+    }
+    found
 }
 
 /// Returns true if the command may run a file that its words do not name: a word contains the output
-/// of another command, a string for a shell contains an expansion, or a shell reads its commands from
-/// its input.
-fn names_unknown_file(command: &ShellCommand, words: &[String]) -> bool {
+/// of another command or a pattern, a string for a shell contains an expansion, or a shell reads its
+/// commands from its input. For a command of a known form, the files of a pattern are data, or code
+/// in the directory in which it runs.
+fn names_unknown_file(command: &ShellCommand, words: &[String], has_form: bool) -> bool {
     let has_output = |word: &CommandWord| {
         let mut pieces = word.pieces.iter();
         pieces.any(|piece| matches!(piece, WordPiece::Output(_)))
@@ -326,13 +458,14 @@ fn names_unknown_file(command: &ShellCommand, words: &[String]) -> bool {
     let is_expanded = shell_at.is_some() && words.iter().any(|word| has_expansion(word));
     let mut values = command.assignments.iter().map(|(_, value)| value);
     command.words.iter().any(has_output)
+        || !has_form && command.words.iter().any(CommandWord::is_glob)
         || is_fed
         || is_expanded
         || values.any(|value| has_expansion(value))
 }
 
 /// Returns the word with unknown parts replaced by `*`.
-fn known(word: &CommandWord) -> String {
+fn word_pattern(word: &CommandWord) -> String {
     let of = |piece: &WordPiece| {
         if let WordPiece::Text(text) = piece {
             text.clone()
@@ -357,296 +490,7 @@ fn text(atoms: &[PatternAtom]) -> String {
         .collect()
 }
 
+mod repositories;
+
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn a_line_with_an_unknown_file_has_no_remembered_approval() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().to_owned();
-        fs::write(folder.join("run.sh"), "x").unwrap();
-        for line in [
-            "sh \"$PWD/run.sh\"",
-            ". \"$PWD/run.sh\"",
-            "sh \"$(pwd)/run.sh\"",
-            "D=$PWD; sh $D/run.sh",
-            "make -C \"$(pwd)/sub\"",
-            "cd $PWD/sub; make",
-            "BASH_ENV=$PWD/run.sh bash -c true",
-            "F=run; sh $F.sh",
-            "X=run.sh; sh $X",
-            "X=1; echo \"$(sh run.sh)\"",
-            "sh $(echo run).sh",
-            "sh ${X:-run}.sh",
-            "set -- run sh; sh $1.$2",
-            "for i in run; do sh $i.sh; done",
-            "sh -c 'sh \"$0/run.sh\"' sub",
-            "bash -c 'sh {run,x}.sh'",
-            "bash -c 'sh ~+/run.sh'",
-            "echo c2ggcnVuLnNo | base64 -d | sh",
-            "Q=/proc; sh $Q/self/cwd/run.sh",
-            "GIT_EXTERNAL_DIFF='$PWD/run.sh' git diff",
-        ] {
-            let found = find(&[line.to_owned()], std::slice::from_ref(&folder), &folder);
-            assert_eq!(found, None, "{line}");
-        }
-        // An expansion that no shell of the line evaluates names no file.
-        let found = find(
-            &["awk '{print $1}' notes.txt".to_owned()],
-            std::slice::from_ref(&folder),
-            &folder,
-        );
-        assert!(found.is_some());
-    }
-
-    #[test]
-    fn a_script_is_found_however_it_is_named() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("work");
-        fs::create_dir_all(folder.join("sub")).unwrap();
-        for file in ["run.sh", "sub/run.py", "notes.txt", "../outside.run.sh"] {
-            fs::write(folder.join(file), "x").unwrap();
-        }
-        let named = |line: &str| -> Vec<String> {
-            let found = find(&[line.to_owned()], std::slice::from_ref(&folder), &folder).unwrap();
-            found
-                .files
-                .iter()
-                .map(|file| {
-                    file.strip_prefix(&folder)
-                        .unwrap_or(file)
-                        .display()
-                        .to_string()
-                })
-                .collect()
-        };
-        for line in [
-            "sh run.sh",
-            "./run.sh",
-            "bash -c 'sh run.sh'",
-            "env X=1 sh run.sh",
-            "cat notes.txt | sh run.sh",
-            "sh < run.sh",
-            "for i in 1; do . run.sh; done",
-            "python3 --file=run.sh",
-            "sh ../outside.run.sh",
-            "python3 - < run.sh",
-            "make -frun.sh",
-            "java @run.sh",
-        ] {
-            assert!(
-                named(line).iter().any(|file| file.ends_with("run.sh")),
-                "{line}: {:?}",
-                named(line)
-            );
-        }
-        assert_eq!(named("cd sub && python3 run.py"), ["sub/run.py"]);
-        assert_eq!(named("LD_PRELOAD=run.sh touch x"), ["run.sh"]);
-        for line in [
-            "cat notes.txt",
-            "git diff run.sh",
-            "ls",
-            "make test",
-            "touch run.sh",
-            "rm -f run.sh",
-        ] {
-            assert_eq!(named(line), Vec::<String>::new(), "{line}");
-        }
-        assert_eq!(
-            find(
-                &[(0..6000).map(|n| format!(" w{n}")).collect::<String>()],
-                std::slice::from_ref(&folder),
-                &folder
-            ),
-            None
-        );
-    }
-
-    #[test]
-    fn files_that_a_program_loads_by_itself_are_found() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("work");
-        for (file, content) in [
-            ("Makefile", "x"),
-            ("sub/Makefile", "x"),
-            ("sub/package.json", "{}"),
-            ("pkg/mod.py", "x"),
-            ("lib/start.py", "x"),
-            ("data/notes.txt", "x"),
-            ("program", "#!./interpreter\n"),
-            ("interpreter", "#!/bin/sh\n"),
-            ("start.py", "x"),
-        ] {
-            let path = folder.join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, content).unwrap();
-        }
-        let named = |line: &str| {
-            let found = find(&[line.to_owned()], std::slice::from_ref(&folder), &folder)?;
-            let below = found.files.iter().map(|file| {
-                let file = file.strip_prefix(&folder).unwrap_or(file);
-                file.display().to_string()
-            });
-            Some(below.collect::<Vec<_>>())
-        };
-        for (line, expected) in [
-            ("./program", &["interpreter", "program"][..]),
-            ("make test", &["Makefile"]),
-            ("make -C sub", &["Makefile", "sub/Makefile"]),
-            ("make -sCsub", &["Makefile", "sub/Makefile"]),
-            ("make --directory=sub", &["Makefile", "sub/Makefile"]),
-            ("npm --prefix sub run build", &["sub/package.json"]),
-            ("python3 -m pkg.mod", &["pkg/mod.py"]),
-            ("PYTHONPATH=lib python3 -V", &["lib"]),
-            ("PYTHONPATH=/usr/lib:lib python3 -V", &["lib"]),
-            ("env PYTHONPATH=lib python3 -V", &["lib"]),
-            ("export PYTHONPATH=lib; python3 -V", &["lib"]),
-            ("sh -c 'PYTHONPATH=lib python3 -V'", &["lib"]),
-            ("PYTHONSTARTUP=start.py python3 -i", &["start.py"]),
-            ("PYTHONPATH=data python3 -V", &[]),
-            ("perl -Ilib -v", &["lib"]),
-            ("perl -I lib -v", &["lib"]),
-            ("python3 -V data", &[]),
-            ("cat program", &[]),
-        ] {
-            let expected: Vec<String> = expected.iter().map(|file| (*file).to_owned()).collect();
-            assert_eq!(named(line), Some(expected), "{line}");
-        }
-        assert_eq!(named("PYTHONPATH=. python3 -V"), None);
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_path_through_a_process_is_found_unless_it_is_data() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().to_owned();
-        fs::write(folder.join("run.sh"), "x").unwrap();
-        std::os::unix::fs::symlink("/proc/self/cwd/run.sh", folder.join("link")).unwrap();
-        std::os::unix::fs::symlink("/proc/thread-self/cwd", folder.join("here")).unwrap();
-        let found = |line: &str| {
-            let found = find(&[line.to_owned()], std::slice::from_ref(&folder), &folder).unwrap();
-            found.process_dependent_path
-        };
-        for line in [
-            "sh /proc/self/cwd/run.sh",
-            "sh /proc/thread-self/cwd/run.sh",
-            "sh /dev/fd/../cwd/run.sh",
-            "sh link",
-            "sh here/run.sh",
-            "cd here && sh run.sh",
-            "cd /proc/self && sh cwd/run.sh",
-            "python3 --file=/proc/self/cwd/run.sh",
-            "sh < link",
-            "python3 -c \"exec(open('/proc/self/cwd/run.sh').read())\"",
-        ] {
-            assert!(found(line).is_some(), "{line}");
-        }
-        for line in [
-            "sh run.sh",
-            "sh -c 'cat /proc/self/status > /dev/stderr'",
-            "cat /proc/self/cwd/run.sh",
-            "sh /dev/stdin < run.sh",
-        ] {
-            assert_eq!(found(line), None, "{line}");
-        }
-    }
-
-    #[test]
-    fn a_script_is_found_whatever_its_name_is_made_of() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().to_owned();
-        fs::create_dir_all(folder.join("one/two")).unwrap();
-        for file in [
-            "run.sh",
-            "a,b.sh",
-            "my run.sh",
-            "a=b.sh",
-            "it's.sh",
-            "a:b.sh",
-            "one/two/c.sh",
-        ] {
-            fs::write(folder.join(file), "x").unwrap();
-        }
-        let named = |line: &str| {
-            let found = find(&[line.to_owned()], std::slice::from_ref(&folder), &folder)?;
-            Some(found.files)
-        };
-        for (line, file) in [
-            ("sh a,b.sh", "a,b.sh"),
-            ("sh './my run.sh'", "my run.sh"),
-            ("sh 'ru'n.sh; X=1", "run.sh"),
-            ("sh r\\un.sh; X=1", "run.sh"),
-            ("sh './my run.sh'; X=1", "my run.sh"),
-            ("sh ./my\\ run.sh; X=1", "my run.sh"),
-            ("X=1; sh \"./my run\".sh", "my run.sh"),
-            ("X=1; eval \"sh 'my run.sh'\"", "my run.sh"),
-            ("X=1; sh a,b.sh", "a,b.sh"),
-            ("sh a=b.sh", "a=b.sh"),
-            ("sh \"it's.sh\"", "it's.sh"),
-            ("X=1; sh it\\'s.sh", "it's.sh"),
-            ("python3 --file=a,b.sh", "a,b.sh"),
-            ("python3 --file=a=b.sh,x", "a=b.sh"),
-            ("python3 --path=x:a,b.sh:y", "a,b.sh"),
-            ("python3 -c \"open('a,b.sh')\"", "a,b.sh"),
-            ("python3 -c \"# it's\nopen('my run.sh')\"", "my run.sh"),
-            ("python3 - < 'my run.sh'", "my run.sh"),
-            ("sh -c \"sh 'my run.sh'\"", "my run.sh"),
-            ("cd one && cd two && sh c.sh", "one/two/c.sh"),
-            ("X=1; cd one; cd two; sh c.sh", "one/two/c.sh"),
-        ] {
-            let found = named(line).unwrap_or_default();
-            assert!(
-                found.iter().any(|path| path.ends_with(file)),
-                "{line}: {found:?}"
-            );
-        }
-        for line in [
-            "sh $'r\\x75n.sh'",
-            "sh <<'E'\n. './my run.sh'\nE",
-            "X=1; sh \"${x:-\"my run.sh\"}\"",
-            "a 'b",
-        ] {
-            assert_eq!(named(line), None, "{line}");
-        }
-        assert!(named("for i in 1 2; do echo 1; done").is_some());
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn the_targets_of_links_are_found_in_all_commands() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().canonicalize().unwrap();
-        fs::create_dir_all(folder.join("real")).unwrap();
-        fs::write(folder.join("real/notes"), "x").unwrap();
-        std::os::unix::fs::symlink("real", folder.join("link")).unwrap();
-        std::os::unix::fs::symlink("gone", folder.join("new")).unwrap();
-        let targets = |line: &str| -> Vec<String> {
-            let found = find(&[line.to_owned()], std::slice::from_ref(&folder), &folder).unwrap();
-            let name = |path: &PathBuf| path.strip_prefix(&folder).unwrap().display().to_string();
-            let links = found.link_targets.iter();
-            links
-                .map(|(path, target)| format!("{} {}", name(path), name(target)))
-                .collect()
-        };
-        for (line, expected) in [
-            ("cd link && make", "link real"),
-            ("rm link/notes", "link/notes real/notes"),
-            ("git diff link", "link real"),
-            ("echo x > link/notes", "link/notes real/notes"),
-            ("echo x >> new", "new gone"),
-            ("sort < link/notes", "link/notes real/notes"),
-            ("tar --directory=link -x", "link real"),
-            (
-                "for i in 1; do cat link/notes; done",
-                "link/notes real/notes",
-            ),
-        ] {
-            let found = targets(line);
-            assert!(found.iter().any(|one| one == expected), "{line}: {found:?}");
-        }
-        assert_eq!(targets("cat real/notes > real/copy"), [""; 0]);
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use goondan_core::JsonObject;
+use goondan_core::ports::tool::WrittenFile;
 use goondan_core::run_mode::RunMode;
 use goondan_spec::kinds::{MarkedArguments, PermissionAction, Permissions};
 
@@ -47,19 +48,22 @@ impl ResolvedPaths {
             environment,
             marked,
             arguments,
-            &RedirectionTargets::of(marked, arguments, MAX_CALL_PATHS),
+            &RedirectionTargets::from_arguments(marked, arguments, MAX_CALL_PATHS),
+            &[],
         )
     }
 
-    /// Works like [`ResolvedPaths::of`], with parsed redirections.
+    /// Works like [`ResolvedPaths::of`], with parsed redirections, and with the further files that
+    /// the call writes.
     pub(crate) fn with(
         environment: &PathEnvironment<'_>,
         marked: &MarkedArguments,
         arguments: &JsonObject,
         redirections: &RedirectionTargets,
+        written: &[WrittenFile],
     ) -> Self {
         let paths = PathArguments::within(environment.workdir, marked, arguments);
-        let workdir = protected_paths::real(environment.workdir);
+        let workdir = protected_paths::real_path_or_self(environment.workdir);
         let stated_folders = marked
             .folders
             .iter()
@@ -67,8 +71,8 @@ impl ResolvedPaths {
         let (mut folders, mut linked_folders) = (Vec::new(), BTreeMap::new());
         for stated in stated_folders {
             let path = workdir.join(stated);
-            let target = protected_paths::real(&path);
-            if target != protected_paths::folded(&path) {
+            let target = protected_paths::real_path_or_self(&path);
+            if target != protected_paths::normalize_path(&path) {
                 let name = target.strip_prefix(&workdir).unwrap_or(&target);
                 linked_folders.insert(stated.to_owned(), name.display().to_string());
             }
@@ -77,7 +81,14 @@ impl ResolvedPaths {
         if folders.is_empty() {
             folders.push(workdir);
         }
-        let protected = protected_paths::find(environment, &paths, redirections, &folders);
+        let protected = protected_paths::find(
+            environment,
+            &paths,
+            redirections,
+            &folders,
+            written,
+            arguments,
+        );
         ResolvedPaths {
             arguments: paths,
             folders,
@@ -97,7 +108,7 @@ impl ResolvedPaths {
 
     /// Returns the targets of the paths that contain symbolic links, by path.
     pub(crate) fn link_targets(&self) -> BTreeMap<String, String> {
-        let of_arguments = self.arguments.links();
+        let of_arguments = self.arguments.linked_paths();
         let of_arguments = of_arguments.map(|(path, target)| (path.to_owned(), target.to_owned()));
         self.linked_folders
             .clone()
@@ -125,16 +136,16 @@ impl ResolvedPaths {
         }
         // A command that a shell may run can open such files anyway.
         let is_direct = matches!(decision.run_mode(), RunMode::Direct(_));
-        let mut unapproved = self.unapproved(permissions, question, decision);
+        let mut unapproved = self.unapproved_paths(permissions, question, decision);
         let unapproved = unapproved.find(|path| is_direct || !path.is_redirected_to());
         let unclear_reason =
             || "it changes directory too often to resolve its redirections".to_owned();
         let why = unapproved
-            .map(ProtectedPath::reason)
+            .map(ProtectedPath::approval_reason)
             .or_else(|| (is_direct && self.are_unclear).then(unclear_reason))?;
         Some(ApprovalReason {
             why,
-            rule: unapproved.map(|unapproved| unapproved.rule(question.tool_name)),
+            rule: unapproved.map(|unapproved| unapproved.allow_rule(question.tool_name)),
         })
     }
 
@@ -149,7 +160,7 @@ impl ResolvedPaths {
         decision: &PolicyDecision,
     ) -> GrantScope {
         let mut unapproved = self
-            .unapproved(permissions, question, decision)
+            .unapproved_paths(permissions, question, decision)
             .map(ProtectedPath::is_redirected_to)
             .peekable();
         let is_any = self.are_unclear || unapproved.peek().is_some();
@@ -161,14 +172,15 @@ impl ResolvedPaths {
     }
 
     /// Returns the protected paths that the call uses and that no rule names.
-    fn unapproved<'p>(
+    fn unapproved_paths<'p>(
         &'p self,
         permissions: Option<&'p Permissions>,
         question: PolicyQuestion<'p>,
         decision: &'p PolicyDecision,
     ) -> impl Iterator<Item = &'p ProtectedPath> {
         self.protected.iter().filter(move |path| {
-            path.concerns(question.needs) && !path.is_named(permissions, decision)
+            path.requires_approval(question.needs)
+                && !path.is_named(question.tool_name, permissions, decision)
         })
     }
 }

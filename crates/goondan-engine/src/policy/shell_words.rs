@@ -59,20 +59,20 @@ impl ShellWordReader<'_> {
                 other => self.push(other.encode_utf8(&mut [0; 4])),
             },
             '\'' => {
-                let quoted = self.until('\'')?;
+                let quoted = self.read_until('\'')?;
                 self.push(&quoted);
             }
             '"' => {
-                let quoted = quoted(&mut self.rest)?;
+                let quoted = read_double_quoted(&mut self.rest)?;
                 self.push(&quoted);
             }
             '$' if self.rest.next_if_eq(&'\'').is_some() => {
-                let quoted = self.until('\'')?;
+                let quoted = self.read_until('\'')?;
                 // Escapes are not decoded.
                 (!quoted.contains('\\')).then(|| self.push(&quoted))?;
             }
             '$' if self.rest.peek() == Some(&'{') => {
-                let variable = self.until('}')?;
+                let variable = self.read_until('}')?;
                 (!is_quoted(&variable) && !variable.contains(['`', '(']))
                     .then(|| self.push(&format!("${variable}}}")))?;
             }
@@ -97,7 +97,7 @@ impl ShellWordReader<'_> {
     }
 
     /// Reads the text up to `end`, without it; `None` if `end` is missing.
-    fn until(&mut self, end: char) -> Option<String> {
+    fn read_until(&mut self, end: char) -> Option<String> {
         let mut text = String::new();
         loop {
             match self.rest.next()? {
@@ -109,7 +109,7 @@ impl ShellWordReader<'_> {
 }
 
 /// Reads up to the closing double quote. Substitutions are copied unchanged.
-fn quoted(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
+fn read_double_quoted(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
     let mut text = String::new();
     loop {
         match rest.next()? {
@@ -128,7 +128,7 @@ fn quoted(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
             }
             '$' if rest.next_if_eq(&'(').is_some() => {
                 text.push_str("$(");
-                substitution(rest, &mut text, 0)?;
+                copy_substitution(rest, &mut text, 0)?;
             }
             '$' if rest.peek() == Some(&'{') => {
                 let mut variable = String::from("$");
@@ -145,7 +145,11 @@ fn quoted(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
 }
 
 /// Copies the rest of `$(…)`.
-fn substitution(rest: &mut Peekable<Chars<'_>>, text: &mut String, depth: usize) -> Option<()> {
+fn copy_substitution(
+    rest: &mut Peekable<Chars<'_>>,
+    text: &mut String,
+    depth: usize,
+) -> Option<()> {
     if depth > MAX_SUBSTITUTION_DEPTH {
         return None;
     }
@@ -154,7 +158,7 @@ fn substitution(rest: &mut Peekable<Chars<'_>>, text: &mut String, depth: usize)
         text.push(next);
         match next {
             ')' => return Some(()),
-            '(' => substitution(rest, text, depth + 1)?,
+            '(' => copy_substitution(rest, text, depth + 1)?,
             '\\' => text.push(rest.next()?),
             // The end of a comment or here-document is unknown here.
             '#' | '<' => return None,

@@ -8,7 +8,7 @@ use super::{PathArguments, PolicyQuestion, decide};
 use goondan_core::path_style::PathStyle::{self, Mac, Unix, Windows};
 
 /// Returns the action of one rule about `path`, with the opposite default.
-fn action(
+fn rule_action(
     style: PathStyle,
     pattern: &str,
     action: PermissionAction,
@@ -69,7 +69,7 @@ fn names_of_one_file_on_other_systems() {
     ];
     for (style, pattern, path) in denied {
         assert_eq!(
-            action(style, pattern, PermissionAction::Deny, path, false),
+            rule_action(style, pattern, PermissionAction::Deny, path, false),
             PermissionAction::Deny,
             "{style:?} {pattern} {path}"
         );
@@ -85,12 +85,12 @@ fn names_of_one_file_on_other_systems() {
     ];
     for path in odd {
         assert_eq!(
-            action(Windows, "keep/*", PermissionAction::Deny, path, false),
+            rule_action(Windows, "keep/*", PermissionAction::Deny, path, false),
             PermissionAction::Ask,
             "{path}"
         );
         assert_eq!(
-            action(Windows, "*", PermissionAction::Allow, path, false),
+            rule_action(Windows, "*", PermissionAction::Allow, path, false),
             PermissionAction::Deny,
             "{path}"
         );
@@ -105,24 +105,24 @@ fn names_of_one_file_on_other_systems() {
 fn what_allows_is_exact_everywhere() {
     for style in [Unix, Mac, Windows] {
         assert_eq!(
-            action(style, "keep/*", PermissionAction::Allow, "keep/a", false),
+            rule_action(style, "keep/*", PermissionAction::Allow, "keep/a", false),
             PermissionAction::Allow
         );
         assert_eq!(
-            action(style, "keep/*", PermissionAction::Allow, "KEEP/a", false),
+            rule_action(style, "keep/*", PermissionAction::Allow, "KEEP/a", false),
             PermissionAction::Deny
         );
         assert_eq!(
-            action(style, "keep/*", PermissionAction::Allow, "keep/../a", false),
+            rule_action(style, "keep/*", PermissionAction::Allow, "keep/../a", false),
             PermissionAction::Deny
         );
     }
     assert_eq!(
-        action(Windows, "keep/*", PermissionAction::Allow, r"keep\a", false),
+        rule_action(Windows, "keep/*", PermissionAction::Allow, r"keep\a", false),
         PermissionAction::Allow
     );
     assert_eq!(
-        action(
+        rule_action(
             Windows,
             "keep/*",
             PermissionAction::Allow,
@@ -133,7 +133,7 @@ fn what_allows_is_exact_everywhere() {
     );
     // On this system, the name contains a backslash.
     assert_eq!(
-        action(Unix, "keep/*", PermissionAction::Allow, r"keep\a", false),
+        rule_action(Unix, "keep/*", PermissionAction::Allow, r"keep\a", false),
         PermissionAction::Deny
     );
 }
@@ -141,15 +141,15 @@ fn what_allows_is_exact_everywhere() {
 #[test]
 fn other_files_are_other_files_where_letters_count() {
     assert_eq!(
-        action(Unix, "keep/*", PermissionAction::Deny, "KEEP/a", false),
+        rule_action(Unix, "keep/*", PermissionAction::Deny, "KEEP/a", false),
         PermissionAction::Allow
     );
     assert_eq!(
-        action(Unix, "keep/*", PermissionAction::Deny, r"keep\a", false),
+        rule_action(Unix, "keep/*", PermissionAction::Deny, r"keep\a", false),
         PermissionAction::Allow
     );
     assert_eq!(
-        action(Mac, "keep/*", PermissionAction::Deny, r"keep\a", false),
+        rule_action(Mac, "keep/*", PermissionAction::Deny, r"keep\a", false),
         PermissionAction::Allow
     );
 }
@@ -163,13 +163,13 @@ fn what_is_below_a_folder_is_found_with_both_separators() {
         (Mac, "a/keep/*", "A"),
     ] {
         assert_eq!(
-            action(style, pattern, PermissionAction::Deny, folder, true),
+            rule_action(style, pattern, PermissionAction::Deny, folder, true),
             PermissionAction::Ask,
             "{style:?} {pattern} {folder}"
         );
     }
     assert_eq!(
-        action(Windows, "a/keep/*", PermissionAction::Deny, "b", true),
+        rule_action(Windows, "a/keep/*", PermissionAction::Deny, "b", true),
         PermissionAction::Allow
     );
 }

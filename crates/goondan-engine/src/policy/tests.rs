@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -109,6 +109,80 @@ fn the_last_matching_rule_wins() {
         ask(Some(&permissions), "wait__seconds", &[], json!({})),
         PermissionAction::Allow
     );
+}
+
+#[test]
+fn an_allowed_permission_does_not_allow_the_others() {
+    use Permission::{Network, Read, Write};
+    use PermissionAction::{Allow, Ask, Deny};
+    let action = |default, rules: &[(Permission, PermissionAction)], needs: &[Permission]| {
+        let rules = rules
+            .iter()
+            .map(|(permission, action)| rule(None, Some(*permission), &[], *action));
+        let permissions = Permissions {
+            default,
+            rules: rules.collect(),
+            sandbox: None,
+        };
+        ask(Some(&permissions), "discord__sendFile", needs, json!({}))
+    };
+    let both = [Read, Network];
+    assert_eq!(action(Ask, &[(Read, Allow)], &[Read]), Allow);
+    assert_eq!(action(Ask, &[(Read, Allow)], &both), Ask);
+    assert_eq!(action(Deny, &[(Read, Allow)], &both), Deny);
+    assert_eq!(action(Allow, &[(Read, Allow)], &both), Allow);
+    let allowed = [(Network, Allow), (Read, Allow)];
+    assert_eq!(action(Deny, &allowed, &both), Allow);
+    assert_eq!(action(Deny, &allowed, &[Read, Network, Write]), Deny);
+    assert_eq!(
+        action(Allow, &[(Network, Deny), (Read, Allow)], &both),
+        Deny
+    );
+    let overridden = [(Read, Deny), (Network, Allow), (Read, Allow)];
+    assert_eq!(action(Deny, &overridden, &both), Allow);
+    // A restriction applies if the call needs its permission, and the last one decides.
+    assert_eq!(action(Allow, &[(Network, Deny), (Read, Ask)], &both), Ask);
+}
+
+#[test]
+fn an_allowed_permission_keeps_the_commands_of_a_pattern() {
+    let git = rule(
+        None,
+        Some(Permission::Execute),
+        &[("command", "git *")],
+        PermissionAction::Allow,
+    );
+    let network = rule(
+        None,
+        Some(Permission::Network),
+        &[],
+        PermissionAction::Allow,
+    );
+    let needs = BTreeSet::from([Permission::Execute, Permission::Network]);
+    let Value::Object(arguments) = json!({"command": "git log"}) else {
+        panic!("arguments are an object")
+    };
+    let marked = MarkedArguments {
+        commands: vec!["command".to_owned()],
+        ..MarkedArguments::default()
+    };
+    for rules in [[git.clone(), network.clone()], [network, git]] {
+        let permissions = Permissions {
+            default: PermissionAction::Deny,
+            rules: rules.into(),
+            sandbox: None,
+        };
+        let question = PolicyQuestion {
+            tool_name: "bash__exec",
+            needs: &needs,
+            arguments: &arguments,
+            marked: &marked,
+            paths: &PathArguments::of(&marked, &arguments),
+        };
+        let decision = decide(Some(&permissions), question);
+        assert_eq!(decision.action, PermissionAction::Allow);
+        assert!(decision.parts.iter().all(|part| part.contained.is_some()));
+    }
 }
 
 #[test]

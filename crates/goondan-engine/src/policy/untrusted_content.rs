@@ -23,7 +23,7 @@ pub(crate) fn is_untrusted(engine: &Engine, tool: &RegisteredTool) -> bool {
 
 /// Returns the tool whose untrusted output `instance` read first; `None` if the conversation
 /// contains no untrusted output or the policy is off. An unreadable flag counts as set.
-pub(crate) async fn of(engine: &Engine, instance: &InstanceId) -> Option<String> {
+pub(crate) async fn find_origin(engine: &Engine, instance: &InstanceId) -> Option<String> {
     if engine.generation.load().policy.untrusted.is_empty() {
         return None;
     }
@@ -74,7 +74,7 @@ pub(crate) async fn pass_on(
     from: &InstanceId,
     to: &InstanceId,
 ) -> Result<(), StoreError> {
-    match of(engine, from)
+    match find_origin(engine, from)
         .await
         .filter(|_| engine.agent(&to.agent).is_some())
     {

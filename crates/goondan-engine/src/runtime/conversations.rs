@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use goondan_core::JsonObject;
+use goondan_core::agent_event::{AgentEvent, ConversationOperation, EventTrace, TurnTerms};
 use goondan_core::ids::InstanceId;
 use goondan_core::message::Message;
 use goondan_core::ports::store::{BaseChange, DeadLetter, StoreError};
 use tokio::sync::oneshot;
 
-use super::SwarmRuntime;
+use super::{AcceptedEvent, SwarmRuntime};
 use crate::delivery::failed_events;
 use crate::delivery::orchestrator::{InstanceSpawnRequest, OrchestratorCommand, SubmitError};
 use crate::policy::untrusted_content;
@@ -35,14 +37,14 @@ impl SwarmRuntime {
         // The key is new and unpublished, so no other task can open the conversation.
         let id = InstanceId::new(
             &*source.agent,
-            format!("fork-{}", self.engine.clock.hex(16)),
+            format!("fork-{}", self.engine.clock.random_hex(16)),
         );
         let store = &self.engine.store;
         let lease = store.claim(&id).await?;
         store
             .open(lease)
             .await?
-            .fold(BaseChange::Rewrite(messages))
+            .checkpoint(BaseChange::Rewrite(messages))
             .await?;
         untrusted_content::copy(&self.engine, source, &id).await?;
         let (answer, spawned) = oneshot::channel();
@@ -69,6 +71,35 @@ impl SwarmRuntime {
         Ok(Some(id))
     }
 
+    /// Submits an operation on a conversation. Its result is the output of its turn.
+    pub async fn operate(
+        &self,
+        instance: &InstanceId,
+        operation: ConversationOperation,
+    ) -> Result<AcceptedEvent, SubmitError> {
+        let clock = &self.engine.clock;
+        let event = AgentEvent {
+            id: format!("evt-{}", clock.random_hex(16)),
+            event_type: operation.event_type().to_owned(),
+            created_at: clock.now(),
+            target: instance.clone(),
+            input: String::new(),
+            files: Vec::new(),
+            history: Vec::new(),
+            metadata: JsonObject::new(),
+            instructions: None,
+            trace: EventTrace {
+                trace_id: clock.random_hex(32),
+                parent_span_id: None,
+                caller: None,
+            },
+            callers: Vec::new(),
+            reply_to: None,
+            terms: TurnTerms::default(),
+        };
+        self.submit(event)?.accepted().await
+    }
+
     /// Marks `to` as tainted if `source`, whose messages it starts with, is tainted.
     pub async fn inherit(&self, source: &InstanceId, to: &InstanceId) -> Result<(), StoreError> {
         untrusted_content::copy(&self.engine, source, to).await
@@ -76,7 +107,7 @@ impl SwarmRuntime {
 
     /// Returns the failed events of all instances.
     pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, StoreError> {
-        failed_events::all(&self.engine).await
+        failed_events::load_all(&self.engine).await
     }
 
     /// Removes a failed event from the dead letters without retrying it.

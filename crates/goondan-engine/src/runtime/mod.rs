@@ -19,14 +19,14 @@ use crate::cluster::{WorkerPool, leader_service};
 use crate::delivery::bus::EventObserver;
 use crate::delivery::failed_events;
 use crate::delivery::orchestrator::{
-    EventState, InstanceTable, Orchestrator, OrchestratorCommand, SubmitError,
+    AcceptanceKind, EventState, InstanceTable, Orchestrator, OrchestratorCommand, SubmitError,
 };
 use crate::delivery::schedule::{self, JobTable};
 use crate::engine::Engine;
 use crate::plan::Generation;
 use crate::tooling::dispatch::{self, ToolCallContext, TurnScope};
 use goondan_core::JsonObject;
-use goondan_core::agent_event::{AgentEvent, AnswerCall, EventTrace, TurnTerms};
+use goondan_core::agent_event::{AgentEvent, AnswerCall, EventTrace, InputDelivery, TurnTerms};
 use goondan_core::caller::CallerTrace;
 use goondan_core::conversation::Conversation;
 use goondan_core::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
@@ -69,7 +69,7 @@ pub struct SwarmRuntime {
     /// Fires scheduled jobs.
     timer: AbortHandle,
     /// Receives the messages of worker nodes.
-    desk: Option<AbortHandle>,
+    leader_task: Option<AbortHandle>,
 }
 
 /// An accepted event.
@@ -78,6 +78,8 @@ pub struct AcceptedEvent {
     pub event_id: String,
     /// Trace that the event starts or continues.
     pub trace_id: String,
+    /// Kind of acceptance: as a new event, or as a repetition of an earlier one.
+    pub acceptance: AcceptanceKind,
     /// Receives the result when the turn is over.
     pub result: oneshot::Receiver<TurnResult>,
 }
@@ -88,15 +90,16 @@ pub struct SubmittedEvent {
     pub event_id: String,
     /// Trace that the event starts or continues.
     pub trace_id: String,
-    accepted: oneshot::Receiver<Result<(), SubmitError>>,
+    accepted: oneshot::Receiver<Result<AcceptanceKind, SubmitError>>,
     result: oneshot::Receiver<TurnResult>,
 }
 
 impl SubmittedEvent {
     /// Waits until the event is durable.
     pub async fn accepted(self) -> Result<AcceptedEvent, SubmitError> {
-        self.accepted.await.map_err(|_| SubmitError::Ended)??;
+        let acceptance = self.accepted.await.map_err(|_| SubmitError::Ended)??;
         Ok(AcceptedEvent {
+            acceptance,
             event_id: self.event_id,
             trace_id: self.trace_id,
             result: self.result,
@@ -128,6 +131,8 @@ pub struct ExternalInput {
     pub output: Option<Arc<Value>>,
     /// Call that answers the sender of the input.
     pub answer_call: Option<AnswerCall>,
+    /// Handling of the input while a turn of its conversation runs.
+    pub delivery: InputDelivery,
 }
 
 impl ExternalInput {
@@ -144,6 +149,7 @@ impl ExternalInput {
             caller: None,
             output: None,
             answer_call: None,
+            delivery: InputDelivery::default(),
         }
     }
 }
@@ -163,7 +169,7 @@ impl SwarmRuntime {
         let timetable = Arc::new(JobTable::restore(&*node.store).await?);
         let (commands, queue) = unbounded_channel();
         let roster = parts.crew.map(WorkerPool::new);
-        let engine = node.engine(NodeRole {
+        let engine = node.build_engine(NodeRole {
             approver: parts.approver,
             approvals: parts.approvals,
             reloader: parts.reloader,
@@ -185,7 +191,7 @@ impl SwarmRuntime {
             Arc::clone(&engine.clock),
         );
         let timer = tokio::spawn(timer).abort_handle();
-        let desk = roster.map(|roster| {
+        let leader_task = roster.map(|roster| {
             tokio::spawn(leader_service::listen(Arc::downgrade(&engine), roster)).abort_handle()
         });
         Ok((
@@ -193,7 +199,7 @@ impl SwarmRuntime {
                 engine,
                 task,
                 timer,
-                desk,
+                leader_task,
             },
             events,
         ))
@@ -226,7 +232,7 @@ impl SwarmRuntime {
             timestamp: clock.now(),
             agent_name: self.generation().entry_agent.clone(),
             instance_key: "*".to_owned(),
-            trace: TraceContext::root(&clock.hex(32), None, "reload"),
+            trace: TraceContext::root(&clock.random_hex(32), None, "reload"),
         };
         self.engine
             .bus
@@ -253,7 +259,9 @@ impl SwarmRuntime {
         reserved_names::check(None, &input.metadata).map_err(SubmitError::Reserved)?;
         let clock = &self.engine.clock;
         let event = AgentEvent {
-            id: input.id.unwrap_or_else(|| format!("evt-{}", clock.hex(16))),
+            id: input
+                .id
+                .unwrap_or_else(|| format!("evt-{}", clock.random_hex(16))),
             event_type: reserved_names::INPUT_EVENT.to_owned(),
             created_at: clock.now(),
             target: input.target,
@@ -263,7 +271,7 @@ impl SwarmRuntime {
             metadata: input.metadata,
             instructions: input.instructions,
             trace: EventTrace {
-                trace_id: clock.hex(32),
+                trace_id: clock.random_hex(32),
                 parent_span_id: None,
                 caller: input.caller.map(Arc::new),
             },
@@ -272,6 +280,7 @@ impl SwarmRuntime {
             terms: TurnTerms {
                 output: input.output,
                 answer_call: input.answer_call.map(Arc::new),
+                delivery: input.delivery,
                 ..TurnTerms::default()
             },
         };
@@ -289,7 +298,7 @@ impl SwarmRuntime {
             instance: instance.clone(),
             event: event_id.to_owned(),
         })?;
-        event.id = format!("{}-retry-{}", event.id, self.engine.clock.hex(4));
+        event.id = format!("{}-retry-{}", event.id, self.engine.clock.random_hex(4));
         let accepted = self.submit(event)?.accepted().await?;
         failed_events::remove(&self.engine, instance, event_id).await?;
         Ok(accepted)
@@ -328,13 +337,13 @@ impl SwarmRuntime {
     ) -> Option<ToolCallResult> {
         let agent = self.engine.agent(&instance.agent)?;
         let clock = &self.engine.clock;
-        let turn_id = format!("call-{}", clock.hex(16));
+        let turn_id = format!("call-{}", clock.random_hex(16));
         let call = ToolCall::new(turn_id.clone(), tool.to_owned(), arguments);
-        let trace = TraceContext::root(&clock.hex(32), None, &turn_id);
+        let trace = TraceContext::root(&clock.random_hex(32), None, &turn_id);
         let catalog = agent.catalog.clone();
         let facts = TurnScope {
             workdir: self.engine.workdir(&agent, &instance, None),
-            anchor: self.engine.anchor(&agent, None),
+            anchor: self.engine.workdir_anchor(&agent, None),
             trace: trace.clone(),
             callers: Vec::new(),
             since: clock.now(),
@@ -342,7 +351,7 @@ impl SwarmRuntime {
             narrowing: None,
             answer_call: None,
             turn_id: turn_id.clone(),
-            life: self.engine.lives.of(&instance),
+            life: self.engine.activity.tracker_for(&instance),
             instance,
             layers: Arc::clone(agent.extensions.built_in()),
             agent,
@@ -455,7 +464,7 @@ impl SwarmRuntime {
 
     /// Returns the scheduled jobs of all instances.
     pub fn scheduled_jobs(&self) -> Vec<(InstanceId, ScheduledJob)> {
-        self.engine.timetable.all()
+        self.engine.timetable.all_jobs()
     }
 
     /// Returns true if the instance exists.
@@ -497,6 +506,21 @@ impl SwarmRuntime {
         Ok((latest.omitted + excess, messages))
     }
 
+    /// Returns at least the first `count` stored messages of `instance`, and the number of messages
+    /// after them. Some stores read more messages, or all.
+    pub async fn first_messages(
+        &self,
+        instance: &InstanceId,
+        count: usize,
+    ) -> Result<(Vec<Arc<Message>>, usize), StoreError> {
+        let first = self.engine.store.read_first(instance, count).await?;
+        for warning in &first.stored.warnings {
+            tracing::warn!(%instance, "{warning}");
+        }
+        let messages = Conversation::restore(first.stored).0.messages().to_vec();
+        Ok((messages, first.omitted))
+    }
+
     /// Returns the default working directory of an instance.
     pub fn workdir(&self, instance: &InstanceId) -> PathBuf {
         self.engine.store.workdir(instance)
@@ -508,7 +532,7 @@ impl SwarmRuntime {
         self.engine.dead.store(true, Ordering::Release);
         self.task.abort();
         self.timer.abort();
-        self.desk.iter().for_each(AbortHandle::abort);
+        self.leader_task.iter().for_each(AbortHandle::abort);
     }
 
     /// Keeps approval requests open from now on, although clients disconnect during the shutdown.
@@ -528,7 +552,7 @@ impl SwarmRuntime {
             .send(OrchestratorCommand::Shutdown { grace });
         self.engine.commands.closed().await;
         self.timer.abort();
-        self.desk.iter().for_each(AbortHandle::abort);
+        self.leader_task.iter().for_each(AbortHandle::abort);
         !self.engine.dead.load(Ordering::Acquire)
     }
 

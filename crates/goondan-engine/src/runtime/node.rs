@@ -71,7 +71,7 @@ pub(super) struct NodeRole {
 
 impl EngineNodeParts {
     /// Creates the engine of a node with this role.
-    pub(super) fn engine(self, role: NodeRole) -> Arc<Engine> {
+    pub(super) fn build_engine(self, role: NodeRole) -> Arc<Engine> {
         let EngineNodeParts {
             generation,
             store,
@@ -97,7 +97,7 @@ impl EngineNodeParts {
             redactor.clone(),
             uplink.clone(),
         );
-        let lives = ActivityRegistry::default();
+        let activity = ActivityRegistry::default();
         Arc::new(Engine {
             bus,
             store,
@@ -107,8 +107,8 @@ impl EngineNodeParts {
             approvals,
             has_sandbox,
             generation: ArcSwap::new(generation),
-            spent: UsageTotals::new(&lives.run),
-            lives,
+            spent: UsageTotals::new(&activity.run),
+            activity,
             pace: RateLimiter::default(),
             tracing,
             model_calls: ModelCallLog::default(),
@@ -131,7 +131,7 @@ pub async fn work(parts: EngineNodeParts, leader: Arc<dyn LeaderChannel>, orders
     let uplink = LeaderClient::new(leader);
     let book = GrantCache::new(&uplink);
     let (commands, queue) = unbounded_channel();
-    let engine = parts.engine(NodeRole {
+    let engine = parts.build_engine(NodeRole {
         approver: Arc::new(LeaderApprover(Arc::clone(&uplink))),
         approvals: Arc::clone(&book) as _,
         reloader: None,

@@ -28,7 +28,7 @@ use goondan_core::ports::reload::ProjectReloader;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus, StoreError};
 use goondan_core::ports::tool::{
     AgentCatalog, AgentEventInput, AgentRequestResult, AgentSendResult, AgentSpawnResult,
-    AgentToolRuntime, RequestOptions, SpawnOptions, SpawnedInstanceInfo, ToolError,
+    AgentToolRuntime, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolError,
 };
 use goondan_core::real_path::real_path;
 use goondan_core::reserved_names;
@@ -119,7 +119,7 @@ impl AgentCalls {
                 .collect(),
             reply_to: None,
             terms: TurnTerms {
-                narrowing: self.narrowed(input.terms.narrowing.as_ref()),
+                narrowing: self.narrow_allowlist(input.terms.narrowing.as_ref()),
                 bound_by: self
                     .facts
                     .bound_by
@@ -134,13 +134,13 @@ impl AgentCalls {
 
     /// Returns the position of the call in the turn; the ids of the call's requests are derived
     /// from this position.
-    pub(crate) fn place(&self) -> &str {
+    pub(crate) fn call_path(&self) -> &str {
         &self.place
     }
 
     /// Combines `requested` with the tool restrictions of the calling turn, which cannot be widened
     /// (rule S1b).
-    fn narrowed(&self, requested: Option<&ToolAllowlist>) -> Option<ToolAllowlist> {
+    fn narrow_allowlist(&self, requested: Option<&ToolAllowlist>) -> Option<ToolAllowlist> {
         ToolAllowlist::intersection(self.facts.narrowing.as_ref(), requested)
     }
 
@@ -186,8 +186,11 @@ impl AgentCalls {
             waiter,
             accepted,
         };
-        self.engine.commands.send(command).map_err(|_| stopped())?;
-        let accepted = answer.await.map_err(|_| stopped())?;
+        self.engine
+            .commands
+            .send(command)
+            .map_err(|_| stopped_error())?;
+        let accepted = answer.await.map_err(|_| stopped_error())?;
         accepted.map_err(SubmissionFailure::Refused)?;
         Ok(result)
     }
@@ -208,13 +211,13 @@ impl AgentCalls {
     }
 
     /// Returns the metadata of all instances, oldest first.
-    pub(crate) async fn metas(&self) -> Result<Vec<InstanceMeta>, ToolError> {
+    pub(crate) async fn instance_metas(&self) -> Result<Vec<InstanceMeta>, ToolError> {
         let (answer, metas) = oneshot::channel();
         self.engine
             .commands
             .send(OrchestratorCommand::List { answer })
-            .map_err(|_| stopped())?;
-        metas.await.map_err(|_| stopped())
+            .map_err(|_| stopped_error())?;
+        metas.await.map_err(|_| stopped_error())
     }
 
     /// Withdraws an event that this caller no longer waits for.
@@ -237,14 +240,14 @@ impl AgentCalls {
     ) -> Result<TurnResult, ToolError> {
         let target = &event.target.agent;
         let (target_activity, caller_activities) = (
-            self.engine.lives.of(&event.target),
+            self.engine.activity.tracker_for(&event.target),
             [&self.life, &self.facts.life],
         );
         let _waiting = caller_activities.map(|life| life.wait_for(&target_activity));
         tokio::select! {
-            result = answer => result.map_err(|_| stopped()),
+            result = answer => result.map_err(|_| stopped_error()),
             () = target_activity.forward_approvals(caller_activities) => unreachable!("it holds for as long as this waits"),
-            () = target_activity.silence(limit) => {
+            () = target_activity.wait_for_silence(limit) => {
                 self.abandon(event.id.clone(), "the request timed out");
                 Err(ToolError::new(timeout_message(target, limit))
                     .code(Code::AGENT_REQUEST_TIMEOUT)
@@ -292,14 +295,14 @@ impl AgentToolRuntime for AgentCalls {
             response: None,
             correlation_id,
             accepted: true,
-            async_: options.async_,
+            asynchronous: options.async_,
         };
         if options.async_ {
             self.submit(event, false).await?;
             return Ok(result);
         }
         let answer = self.submit(event.clone(), true).await?;
-        let answer = answer.ok_or_else(stopped)?;
+        let answer = answer.ok_or_else(stopped_error)?;
         let limit = options
             .timeout_ms
             .filter(|ms| *ms > 0)
@@ -353,15 +356,15 @@ impl AgentToolRuntime for AgentCalls {
             id: InstanceId::new(target, &*instance_key),
             owner: Some(self.facts.instance.clone()),
             cwd: cwd.clone(),
-            narrowing: self.narrowed(options.narrowing.as_ref()),
+            narrowing: self.narrow_allowlist(options.narrowing.as_ref()),
         };
         self.engine
             .commands
             .send(OrchestratorCommand::Spawn { request, answer })
-            .map_err(|_| stopped())?;
+            .map_err(|_| stopped_error())?;
         let spawned = spawned
             .await
-            .map_err(|_| stopped())?
+            .map_err(|_| stopped_error())?
             .map_err(ToolError::from)?;
         if spawned {
             let kind = RuntimeEventKind::AgentSpawned {
@@ -384,14 +387,14 @@ impl AgentToolRuntime for AgentCalls {
         })
     }
 
-    async fn list(&self, include_all: bool) -> Result<Vec<SpawnedInstanceInfo>, ToolError> {
-        let metas = self.metas().await?;
+    async fn list_instances(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
+        let metas = self.instance_metas().await?;
         let own_id = Some(&self.facts.instance);
         let listed = metas
             .into_iter()
             .filter(|meta| include_all || (meta.owner.as_ref() == own_id && !is_retired(meta)));
         Ok(listed
-            .map(crate::delivery::orchestrator::describe)
+            .map(crate::delivery::orchestrator::describe_instance)
             .collect())
     }
 
@@ -419,7 +422,7 @@ impl AgentToolRuntime for AgentCalls {
         Some(self)
     }
 
-    fn schedules(&self) -> Option<&dyn PromptScheduler> {
+    fn prompt_scheduler(&self) -> Option<&dyn PromptScheduler> {
         Some(self)
     }
 
@@ -457,6 +460,6 @@ impl From<SubmitError> for ToolError {
 }
 
 /// Returns the error for a request after the orchestrator has stopped.
-pub(crate) fn stopped() -> ToolError {
+pub(crate) fn stopped_error() -> ToolError {
     ToolError::new("the swarm is stopping").code(Code::SWARM_STOPPING)
 }

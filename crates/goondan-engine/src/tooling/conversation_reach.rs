@@ -1,6 +1,6 @@
-//! Conversations that a model may name in a call: those of its own key if its callers have the same
-//! key, those that it started, its callers, and those that a rule names. Keys often stand for users, whose conversations are
-//! separate.
+//! Conversations that a model may name in a call: its callers, conversations that it started,
+//! conversations that a rule names, and conversations with its own key if its callers have the same
+//! key. Keys often stand for users, whose conversations are separate.
 
 use std::collections::HashMap;
 
@@ -44,7 +44,7 @@ impl AgentCalls {
         else {
             return Ok(ids);
         };
-        let metas = self.metas().await?;
+        let metas = self.instance_metas().await?;
         let released: HashMap<InstanceId, DateTime<Utc>> = metas
             .iter()
             .filter_map(|meta| Some((meta.id(), meta.released_at?)))

@@ -156,7 +156,7 @@ impl ToolCallContext {
 /// Runs a call through the agent's middleware, with its runtime events.
 pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
     let started = ActiveStopwatch::start(&context.life);
-    context.facts.life.show();
+    context.facts.life.record_heartbeat();
     let (tool_call_id, tool_name) = (
         context.call.tool_call_id.clone(),
         context.call.tool_name.clone(),
@@ -176,10 +176,13 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
     });
     let layers = Arc::clone(&context.facts.layers);
     let mut result = ToolCallNext::new(&layers.tool_call).run(&mut context).await;
-    clean(&context.engine.redactor, &mut result);
-    let duration = started.millis(&context.life);
-    context.facts.life.show();
-    let (status, shown) = (result.status, shown(&context.engine.redactor, &result));
+    redact_result(&context.engine.redactor, &mut result);
+    let duration = started.elapsed_millis(&context.life);
+    context.facts.life.record_heartbeat();
+    let (status, shown) = (
+        result.status,
+        shown_result(&context.engine.redactor, &result),
+    );
     context.publish(RuntimeEventKind::ToolCompleted {
         tool_call_id,
         tool_name,
@@ -193,7 +196,7 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
 }
 
 /// Returns the excerpt of a result for events. The result must not contain secrets.
-pub(crate) fn shown(redactor: &SecretRedactor, result: &ToolCallResult) -> Box<ShownResult> {
+pub(crate) fn shown_result(redactor: &SecretRedactor, result: &ToolCallResult) -> Box<ShownResult> {
     let output = result
         .output
         .as_ref()
@@ -216,7 +219,7 @@ pub(crate) fn shown(redactor: &SecretRedactor, result: &ToolCallResult) -> Box<S
 }
 
 /// Removes secrets from a result, which is sent to the model provider, the store and subscribers.
-fn clean(redactor: &SecretRedactor, result: &mut ToolCallResult) {
+fn redact_result(redactor: &SecretRedactor, result: &mut ToolCallResult) {
     if let Some(output) = &mut result.output {
         redactor.clean_output(output);
     }
@@ -240,7 +243,7 @@ fn clean(redactor: &SecretRedactor, result: &mut ToolCallResult) {
 }
 
 /// Runs the call itself, inside all middleware.
-pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
+pub(crate) async fn run_core(context: &mut ToolCallContext) -> ToolCallResult {
     // Middleware builds the catalog of a step but must not add tools outside the turn's
     // restrictions.
     let is_in_bounds = |tool: &&Arc<RegisteredTool>| {
@@ -256,11 +259,11 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
         .filter(is_in_bounds)
         .cloned()
     else {
-        return failed(&context.call, DEFAULT_ERROR_CHARS, not_in_catalog(context));
+        return error_result(&context.call, DEFAULT_ERROR_CHARS, not_in_catalog(context));
     };
     let outcome = match permitted_arguments(context, &tool).await {
         Ok((arguments, permit)) => run_handler(context, &tool, arguments, permit).await,
-        Err(error) => return failed(&context.call, tool.limits.error_message, error),
+        Err(error) => return error_result(&context.call, tool.limits.error_message, error),
     };
     let is_untrusted = untrusted_content::is_untrusted(&context.engine, &tool);
     let outcome = match is_untrusted {
@@ -272,8 +275,8 @@ pub(crate) async fn core(context: &mut ToolCallContext) -> ToolCallResult {
         true => taint_output(context, &tool, outcome).await,
     };
     match outcome {
-        Ok(output) => succeeded(context, &tool, output).await,
-        Err(error) => failed(&context.call, tool.limits.error_message, error),
+        Ok(output) => success_result(context, &tool, output).await,
+        Err(error) => error_result(&context.call, tool.limits.error_message, error),
     }
 }
 
@@ -283,7 +286,7 @@ async fn permitted_arguments(
     tool: &RegisteredTool,
 ) -> Result<(JsonObject, CallPermit), ToolError> {
     let arguments = checked_arguments(&tool.schema, &context.call).await?;
-    let permit = permission::permit(context, tool, &arguments).await?;
+    let permit = permission::check_call(context, tool, &arguments).await?;
     Ok((arguments, permit))
 }
 
@@ -306,7 +309,7 @@ fn invalid_arguments(invalid: InvalidArguments) -> ToolError {
 /// Returns the error for an unavailable tool, with a similar name and all names.
 fn not_in_catalog(context: &ToolCallContext) -> ToolError {
     let (name, agent) = (&context.call.tool_name, &context.facts.agent);
-    if let Some(unavailable) = agent.unavailable.iter().find(|tool| tool.has(name)) {
+    if let Some(unavailable) = agent.unavailable.iter().find(|tool| tool.has_export(name)) {
         let message = format!("the tool `{name}` is unavailable: {}", unavailable.reason);
         return ToolError::new(message)
             .code(Code::TOOL_NOT_IN_CATALOG)
@@ -348,12 +351,14 @@ async fn run_handler(
         granted,
         run_mode,
         approved_files,
+        approved_code,
     } = permit;
-    let reporter = Arc::new(ToolCallReporter::of(context, tool));
+    let reporter = Arc::new(ToolCallReporter::for_call(context, tool));
     let tool_context = ToolContext {
         granted,
         run_mode,
         approved_files,
+        approved_code,
         workdir,
         ..tool_context(context, tool, cancellation.clone(), Arc::clone(&reporter))
     };
@@ -365,11 +370,11 @@ async fn run_handler(
         biased;
         outcome = &mut running => {
             reporter.publish_rest();
-            return outcome.unwrap_or_else(|panic| Err(panicked(tool, panic.as_ref())));
+            return outcome.unwrap_or_else(|panic| Err(panic_error(tool, panic.as_ref())));
         }
         never = reporter.publish_output() => match never {},
-        () = context.life.silence(tool.limits.timeout) => timed_out(tool),
-        () = context.cancel.cancelled() => cancelled(tool),
+        () = context.life.wait_for_silence(tool.limits.timeout) => timed_out(tool),
+        () = context.cancel.cancelled() => cancelled_error(tool),
     };
     cancellation.cancel();
     // The result is discarded: the call is already answered. The handler only gets time to clean
@@ -415,13 +420,13 @@ fn timed_out(tool: &RegisteredTool) -> ToolError {
 }
 
 /// Returns the error for a cancelled call.
-fn cancelled(tool: &RegisteredTool) -> ToolError {
+fn cancelled_error(tool: &RegisteredTool) -> ToolError {
     ToolError::new(format!("{} was cancelled before it finished", tool.name))
         .code(Code::TOOL_CANCELLED)
 }
 
 /// Returns the error for a tool that panicked, with the panic message.
-fn panicked(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> ToolError {
+fn panic_error(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> ToolError {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text
         .or_else(|| panic.downcast_ref::<String>().cloned())
@@ -446,7 +451,7 @@ pub(crate) fn tool_context(
         instance_key: facts.instance.instance_key.clone(),
         turn_id: facts.turn_id.clone(),
         trace_id: context.trace.trace_id.clone(),
-        caller: context.engine.tracing.caller(&context.trace),
+        caller: context.engine.tracing.caller_trace(&context.trace),
         tool_call_id: context.call.tool_call_id.clone(),
         message: Arc::clone(&context.message),
         workdir: facts.workdir.clone(),
@@ -455,6 +460,7 @@ pub(crate) fn tool_context(
         granted: tool.spec.permissions.clone(),
         run_mode: RunMode::Shell,
         approved_files: Arc::default(),
+        approved_code: None,
         runtime: Arc::new(AgentCalls::of_call(context, cancellation.clone())),
         logger: Arc::clone(&reporter) as Arc<dyn ToolLogger>,
         progress: reporter,
@@ -464,7 +470,7 @@ pub(crate) fn tool_context(
 
 /// Returns the result of a successful call. An output over the limit is cut, and its full text is
 /// saved in a file.
-async fn succeeded(
+async fn success_result(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     output: ToolOutput,
@@ -521,7 +527,7 @@ async fn save(path: &std::path::Path, text: &str) -> std::io::Result<()> {
 }
 
 /// Returns the result of a failed call; its message has at most `limit` characters.
-pub(crate) fn failed(call: &ToolCall, limit: usize, error: ToolError) -> ToolCallResult {
+pub(crate) fn error_result(call: &ToolCall, limit: usize, error: ToolError) -> ToolCallResult {
     ToolCallResult {
         tool_call_id: call.tool_call_id.clone(),
         tool_name: call.tool_name.clone(),

@@ -120,7 +120,7 @@ impl ExcerptBuilder<'_> {
             true => text.into_owned(),
             false => {
                 self.is_cut = true;
-                cut(&text, length, room)
+                cut_middle(&text, length, room)
             }
         };
         self.room = self.room.saturating_sub(length.min(room));
@@ -130,7 +130,7 @@ impl ExcerptBuilder<'_> {
 
 /// Returns the beginning and the end of `text` in about `room` characters, with the number of
 /// omitted characters.
-fn cut(text: &str, length: usize, room: usize) -> String {
+fn cut_middle(text: &str, length: usize, room: usize) -> String {
     let beginning = room * HEAD_CHARS / (HEAD_CHARS + TAIL_CHARS);
     let end = room - beginning;
     let first = head(text, beginning);

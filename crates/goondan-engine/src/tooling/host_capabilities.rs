@@ -1,4 +1,4 @@
-//! Capabilities of a tool call other than calling agents ([`goondan_core::ports::powers`]).
+//! Capabilities of a tool call other than calling agents ([`goondan_core::ports::capabilities`]).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use goondan_core::ports::tool::ToolError;
 #[async_trait]
 impl ConversationAccess for AgentCalls {
     async fn sessions(&self) -> Result<Vec<InstanceMeta>, ToolError> {
-        self.metas().await
+        self.instance_metas().await
     }
 
     async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, ToolError> {
@@ -58,11 +58,11 @@ impl ToolStateStore for AgentCalls {
         .map_err(of_store)
     }
 
-    async fn everywhere(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError> {
+    async fn all_values(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError> {
         let records = self
             .engine
             .store
-            .all(&record_name(name))
+            .all_records(&record_name(name))
             .await
             .map_err(of_store)?;
         Ok(records
@@ -74,7 +74,7 @@ impl ToolStateStore for AgentCalls {
 
 #[async_trait]
 impl EmbeddingModels for AgentCalls {
-    fn identity(&self, model: &str) -> Result<String, ToolError> {
+    fn model_identity(&self, model: &str) -> Result<String, ToolError> {
         self.model(model).map(|model| model.identity)
     }
 

@@ -23,7 +23,7 @@ const MAX_UPDATE_BYTES: usize = 2_000;
 
 /// Output of a command since the last update.
 pub(crate) struct LiveOutput {
-    streams: [LineReader; 2],
+    streams: [OutputLineReader; 2],
     lines: VecDeque<String>,
     bytes: usize,
     skipped: u64,
@@ -31,7 +31,7 @@ pub(crate) struct LiveOutput {
 }
 
 /// Splits one output stream into lines without secrets.
-struct LineReader {
+struct OutputLineReader {
     /// Masks secrets before lines are split: a secret can contain line breaks.
     masked: TextStream,
     open_line: String,
@@ -45,9 +45,9 @@ pub(crate) struct ShownLines {
     skipped: u64,
 }
 
-impl LineReader {
+impl OutputLineReader {
     fn new(redactor: &SecretRedactor) -> Self {
-        LineReader {
+        OutputLineReader {
             masked: redactor.stream(),
             open_line: String::new(),
         }
@@ -71,7 +71,10 @@ impl LineReader {
 impl LiveOutput {
     pub(crate) fn new(redactor: &SecretRedactor) -> Self {
         LiveOutput {
-            streams: [LineReader::new(redactor), LineReader::new(redactor)],
+            streams: [
+                OutputLineReader::new(redactor),
+                OutputLineReader::new(redactor),
+            ],
             lines: VecDeque::new(),
             bytes: 0,
             skipped: 0,
@@ -85,11 +88,11 @@ impl LiveOutput {
         let text = reader.masked.push(piece);
         let mut complete = Vec::new();
         reader.add(&text, |line| complete.push(line));
-        complete.into_iter().for_each(|line| self.keep(line));
+        complete.into_iter().for_each(|line| self.push_line(line));
     }
 
     /// Returns the earliest time of the next update.
-    pub(crate) fn due(&self) -> Option<DateTime<Utc>> {
+    pub(crate) fn next_update(&self) -> Option<DateTime<Utc>> {
         self.not_before
     }
 
@@ -113,14 +116,14 @@ impl LiveOutput {
             let text = reader.masked.finish() + "\n";
             let mut complete = Vec::new();
             reader.add(&text, |line| complete.push(line));
-            complete.into_iter().for_each(|line| self.keep(line));
+            complete.into_iter().for_each(|line| self.push_line(line));
         }
         // No later output has to wait.
         self.take(DateTime::<Utc>::MIN_UTC)
     }
 
     /// Keeps a line, unless it is blank, and drops the earliest ones over the limit.
-    fn keep(&mut self, line: String) {
+    fn push_line(&mut self, line: String) {
         if line.trim().is_empty() {
             return;
         }
@@ -208,6 +211,6 @@ mod tests {
         assert_eq!(shown.title(), "end");
         assert_eq!(shown.skipped + shown.lines.len() as u64, 10_002);
         assert!(shown.lines.concat().len() <= MAX_UPDATE_BYTES);
-        assert!(live.due() > Some(NOW));
+        assert!(live.next_update() > Some(NOW));
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct ToolCallReporter {
 
 impl ToolCallReporter {
     /// Creates the reporter of a tool call.
-    pub(crate) fn of(context: &ToolCallContext, tool: &RegisteredTool) -> Self {
+    pub(crate) fn for_call(context: &ToolCallContext, tool: &RegisteredTool) -> Self {
         ToolCallReporter {
             engine: Arc::clone(&context.engine),
             facts: Arc::clone(&context.facts),
@@ -53,7 +53,7 @@ impl ToolCallReporter {
     pub(crate) async fn publish_output(&self) -> Infallible {
         loop {
             self.has_output.notified().await;
-            let due = self.live().due();
+            let due = self.lock_live_output().next_update();
             if let Some(due) = due {
                 let clock = &self.engine.clock;
                 // After a clock was set back, `due` is too far away to wait for.
@@ -65,14 +65,14 @@ impl ToolCallReporter {
                     clock.sleep_until(due).await;
                 }
             }
-            let lines = self.live().take(self.engine.clock.now());
+            let lines = self.lock_live_output().take(self.engine.clock.now());
             self.publish_lines(lines);
         }
     }
 
     /// Publishes the output that waits, at the end of the call.
     pub(crate) fn publish_rest(&self) {
-        let lines = self.live().take_rest();
+        let lines = self.lock_live_output().take_rest();
         self.publish_lines(lines);
     }
 
@@ -92,14 +92,14 @@ impl ToolCallReporter {
             title: goondan_core::limits::head(title, 200).to_owned(),
             metadata: goondan_core::limits::bounded_metadata(&metadata),
         };
-        self.facts.life.show();
+        self.facts.life.record_heartbeat();
         self.engine
             .bus
             .runtime(&self.facts.instance, &self.trace, kind);
     }
 
     /// Returns the output that waits, locked.
-    fn live(&self) -> MutexGuard<'_, LiveOutput> {
+    fn lock_live_output(&self) -> MutexGuard<'_, LiveOutput> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -110,7 +110,7 @@ struct UpdateRate(Option<(Instant, u32)>);
 
 impl UpdateRate {
     /// Counts an update; `false` if more than the maximum number of updates came within a second.
-    fn allows(&mut self, now: Instant) -> bool {
+    fn allows_update(&mut self, now: Instant) -> bool {
         match &mut self.0 {
             Some((since, count)) if now.duration_since(*since) < Duration::from_secs(1) => {
                 *count += 1;
@@ -154,7 +154,7 @@ pub(crate) struct ExtensionLog {
 
 impl ExtensionLog {
     /// Creates the log of an extension.
-    pub(crate) fn of(context: &TurnContext, extension: &str) -> Self {
+    pub(crate) fn for_extension(context: &TurnContext, extension: &str) -> Self {
         ExtensionLog {
             engine: Arc::clone(&context.engine),
             facts: Arc::clone(&context.facts),
@@ -193,7 +193,7 @@ impl ProgressSink for ToolCallReporter {
             .rate
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .allows(Instant::now())
+            .allows_update(Instant::now())
         {
             return;
         }
@@ -201,7 +201,7 @@ impl ProgressSink for ToolCallReporter {
     }
 
     fn output(&self, stream: OutputStream, piece: &str) {
-        self.live().push(stream, piece);
+        self.lock_live_output().push(stream, piece);
         self.has_output.notify_one();
     }
 }
@@ -213,7 +213,8 @@ mod tests {
     #[test]
     fn a_flood_of_updates_is_thinned_out() {
         let (mut rate, start) = (UpdateRate::default(), Instant::now());
-        let passed = |rate: &mut UpdateRate, at| (0..10_000).filter(|_| rate.allows(at)).count();
+        let passed =
+            |rate: &mut UpdateRate, at| (0..10_000).filter(|_| rate.allows_update(at)).count();
         assert_eq!(passed(&mut rate, start), 100);
         assert_eq!(passed(&mut rate, start + Duration::from_millis(999)), 0);
         assert_eq!(passed(&mut rate, start + Duration::from_secs(1)), 100);

@@ -19,12 +19,13 @@ const NAMED_SCHEMA_KEYWORDS: [&str; 4] =
 
 /// Describes how the arguments of `stated` differ from those of `declared`, or returns `None` if they
 /// are equal.
-pub(crate) fn difference(declared: &Value, stated: &Value) -> Option<String> {
-    let (declared, stated) = (bare(declared), bare(stated));
+pub(crate) fn describe_difference(declared: &Value, stated: &Value) -> Option<String> {
+    let (declared, stated) = (without_annotations(declared), without_annotations(stated));
     if declared == stated {
         return None;
     }
-    let (declared_properties, stated_properties) = (properties(&declared), properties(&stated));
+    let (declared_properties, stated_properties) =
+        (schema_properties(&declared), schema_properties(&stated));
     let names = |names: BTreeSet<&String>| {
         names
             .iter()
@@ -61,7 +62,7 @@ pub(crate) fn difference(declared: &Value, stated: &Value) -> Option<String> {
 }
 
 /// Returns the properties of a schema; empty if it declares none.
-fn properties(schema: &Value) -> Map<String, Value> {
+fn schema_properties(schema: &Value) -> Map<String, Value> {
     schema
         .get("properties")
         .and_then(Value::as_object)
@@ -70,26 +71,26 @@ fn properties(schema: &Value) -> Map<String, Value> {
 }
 
 /// Removes annotations from a schema and sorts `required`.
-fn bare(schema: &Value) -> Value {
+fn without_annotations(schema: &Value) -> Value {
     match schema {
         Value::Object(map) => Value::Object(
             map.iter()
-                .filter_map(|(key, value)| keyword(key, value))
+                .filter_map(|(key, value)| strip_keyword(key, value))
                 .collect(),
         ),
-        Value::Array(items) => Value::Array(items.iter().map(bare).collect()),
+        Value::Array(items) => Value::Array(items.iter().map(without_annotations).collect()),
         other => other.clone(),
     }
 }
 
-/// Returns a keyword of a schema without annotations; `None` for a keyword that changes nothing.
-fn keyword(key: &String, value: &Value) -> Option<(String, Value)> {
+/// Removes annotations from a schema keyword; `None` for a keyword that is itself an annotation.
+fn strip_keyword(key: &String, value: &Value) -> Option<(String, Value)> {
     match value {
         _ if ANNOTATION_KEYWORDS.contains(&key.as_str()) => None,
         Value::Object(schemas) if NAMED_SCHEMA_KEYWORDS.contains(&key.as_str()) => {
             let bare = schemas
                 .iter()
-                .map(|(name, schema)| (name.clone(), bare(schema)))
+                .map(|(name, schema)| (name.clone(), without_annotations(schema)))
                 .collect();
             Some((key.clone(), Value::Object(bare)))
         }
@@ -99,7 +100,7 @@ fn keyword(key: &String, value: &Value) -> Option<(String, Value)> {
             // An empty list is equivalent to no list.
             (!names.is_empty()).then(|| (key.clone(), Value::Array(names)))
         }
-        value => Some((key.clone(), bare(value))),
+        value => Some((key.clone(), without_annotations(value))),
     }
 }
 
@@ -115,9 +116,9 @@ mod tests {
             "title": {"type": "string"}}, "required": ["a", "title"]});
         let stated = json!({"required": ["title", "a"], "properties": {"title": {"type": "string"},
             "a": {"type": "string", "title": "An a"}}, "type": "object", "description": "Better words"});
-        assert_eq!(difference(&own, &stated), None);
+        assert_eq!(describe_difference(&own, &stated), None);
         assert_eq!(
-            difference(
+            describe_difference(
                 &json!({"type": "object"}),
                 &json!({"type": "object", "required": []})
             ),
@@ -130,7 +131,7 @@ mod tests {
         let own = json!({"properties": {"text": {"type": "string"}, "times": {"type": "integer"}}, "required": ["text"]});
         let stated = json!({"properties": {"txt": {"type": "string"}, "times": {"type": "string"}}, "required": ["txt"]});
         assert_eq!(
-            difference(&own, &stated).as_deref(),
+            describe_difference(&own, &stated).as_deref(),
             Some(
                 "missing `text`; unknown to the library: `txt`; different type or range for \
                     `times`"
@@ -139,7 +140,7 @@ mod tests {
         let mut stated = own.clone();
         stated["required"] = json!([]);
         assert_eq!(
-            difference(&own, &stated).as_deref(),
+            describe_difference(&own, &stated).as_deref(),
             Some("different required arguments or other keywords")
         );
     }

@@ -18,6 +18,7 @@ use crate::tooling::registry::{RegisteredTool, ToolLimits};
 use goondan_core::JsonObject;
 use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle, open_regular_file};
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_spec::secret_files::SecretFiles;
 
 /// Maximum bytes of a skill file. Larger files are refused.
 const MAX_SKILL_FILE_BYTES: u64 = 1024 * 1024;
@@ -101,7 +102,7 @@ impl ToolHandler for SkillLoader {
 
 /// Returns the instructions and the list of further files.
 fn load(skill: &Skill, root: &Path, workdir: &Path) -> Result<Value, ToolError> {
-    let folder = folder(skill, root)?;
+    let folder = skill_directory(skill, root)?;
     let text = text_in(&folder, &skill.file)?;
     let mut files = Vec::new();
     if let Ok(directory) = DirectoryHandle::open(&folder.root, &folder.path) {
@@ -115,7 +116,8 @@ fn load(skill: &Skill, root: &Path, workdir: &Path) -> Result<Value, ToolError> 
     output.insert("files".to_owned(), json!(files));
     // Other tools can only reach the directory if it is inside the working directory.
     let workdir = workdir.canonicalize().ok();
-    if let Some(seen) = workdir.and_then(|workdir| slashed(folder.path.strip_prefix(workdir).ok()?))
+    if let Some(seen) =
+        workdir.and_then(|workdir| with_slashes(folder.path.strip_prefix(workdir).ok()?))
     {
         output.insert("folder".to_owned(), json!(seen));
     }
@@ -124,7 +126,7 @@ fn load(skill: &Skill, root: &Path, workdir: &Path) -> Result<Value, ToolError> 
 
 /// Returns the text of a skill file for the model.
 fn read_file(skill: &Skill, root: &Path, file: &str) -> Result<Value, ToolError> {
-    let text = text_in(&folder(skill, root)?, file)?;
+    let text = text_in(&skill_directory(skill, root)?, file)?;
     Ok(json!({"skill": skill.name, "file": file, "text": text}))
 }
 
@@ -136,7 +138,7 @@ struct SkillDirectory {
 }
 
 /// Returns the directory of a skill. Fails if it is outside the project.
-fn folder(skill: &Skill, root: &Path) -> Result<SkillDirectory, ToolError> {
+fn skill_directory(skill: &Skill, root: &Path) -> Result<SkillDirectory, ToolError> {
     let gone = |error: std::io::Error| {
         ToolError::new(format!("the skill `{}` can't be read: {error}", skill.name))
     };
@@ -145,12 +147,12 @@ fn folder(skill: &Skill, root: &Path) -> Result<SkillDirectory, ToolError> {
     if path.starts_with(&root) {
         Ok(SkillDirectory { root, path })
     } else {
-        Err(escapes(&skill.folder))
+        Err(path_escape_error(&skill.folder))
     }
 }
 
 /// Returns the error for a path outside the skill's directory.
-fn escapes(path: &str) -> ToolError {
+fn path_escape_error(path: &str) -> ToolError {
     ToolError::new(format!("`{path}` is not in the skill's directory"))
         .code(Code::TOOL_PATH_ESCAPE)
         .suggest("Use the path of a skill file, relative to the skill's directory.")
@@ -165,7 +167,7 @@ fn text_in(folder: &SkillDirectory, file: &str) -> Result<String, ToolError> {
         .split(['/', '\\'])
         .any(|part| part.len() > 1 && part.starts_with('.'));
     if !is_plain || is_hidden || file.contains('\0') {
-        return Err(escapes(file));
+        return Err(path_escape_error(file));
     }
     let unreadable = |reason: String| {
         ToolError::new(format!("`{file}` can't be read: {reason}"))
@@ -177,11 +179,17 @@ fn text_in(folder: &SkillDirectory, file: &str) -> Result<String, ToolError> {
         .canonicalize()
         .map_err(|error| unreadable(error.to_string()))?;
     if !path.starts_with(&folder.path) {
-        return Err(escapes(file));
+        return Err(path_escape_error(file));
     }
     let mut bytes = Vec::new();
     let opened =
         open_regular_file(&folder.root, &path).map_err(|error| unreadable(error.to_string()))?;
+    let metadata = opened
+        .metadata()
+        .map_err(|error| unreadable(error.to_string()))?;
+    if SecretFiles::below([&folder.root]).contains(&path, &metadata) {
+        return Err(unreadable("it may contain keys of the project".to_owned()));
+    }
     opened
         .take(MAX_SKILL_FILE_BYTES + 1)
         .read_to_end(&mut bytes)
@@ -216,7 +224,7 @@ fn name_files(directory: &DirectoryHandle, above: &str, depth: usize, files: &mu
 
 /// Returns a path with `/` as the separator; `None` for an empty path or a path that is not
 /// Unicode.
-fn slashed(path: &Path) -> Option<String> {
+fn with_slashes(path: &Path) -> Option<String> {
     let parts: Option<Vec<&str>> = path
         .components()
         .map(|part| part.as_os_str().to_str())

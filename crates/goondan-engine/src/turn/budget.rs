@@ -74,7 +74,7 @@ impl UsageTotals {
     ) -> Result<(), TurnError> {
         let seconds = self.since.elapsed(&self.life).as_secs();
         match limit.map(|limit| limit.as_secs()) {
-            Some(limit) if seconds >= limit => Err(exceeded(
+            Some(limit) if seconds >= limit => Err(exceeded_error(
                 &seconds.to_string(),
                 &limit.to_string(),
                 &format!("{budget_field}.maxDurationSeconds"),
@@ -113,7 +113,7 @@ impl UsageTotals {
         );
         for (used, limit, field) in [tokens, steps] {
             if let Some(limit) = limit.filter(|limit| used >= *limit) {
-                return Err(exceeded(
+                return Err(exceeded_error(
                     &used.to_string(),
                     &limit.to_string(),
                     &format!("{budget_field}.{field}"),
@@ -144,7 +144,7 @@ pub(crate) fn check_cost(
     if paid.amount < max_cost {
         return Ok(());
     }
-    Err(exceeded(
+    Err(exceeded_error(
         &format!("{:.4}", paid.amount),
         &format!("{max_cost} {}", paid.currency),
         &format!("{budget_field}.maxCost"),
@@ -152,7 +152,7 @@ pub(crate) fn check_cost(
 }
 
 /// Returns the error for a used-up budget.
-fn exceeded(used: &str, limit: &str, field: &str) -> TurnError {
+fn exceeded_error(used: &str, limit: &str, field: &str) -> TurnError {
     let message = format!("the budget is used up: {used} of {limit} (`{field}`)");
     TurnError::new(Code::BUDGET_EXCEEDED, message).suggest(format!(
         "Raise `{field}` of the Swarm, or start the run again."

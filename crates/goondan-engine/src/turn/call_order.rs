@@ -26,18 +26,22 @@ pub(crate) struct CallOrder {
 
 impl CallOrder {
     /// Compares the paths of the calls on a thread that may block, because it follows links.
-    pub(crate) async fn of(calls: &[ToolCall], catalog: &ToolCatalog, workdir: &Path) -> CallOrder {
+    pub(crate) async fn for_calls(
+        calls: &[ToolCall],
+        catalog: &ToolCatalog,
+        workdir: &Path,
+    ) -> CallOrder {
         let usages: Vec<FileUsage> = calls
             .iter()
             .map(|call| match catalog.get(&call.tool_name) {
-                Some(tool) => FileUsage::of(tool, call, workdir),
+                Some(tool) => FileUsage::for_call(tool, call, workdir),
                 None => FileUsage::default(),
             })
             .collect();
         let may_conflict = usages.iter().filter(|usage| usage.uses_files()).count() > 1
             && usages.iter().any(|usage| usage.changes);
         let waits_for = match may_conflict {
-            true => tokio::task::spawn_blocking(|| conflicts(usages)).await,
+            true => tokio::task::spawn_blocking(|| find_conflicts(usages)).await,
             false => Ok(Vec::new()),
         };
         CallOrder {
@@ -67,7 +71,7 @@ struct FileUsage {
 
 impl FileUsage {
     /// Returns the paths in the arguments of a call, without following links.
-    fn of(tool: &RegisteredTool, call: &ToolCall, workdir: &Path) -> FileUsage {
+    fn for_call(tool: &RegisteredTool, call: &ToolCall, workdir: &Path) -> FileUsage {
         let marked = &tool.marked_arguments;
         let argument = |name: &String| {
             let default = tool.spec.parameters.get("properties")?.get(name)?;
@@ -80,12 +84,12 @@ impl FileUsage {
             .filter(|name| !marked.folders.contains(name))
             .chain(&marked.trees)
             .filter_map(argument)
-            .flat_map(texts);
+            .flat_map(argument_strings);
         let patched = marked
             .patches
             .iter()
             .filter_map(argument)
-            .flat_map(texts)
+            .flat_map(argument_strings)
             .flat_map(patch_headers::paths);
         let paths: Vec<PathBuf> = named
             .chain(patched)
@@ -116,7 +120,7 @@ impl FileUsage {
 }
 
 /// Returns the strings of an argument: itself, or the elements of a list.
-fn texts(value: &Value) -> impl Iterator<Item = &str> {
+fn argument_strings(value: &Value) -> impl Iterator<Item = &str> {
     let list = value.as_array().into_iter().flatten();
     value
         .as_str()
@@ -126,7 +130,7 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
 
 /// Follows the links in all paths, and returns the indexes of the earlier calls that each call
 /// conflicts with. A path that cannot be resolved stays as it is.
-fn conflicts(mut usages: Vec<FileUsage>) -> Vec<Vec<usize>> {
+fn find_conflicts(mut usages: Vec<FileUsage>) -> Vec<Vec<usize>> {
     for path in usages.iter_mut().flat_map(|usage| &mut usage.paths) {
         if let Ok(real) = real_path(path) {
             *path = real;

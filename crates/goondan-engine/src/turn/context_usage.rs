@@ -35,7 +35,7 @@ pub(crate) fn of_request(request: &ModelRequest, window: u64) -> ContextUsage {
             MessagePart::ToolResult(_) => &mut results,
             _ => &mut messages,
         };
-        *sum += characters(part);
+        *sum += count_characters(part);
     }
     let tools: usize = request.tools.iter().map(ToolDefinition::tokens).sum();
     let tokens = |characters: usize| (characters / CHARACTERS_PER_TOKEN) as u64;
@@ -59,7 +59,7 @@ fn skill_list(system: &str) -> &str {
 }
 
 /// Returns the number of characters of a part; 0 for files.
-pub(crate) fn characters(part: &MessagePart) -> usize {
+pub(crate) fn count_characters(part: &MessagePart) -> usize {
     match part {
         MessagePart::Text { text, .. } | MessagePart::Reasoning { text, .. } => {
             text.chars().count()

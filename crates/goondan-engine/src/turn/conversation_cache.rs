@@ -34,7 +34,7 @@ impl ConversationCache {
     /// Caches the conversation of an instance.
     pub(crate) fn put(&mut self, id: &InstanceId, log: ConversationLog) {
         let messages = log.conversation.messages().len();
-        self.keep(id, log, messages);
+        self.insert(id, log, messages);
     }
 }
 
@@ -47,7 +47,7 @@ impl<L> ConversationCache<L> {
     }
 
     /// Adds an entry, then evicts the least recently used entries over the limits.
-    fn keep(&mut self, id: &InstanceId, log: L, messages: usize) {
+    fn insert(&mut self, id: &InstanceId, log: L, messages: usize) {
         drop(self.take(id));
         self.logs.push(id.clone(), (log, messages));
         self.messages += messages;
@@ -78,18 +78,18 @@ mod tests {
     fn what_was_used_longest_ago_is_let_go_of() {
         let mut warm = ConversationCache::default();
         for key in ["a", "b", "c"] {
-            warm.keep(&instance(key), (), MAX_CACHED_MESSAGES / 3);
+            warm.insert(&instance(key), (), MAX_CACHED_MESSAGES / 3);
         }
         assert_eq!(keys(&warm), ["a", "b", "c"]);
         assert_eq!(
             (warm.take(&instance("a")), warm.take(&instance("a"))),
             (Some(()), None)
         );
-        warm.keep(&instance("a"), (), MAX_CACHED_MESSAGES / 3);
-        warm.keep(&instance("c"), (), 7);
-        warm.keep(&instance("d"), (), MAX_CACHED_MESSAGES / 2);
+        warm.insert(&instance("a"), (), MAX_CACHED_MESSAGES / 3);
+        warm.insert(&instance("c"), (), 7);
+        warm.insert(&instance("d"), (), MAX_CACHED_MESSAGES / 2);
         assert_eq!(keys(&warm), ["a", "c", "d"], "b is let go of");
-        warm.keep(&instance("e"), (), MAX_CACHED_MESSAGES + 1);
+        warm.insert(&instance("e"), (), MAX_CACHED_MESSAGES + 1);
         assert_eq!(
             (keys(&warm).len(), warm.messages),
             (0, 0),
@@ -101,7 +101,7 @@ mod tests {
     fn there_are_never_too_many() {
         let mut warm = ConversationCache::default();
         for number in 0..MAX_CACHED_CONVERSATIONS + 9 {
-            warm.keep(&instance(&number.to_string()), (), 1);
+            warm.insert(&instance(&number.to_string()), (), 1);
         }
         assert_eq!(
             (warm.logs.len(), keys(&warm)[0]),

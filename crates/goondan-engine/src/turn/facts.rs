@@ -64,7 +64,7 @@ impl Engine {
     }
 
     /// Returns the fixed data of the turn that handles `event`.
-    pub(crate) fn facts(
+    pub(crate) fn turn_scope(
         &self,
         agent: Arc<AgentPlan>,
         event: &AgentEvent,
@@ -74,7 +74,7 @@ impl Engine {
         TurnScope {
             trace: event.turn_trace(),
             workdir: self.workdir(&agent, &event.target, meta.cwd.as_deref().map(Path::new)),
-            anchor: self.anchor(&agent, meta.cwd.as_deref().map(Path::new)),
+            anchor: self.workdir_anchor(&agent, meta.cwd.as_deref().map(Path::new)),
             instance: event.target.clone(),
             callers: event.callers.clone(),
             since: event.terms.since.unwrap_or(event.created_at),
@@ -87,7 +87,7 @@ impl Engine {
             turn_id,
             layers: Arc::clone(agent.extensions.built_in()),
             agent,
-            life: self.lives.of(&event.target),
+            life: self.activity.tracker_for(&event.target),
         }
     }
 

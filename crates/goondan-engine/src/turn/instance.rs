@@ -1,5 +1,6 @@
 //! One turn of an instance: opens the conversation, runs the turn, and makes the outcome durable.
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::middleware::{ExtensionStates, TurnNotes};
 use crate::policy::untrusted_content;
 use crate::tooling::dispatch::TurnScope;
 use crate::turn::{
-    self, ConversationLog, LateResponses, TurnContext, TurnInterruption, TurnProgress, store_failed,
+    self, ConversationLog, JoiningEvents, TurnContext, TurnInterruption, TurnProgress, store_failed,
 };
 use crate::turn::{journal_repair, poison, step};
 use goondan_core::agent_event::AgentEvent;
@@ -38,7 +39,7 @@ pub(crate) struct TurnStart {
     pub(crate) meta: InstanceMeta,
     /// The store has no entry for the instance yet.
     pub(crate) is_new: bool,
-    pub(crate) joined: LateResponses,
+    pub(crate) joined: JoiningEvents,
     pub(crate) cancel: CancellationToken,
     /// Interruption of the turn by the end of an earlier process; `None` at the first start.
     pub(crate) interruption: Option<TurnInterruption>,
@@ -98,6 +99,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
             log,
             journal,
             course,
+            recorded_times,
         }) => {
             let event = Arc::new(event);
             let mut context = TurnContext {
@@ -107,6 +109,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
                 journal,
                 cancel,
                 log,
+                recorded_times,
                 joined,
                 progress: TurnProgress::default(),
                 states: ExtensionStates::default(),
@@ -126,7 +129,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         &of,
         &end.result,
         end.cost.take(),
-        started.millis(&of.life),
+        started.elapsed_millis(&of.life),
     );
     end
 }
@@ -144,7 +147,7 @@ async fn run_within_limit(context: &mut TurnContext, event: &Arc<AgentEvent>) ->
     tokio::select! {
         biased;
         result = &mut run => return result,
-        () = life.silence(limit) => cancel.cancel(),
+        () = life.wait_for_silence(limit) => cancel.cancel(),
     }
     let result = run.await;
     let message = responses::timeout_message(&event.target.agent, limit);
@@ -162,6 +165,8 @@ struct OpenedTurn {
     log: ConversationLog,
     journal: Arc<dyn TurnJournal>,
     course: TurnCourse,
+    /// Times of the messages that the turn made before it was interrupted, by message id.
+    recorded_times: HashMap<String, DateTime<Utc>>,
 }
 
 /// Course of a turn, which its stored data decides.
@@ -217,8 +222,8 @@ async fn give_up(context: &mut TurnContext, event: &AgentEvent, error: TurnError
         .rev()
         .any(|message| turn_of_message(&message.id) == Some(&turn_id));
     let appended = match is_recorded {
-        true => Ok(()),
-        false => context.append_event(event).await,
+        false if event.operation().is_none() => context.append_event(event).await,
+        _ => Ok(()),
     };
     failed_result(turn_id, appended.err().unwrap_or(error))
 }
@@ -251,6 +256,7 @@ async fn open(
             log,
             journal,
             course: TurnCourse::Run,
+            recorded_times: HashMap::new(),
         });
     }
     load(engine, facts, journal, poison).await
@@ -275,6 +281,10 @@ async fn load(
         lost.then(damaged_journal)
     });
     let resumed_turn = error.is_none().then_some(&*facts.turn_id);
+    let recorded_times = match is_begun(facts, &stored) {
+        true => message_times(&stored),
+        false => HashMap::new(),
+    };
     let (conversation, warnings) =
         restore_conversation(&mut *store, stored, resumed_turn, engine.clock.now()).await?;
     for warning in warnings {
@@ -296,10 +306,20 @@ async fn load(
         log,
         journal,
         course,
+        recorded_times,
     })
 }
 
-/// Number of latest messages that are searched for those of a turn.
+/// Returns the times of the appended messages, by message id.
+fn message_times(stored: &StoredConversation) -> HashMap<String, DateTime<Utc>> {
+    let appended = stored.events.iter().filter_map(|event| match event {
+        MessageEvent::Append { message } => Some((message.id.clone(), message.created_at)),
+        _ => None,
+    });
+    appended.collect()
+}
+
+/// Number of latest messages that are searched for messages of a turn.
 const RECENT_MESSAGES: usize = 64;
 
 /// Returns whether the end of a conversation in memory contains messages of the turn. Such a turn is
@@ -309,7 +329,7 @@ fn has_recent_messages(conversation: &Conversation, turn_id: &str) -> bool {
     recent.any(|message| turn_of_message(&message.id) == Some(turn_id))
 }
 
-/// Returns whether the stored events are those of the turn.
+/// Returns whether the stored events belong to the turn.
 fn is_begun(facts: &TurnScope, stored: &StoredConversation) -> bool {
     turn_after_base(stored) == Some(&facts.turn_id)
 }
@@ -360,7 +380,7 @@ pub(crate) async fn restore_conversation(
         is_folded = false;
     }
     if !is_folded {
-        store.fold(conversation.base_change()).await?;
+        store.checkpoint(conversation.base_change()).await?;
         conversation.mark_base_stored();
     }
     Ok((conversation, warnings))

@@ -1,4 +1,4 @@
-//! Instruction files below the working directory, such as a nested `AGENTS.md`. The model receives
+//! Instruction files directories_between the working directory, such as a nested `AGENTS.md`. The model receives
 //! them after a tool has worked in their directory, and again after they have changed.
 //!
 //! Instructions of the working directory and its parents are part of the system prompt
@@ -26,6 +26,7 @@ use goondan_core::ports::tool::{ToolCallResult, ToolCallStatus};
 use goondan_core::real_path::real_path;
 use goondan_core::reserved_names::INSTRUCTIONS_KEY;
 use goondan_core::utf8_cut::without_cut_end;
+use goondan_spec::secret_files::SecretFiles;
 
 /// Maximum instruction bytes that one step adds to the conversation.
 pub const MAX_NESTED_INSTRUCTION_BYTES: usize = 32 * 1024;
@@ -33,7 +34,7 @@ pub const MAX_NESTED_INSTRUCTION_BYTES: usize = 32 * 1024;
 const MAX_INSTRUCTION_FILE_BYTES: u64 = 1024 * 1024;
 
 const INSTRUCTIONS_HEADING: &str = "A tool has worked in a directory with its own instructions. \
-    They apply to that directory and below it, and override instructions of the directories above.";
+    They apply to that directory and directories_between it, and override instructions of the directories above.";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct NestedInstructions {
@@ -51,22 +52,21 @@ pub(super) async fn append_instructions(
     message: &Message,
     results: &[ToolCallResult],
 ) -> Result<(), TurnError> {
-    let places = places(context, message, results);
-    let (effect_id, next) = (
-        format!("step-{}/instructions", context.index),
-        model_effect(context.index + 1),
-    );
+    let path_arguments = path_arguments(context, message, results);
+    let effect_id = format!("step-{}/instructions", context.index);
+    let next_model_call = model_effect(context.index + 1);
     let turn = context.turn();
     let is_recorded = turn.journal.has_outcome(&effect_id);
     // A resumed turn must not add instructions to a step that it had already passed.
-    let is_behind = turn.journal.has_outcome(&next);
-    if !is_recorded && (is_behind || places.is_empty()) {
+    let is_already_passed = turn.journal.has_outcome(&next_model_call);
+    if !is_recorded && (is_already_passed || path_arguments.is_empty()) {
         return Ok(());
     }
     let files = if is_recorded {
+        // The journal returns the recorded files instead.
         Vec::new()
     } else {
-        find_new_instructions(turn, places).await
+        find_new_instructions(turn, path_arguments).await
     };
     if !is_recorded && files.is_empty() {
         return Ok(());
@@ -130,7 +130,7 @@ async fn append(turn: &mut TurnContext, files: Vec<NestedInstructions>) -> Resul
 
 /// Returns the path arguments of successful calls. Returns none if a run or an editor has set
 /// another working directory: the user has not trusted that directory to instruct agents.
-fn places(
+fn path_arguments(
     context: &mut StepContext<'_>,
     message: &Message,
     results: &[ToolCallResult],
@@ -159,36 +159,41 @@ fn places(
     calls.filter_map(of_call).collect()
 }
 
-/// Returns the instruction files that the conversation does not contain in their current version.
+/// Returns the instruction files of the directories in `path_arguments`, except those whose current version
+/// is in the conversation. Skips unreadable files.
 async fn find_new_instructions(
     turn: &TurnContext,
-    places: Vec<(MarkedArguments, JsonObject)>,
+    path_arguments: Vec<(MarkedArguments, JsonObject)>,
 ) -> Vec<NestedInstructions> {
     let (workdir, names) = (
         turn.facts.workdir.clone(),
         turn.facts.agent.instructions.clone(),
     );
+    let project = turn.engine.generation.load().project.clone();
     let messages = turn.conversation().history();
     let files = tokio::task::spawn_blocking(move || {
         let Ok(workdir) = real_path(&workdir) else {
             return Vec::new();
         };
+        let secrets = SecretFiles::below([&workdir, &real_path(&project).unwrap_or(project)]);
         let mut folders = BTreeSet::new();
-        for (marked, arguments) in &places {
+        for (marked, arguments) in &path_arguments {
             let paths = PathArguments::within(&workdir, marked, arguments);
             paths
                 .absolute()
-                .flat_map(|(_, _, paths)| paths)
-                .for_each(|path| folders.extend(below(&workdir, path)));
+                .flat_map(|(_argument, _text, targets)| targets)
+                .for_each(|path| folders.extend(directories_between(&workdir, path)));
         }
         let files = folders
             .iter()
-            .filter_map(|folder| find(&workdir, folder, &names));
-        fit(files
-            .filter(|file| !is_in_conversation(&messages, file))
-            .collect())
+            .filter_map(|folder| find(&workdir, folder, &names, &secrets));
+        truncate_to_limit(
+            files
+                .filter(|file| !is_in_conversation(&messages, file))
+                .collect(),
+        )
     });
-    // Unreadable files are skipped.
+    // The task fails only by a panic or a shutdown. The turn then continues without these files.
     files.await.unwrap_or_default()
 }
 
@@ -205,7 +210,7 @@ fn is_in_conversation(messages: &[std::sync::Arc<Message>], file: &NestedInstruc
 /// Returns the directories from the working directory (exclusive) to `path`. Stops at nested
 /// repositories, hidden directories and generated directories: their instructions are not meant for
 /// this project.
-fn below(workdir: &Path, path: &Path) -> Vec<PathBuf> {
+fn directories_between(workdir: &Path, path: &Path) -> Vec<PathBuf> {
     let Ok(relative) = path.strip_prefix(workdir) else {
         return Vec::new();
     };
@@ -227,8 +232,13 @@ fn below(workdir: &Path, path: &Path) -> Vec<PathBuf> {
 }
 
 /// Reads the first instruction file of a directory. `None` if the directory has none, or if the
-/// file is empty, unreadable or a link out of the working directory.
-fn find(workdir: &Path, folder: &Path, names: &[String]) -> Option<NestedInstructions> {
+/// file is empty, unreadable, a link out of the working directory, or a file with keys.
+fn find(
+    workdir: &Path,
+    folder: &Path,
+    names: &[String],
+    secrets: &SecretFiles,
+) -> Option<NestedInstructions> {
     let path = names
         .iter()
         .map(|name| folder.join(name))
@@ -238,9 +248,11 @@ fn find(workdir: &Path, folder: &Path, names: &[String]) -> Option<NestedInstruc
         .ok()
         .filter(|real| real.starts_with(workdir))?;
     let mut bytes = Vec::new();
-    open_regular_file(workdir, &real)
-        .ok()?
-        .take(MAX_INSTRUCTION_FILE_BYTES)
+    let file = open_regular_file(workdir, &real).ok()?;
+    if secrets.contains(&real, &file.metadata().ok()?) {
+        return None;
+    }
+    file.take(MAX_INSTRUCTION_FILE_BYTES)
         .read_to_end(&mut bytes)
         .ok()?;
     let text = String::from_utf8_lossy(without_cut_end(&bytes))
@@ -262,7 +274,7 @@ fn find(workdir: &Path, folder: &Path, names: &[String]) -> Option<NestedInstruc
 }
 
 /// Truncates the files to the limit; the deepest directories take precedence.
-fn fit(mut files: Vec<NestedInstructions>) -> Vec<NestedInstructions> {
+fn truncate_to_limit(mut files: Vec<NestedInstructions>) -> Vec<NestedInstructions> {
     let mut room = MAX_NESTED_INSTRUCTION_BYTES;
     for file in files.iter_mut().rev() {
         let end = file.text.floor_char_boundary(room.min(file.text.len()));

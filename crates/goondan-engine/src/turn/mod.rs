@@ -4,9 +4,11 @@ pub(crate) mod budget;
 mod call_order;
 pub(crate) mod context_usage;
 mod conversation_cache;
+mod conversation_operations;
 pub(crate) mod facts;
 pub(crate) mod instance;
 pub mod instructions;
+mod joining_events;
 mod journal_repair;
 pub(crate) mod model_call;
 pub(crate) mod model_call_timing;
@@ -18,13 +20,13 @@ mod repetition;
 pub mod step;
 pub(crate) mod store_retry;
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use goondan_spec::Code;
 use goondan_spec::kinds::SwarmPolicy;
 use serde_json::Value;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::{Engine, UsageIncrement};
@@ -33,6 +35,7 @@ use crate::tooling::dispatch::TurnScope;
 use crate::tooling::registry::{RegisteredTool, ToolCatalog};
 use crate::turn::budget::UsageTotals;
 pub(crate) use crate::turn::conversation_cache::ConversationCache;
+pub(crate) use crate::turn::joining_events::JoiningEvents;
 pub(crate) use crate::turn::poison::TurnInterruption;
 use crate::turn::repetition::RepetitionGuard;
 use goondan_core::JsonObject;
@@ -43,9 +46,7 @@ use goondan_core::ids::message_id;
 use goondan_core::message::{
     Message, MessageData, MessageEvent, MessagePart, MessageRole, MessageSource,
 };
-use goondan_core::ports::journal::{
-    EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect, TurnJournal,
-};
+use goondan_core::ports::journal::TurnJournal;
 use goondan_core::ports::model::{ModelFinishReason, TokenUsage};
 use goondan_core::ports::store::{OpenConversation, StoreError};
 
@@ -53,57 +54,6 @@ use goondan_core::ports::store::{OpenConversation, StoreError};
 const MAX_EMPTY_ANSWERS: u32 = 3;
 
 const EMPTY_ANSWER_REMINDER: &str = "Your last answer was empty. Answer with text, or call a tool.";
-
-/// Answers to asynchronous requests that arrive while a turn runs (rule A5). The orchestrator adds
-/// them; the turn takes them before each step.
-#[derive(Clone, Default)]
-pub(crate) struct LateResponses(Arc<LateResponseQueue>);
-
-#[derive(Default)]
-struct LateResponseQueue {
-    events: Mutex<Vec<AgentEvent>>,
-    came: Notify,
-}
-
-impl LateResponses {
-    /// Adds a response and notifies the turn.
-    pub(crate) fn put(&self, event: AgentEvent) {
-        self.events().push(event);
-        self.0.came.notify_one();
-    }
-
-    /// Removes and returns all responses.
-    pub(crate) fn take(&self) -> Vec<AgentEvent> {
-        std::mem::take(&mut *self.events())
-    }
-
-    /// Returns the answers after the first `count`. Used for a turn on another node, which receives
-    /// the answers in messages.
-    pub(crate) fn after_first(&self, count: usize) -> Vec<AgentEvent> {
-        self.events().iter().skip(count).cloned().collect()
-    }
-
-    /// Waits until an answer may have arrived. May return without one.
-    pub(crate) async fn came(&self) {
-        self.0.came.notified().await;
-    }
-
-    /// Returns `true` if no response is waiting.
-    fn is_empty(&self) -> bool {
-        self.events().is_empty()
-    }
-
-    /// Removes the responses with these ids.
-    pub(crate) fn forget(&self, ids: &HashSet<&str>) {
-        self.events()
-            .retain(|event| !ids.contains(event.id.as_str()));
-    }
-
-    /// Returns the responses, locked.
-    fn events(&self) -> MutexGuard<'_, Vec<AgentEvent>> {
-        self.0.events.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// A running turn, as middleware receives it.
 pub struct TurnContext {
@@ -113,7 +63,10 @@ pub struct TurnContext {
     pub(crate) journal: Arc<dyn TurnJournal>,
     pub(crate) cancel: CancellationToken,
     pub(crate) log: ConversationLog,
-    pub(crate) joined: LateResponses,
+    /// Times of the messages that the turn made before it was interrupted, by message id. A resumed
+    /// turn makes the same messages again, and they keep their times.
+    pub(crate) recorded_times: HashMap<String, DateTime<Utc>>,
+    pub(crate) joined: JoiningEvents,
     pub(crate) progress: TurnProgress,
     pub(crate) states: ExtensionStates,
     pub(crate) notes: TurnNotes,
@@ -158,7 +111,7 @@ impl AnswerFallback {
 
 impl TurnProgress {
     /// Adds the cost of an answer. All models of an agent use one currency.
-    pub(crate) fn pay(&mut self, cost: Option<UsageCost>) {
+    pub(crate) fn add_cost(&mut self, cost: Option<UsageCost>) {
         match (&mut self.cost, cost) {
             (Some(paid), Some(cost)) => paid.amount += cost.amount,
             (nothing @ None, cost) => *nothing = cost,
@@ -239,7 +192,7 @@ impl TurnContext {
         let source = MessageSource::Extension {
             extension_name: extension.to_owned(),
         };
-        self.numbered(role, vec![MessagePart::text(text)], source, metadata)
+        self.create_message(role, vec![MessagePart::text(text)], source, metadata)
     }
 
     /// Appends a text message of a middleware.
@@ -272,7 +225,7 @@ impl TurnContext {
         source: MessageSource,
         metadata: JsonObject,
     ) -> Result<Arc<Message>, TurnError> {
-        let message = self.numbered(role, content, source, metadata);
+        let message = self.create_message(role, content, source, metadata);
         // The id is new, so searching a long conversation for it is unnecessary.
         self.log_event(MessageEvent::Append { message }).await?;
         Ok(Arc::clone(
@@ -283,7 +236,7 @@ impl TurnContext {
     }
 
     /// Creates a message with the next id of this turn.
-    fn numbered(
+    fn create_message(
         &mut self,
         role: MessageRole,
         content: Vec<MessagePart>,
@@ -292,9 +245,11 @@ impl TurnContext {
     ) -> Message {
         let id = message_id(&self.facts.turn_id, self.progress.next_message);
         self.progress.next_message += 1;
+        let recorded_time = self.recorded_times.get(&id).copied();
         let message = step::message(id, role, content, source, self);
         Message {
             metadata,
+            created_at: recorded_time.unwrap_or(message.created_at),
             ..message
         }
     }
@@ -359,42 +314,6 @@ impl TurnContext {
             .bus
             .runtime(&self.facts.instance, &self.facts.trace, kind);
     }
-
-    /// Takes in the answers that arrived since the last step. Journaled, so that a resumed turn
-    /// takes in the same ones.
-    async fn join_answers(&mut self, index: u32) -> Result<(), TurnError> {
-        let id = format!("step-{index}/inbox");
-        // A resumed turn must not add answers to a step that it had already passed.
-        let is_behind = self.journal.has_outcome(&model_effect(index));
-        if !self.journal.has_outcome(&id) && (is_behind || self.joined.is_empty()) {
-            return Ok(());
-        }
-        let effect = TurnEffect {
-            id,
-            kind: EffectKind::Inbox,
-            intent: Value::Null,
-            when_interrupted: InterruptionPolicy::RunAgain,
-        };
-        let joined = self.joined.clone();
-        let outcome = self
-            .journal
-            .run(effect, Box::pin(async move { joined.take() }))
-            .await;
-        let EffectOutcome::Done { value: events, .. } =
-            outcome.map_err(|error| store_failed(&error))?
-        else {
-            unreachable!("an interrupted effect runs again")
-        };
-        self.joined
-            .forget(&events.iter().map(|event| event.id.as_str()).collect());
-        for event in events {
-            // The limits of the event apply before its text can trigger a tool call.
-            Arc::make_mut(&mut self.facts).join(&event);
-            self.append_event(&event).await?;
-            self.progress.joined_ids.push(event.id);
-        }
-        Ok(())
-    }
 }
 
 /// Returns the id of the journal effect for the model call of a step.
@@ -422,19 +341,11 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
         event_id: event.id.clone(),
         event_type: event.event_type.clone(),
     });
-    let begun = match context.open_with_history(event).await {
-        Ok(()) => context.append_event(event).await,
-        Err(error) => Err(error),
-    };
-    let begun = match begun {
-        Ok(()) => middleware::attach(context).await,
-        Err(error) => Err(error),
+    let outcome = match event.operation() {
+        Some(operation) => conversation_operations::run(context, operation).await,
+        None => handle_event(context, event).await,
     };
     let layers = Arc::clone(&context.facts.layers);
-    let outcome = match begun {
-        Ok(()) => TurnNext::new(&layers.turn).run(context).await,
-        Err(error) => Err(error),
-    };
     context.keep_states(&layers);
     let outcome = outcome.map_err(|mut error| {
         context.engine.redactor.clean(&mut error.message);
@@ -461,6 +372,18 @@ pub(crate) async fn run(context: &mut TurnContext, event: &AgentEvent) -> TurnRe
         usage: context.progress.usage,
         step_count: context.progress.steps,
     }
+}
+
+/// Appends the messages of `event`, and runs the turn through the agent's middleware.
+async fn handle_event(
+    context: &mut TurnContext,
+    event: &AgentEvent,
+) -> Result<TurnOutcome, TurnError> {
+    context.open_with_history(event).await?;
+    context.append_event(event).await?;
+    middleware::attach_extensions(context).await?;
+    let layers = Arc::clone(&context.facts.layers);
+    TurnNext::new(&layers.turn).run(context).await
 }
 
 /// Publishes the end of a turn that is durable.
@@ -536,7 +459,7 @@ async fn run_steps(
     for index in 0..policy.max_steps_per_turn {
         // A cancelled turn that is resumed first replays its recorded steps.
         if context.cancel.is_cancelled() && !context.journal.has_outcome(&model_effect(index)) {
-            return Err(cancelled());
+            return Err(cancelled_error());
         }
         context.engine.check_budget(&policy.budget).await?;
         own.check(&policy.turn_budget, "policy.turnBudget")?;
@@ -545,18 +468,18 @@ async fn run_steps(
             &policy.turn_budget,
             "policy.turnBudget",
         )?;
-        context.join_answers(index).await?;
+        context.take_joining_events(index).await?;
         context.progress.steps = index + 1;
         let outcome = step::run(context, index).await?;
         let usage = outcome.usage.unwrap_or_default();
         context.progress.usage += usage;
-        context.engine.spend(UsageIncrement {
+        context.engine.record_usage(UsageIncrement {
             usage,
             is_step: true,
             cost: None,
         });
         own.add_step(usage);
-        context.progress.repetition.exceeded()?;
+        context.progress.repetition.check_exceeded()?;
         context.progress.cut_reason = Some(outcome.finish_reason).filter(ModelFinishReason::is_cut);
         let was_empty = outcome.message.is_none();
         if let Some(message) = outcome.message.filter(|message| !message.text().is_empty()) {
@@ -564,17 +487,17 @@ async fn run_steps(
         }
         if was_empty {
             remind_of_empty_answer(context).await?;
-        } else if !outcome.should_continue {
+        } else if outcome.should_continue || context.is_steered_after(index, policy) {
+            context.progress.empty_answers = 0;
+        } else {
             return Ok(TurnOutcome {
                 finish_reason: FinishReason::TextResponse,
                 response,
             });
-        } else {
-            context.progress.empty_answers = 0;
         }
     }
     if context.cancel.is_cancelled() {
-        return Err(cancelled());
+        return Err(cancelled_error());
     }
     Ok(TurnOutcome {
         finish_reason: FinishReason::MaxSteps,
@@ -598,7 +521,7 @@ async fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnErr
 }
 
 /// Returns the error of a cancelled turn.
-pub(crate) fn cancelled() -> TurnError {
+pub(crate) fn cancelled_error() -> TurnError {
     TurnError::new(Code::TURN_CANCELLED, "the turn was cancelled")
 }
 

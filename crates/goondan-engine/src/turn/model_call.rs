@@ -87,7 +87,7 @@ pub(crate) struct ModelCall<'a> {
 impl ModelCallError {
     /// Combines the error with `failures` of earlier models. The message names every model. Kind
     /// and suggestion come from the first model, which was the intended one.
-    pub(crate) fn after(
+    pub(crate) fn after_failures(
         self,
         failures: Vec<(Arc<ModelName>, ModelError)>,
         last: &ModelName,
@@ -99,13 +99,16 @@ impl ModelCallError {
             return ModelCallError::Failed(error);
         };
         let (kind, suggestion) = (first.kind, first.suggestion.clone());
-        let told = failures
+        let attempts = failures
             .iter()
             .map(|(name, error)| (&**name, error))
             .chain([(last, &error)]);
-        let told = told
+        let attempts = attempts
             .map(|(name, error)| format!("{} {}: {}", name.provider, name.model, error.message));
-        let message = format!("no model answered; {}", told.collect::<Vec<_>>().join("; "));
+        let message = format!(
+            "no model answered; {}",
+            attempts.collect::<Vec<_>>().join("; ")
+        );
         ModelCallError::Failed(ModelError {
             suggestion,
             ..ModelError::new(kind, message)
@@ -137,17 +140,17 @@ impl<'a> ModelCall<'a> {
     /// Returns the answer, after retries if they are necessary and allowed.
     pub(crate) async fn run(&self) -> Result<ModelAnswer, ModelCallError> {
         tokio::select! {
-            answer = self.attempts() => answer.map_err(ModelCallError::Failed),
+            answer = self.call_with_retries() => answer.map_err(ModelCallError::Failed),
             () = self.cancel.cancelled() => Err(ModelCallError::Cancelled),
         }
     }
 
     /// Calls the model; retries errors that may be temporary.
-    async fn attempts(&self) -> Result<ModelAnswer, ModelError> {
+    async fn call_with_retries(&self) -> Result<ModelAnswer, ModelError> {
         let mut retries = 0;
         let mut start_deadline = None;
         loop {
-            let error = match self.attempt().await {
+            let error = match self.call_once().await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
@@ -212,32 +215,32 @@ impl<'a> ModelCall<'a> {
                 .runtime(&self.request.instance, &self.trace, kind);
         };
         let (pace, limits) = self.swarm;
-        if let Some(uplink) = self.leader() {
-            let waits = self.life.ask();
-            uplink.enter(self.room()).await;
+        if let Some(uplink) = self.leader_if_limited() {
+            let waits = self.life.pause();
+            uplink.acquire_rate_limit(self.rate_limit_request()).await;
             drop(waits);
             return;
         }
         // The model's limiter comes last because a request counts from the time at which it admits
         // the call.
-        pace.enter(limits, self.life, |full| tell(RateScope::Swarm, full))
+        pace.acquire(limits, self.life, |full| tell(RateScope::Swarm, full))
             .await;
         self.model
             .pace
-            .enter(self.model.limits, self.life, |full| {
+            .acquire(self.model.limits, self.life, |full| {
                 tell(RateScope::Model, full)
             })
             .await;
     }
 
     /// Returns the connection to the leader on a worker, if a rate limit applies.
-    fn leader(&self) -> Option<&Arc<LeaderClient>> {
+    fn leader_if_limited(&self) -> Option<&Arc<LeaderClient>> {
         let is_limited = !(self.model.limits.is_none() && self.swarm.1.is_none());
-        self.engine_bus.uplink().filter(|_| is_limited)
+        self.engine_bus.leader_client().filter(|_| is_limited)
     }
 
     /// Builds the rate-limit request to the leader, which also publishes the waiting event.
-    fn room(&self) -> RateLimitRequest {
+    fn rate_limit_request(&self) -> RateLimitRequest {
         RateLimitRequest {
             identity: self.model.identity.clone(),
             provider: self.model.name.provider.clone(),
@@ -250,7 +253,7 @@ impl<'a> ModelCall<'a> {
     }
 
     /// Calls the model once, within its time limit.
-    async fn attempt(&self) -> Result<ModelAnswer, ModelError> {
+    async fn call_once(&self) -> Result<ModelAnswer, ModelError> {
         self.wait_for_room().await;
         let limit = self.model.total_timeout;
         match tokio::time::timeout(limit, self.answer()).await {
@@ -268,7 +271,7 @@ impl<'a> ModelCall<'a> {
         let mut streamed_bytes = 0;
         while let Some(chunk) = stream.next().await {
             let chunk = chunk?;
-            self.life.show();
+            self.life.record_heartbeat();
             self.course.record_first_part(begun);
             match chunk {
                 ModelChunk::Text(delta) => {
@@ -288,7 +291,7 @@ impl<'a> ModelCall<'a> {
                         .for_each(|stream| self.show_reasoning(stream.finish()));
                     text.iter_mut()
                         .for_each(|text| self.show_text(text.finish()));
-                    return self.completed(*answer);
+                    return self.record_answer(*answer);
                 }
             }
         }
@@ -299,7 +302,7 @@ impl<'a> ModelCall<'a> {
     }
 
     /// Records usage and cost of a complete answer.
-    fn completed(&self, answer: CompletedAnswer) -> Result<ModelAnswer, ModelError> {
+    fn record_answer(&self, answer: CompletedAnswer) -> Result<ModelAnswer, ModelError> {
         check_size(&mut 0, answer.parts.iter().map(part_bytes).sum())?;
         let CompletedAnswer {
             parts,
@@ -310,8 +313,8 @@ impl<'a> ModelCall<'a> {
         let cost = usage
             .zip(self.model.pricing.as_ref())
             .map(|(usage, pricing)| UsageCost::for_usage(usage, pricing));
-        match self.leader() {
-            Some(uplink) => uplink.used(&self.model.identity, tokens, cost.clone()),
+        match self.leader_if_limited() {
+            Some(uplink) => uplink.report_model_usage(&self.model.identity, tokens, cost.clone()),
             None => {
                 self.model
                     .pace

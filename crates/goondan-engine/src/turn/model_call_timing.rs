@@ -46,7 +46,7 @@ impl ModelCallTiming {
     }
 
     /// Returns the times of the current attempt.
-    fn taken(&self) -> AttemptTiming {
+    fn attempt_timing(&self) -> AttemptTiming {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -77,7 +77,7 @@ impl ModelCallStart {
         let course = CallCourse {
             started_at: self.at,
             duration: self.since.elapsed(),
-            retries: call.course.taken().retries,
+            retries: call.course.attempt_timing().retries,
         };
         record(engine, call, &course, answer);
     }
@@ -93,7 +93,7 @@ impl ModelCallStart {
         let kind = match answer {
             Ok(answer) => RuntimeEventKind::ModelCompleted {
                 turn_id,
-                call: self.shown(engine, call, Some(answer)),
+                call: self.into_shown_call(engine, call, Some(answer)),
             },
             Err(ModelCallError::Failed(error)) => {
                 let error = turn_error(error.clone());
@@ -102,14 +102,14 @@ impl ModelCallStart {
                     turn_id,
                     error_message,
                     error_code,
-                    call: self.shown(engine, call, None),
+                    call: self.into_shown_call(engine, call, None),
                 }
             }
             Err(ModelCallError::Cancelled) => RuntimeEventKind::ModelFailed {
                 turn_id,
                 error_message: "the turn was cancelled".to_owned(),
                 error_code: Code::TURN_CANCELLED.into(),
-                call: self.shown(engine, call, None),
+                call: self.into_shown_call(engine, call, None),
             },
         };
         engine
@@ -118,14 +118,14 @@ impl ModelCallStart {
     }
 
     /// Returns the data of a model call for its event; `answer` is `None` for a failed call.
-    fn shown(
+    fn into_shown_call(
         self,
         engine: &Engine,
         call: &ModelCall<'_>,
         answer: Option<&ModelAnswer>,
     ) -> Box<ShownModelCall> {
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        let AttemptTiming { retries, first } = call.course.taken();
+        let AttemptTiming { retries, first } = call.course.attempt_timing();
         let token_usage = answer.and_then(|answer| answer.usage);
         Box::new(ShownModelCall {
             step_id: call.step_id.map(str::to_owned),

@@ -68,7 +68,7 @@ pub(super) async fn record_restart(
     let is_recorded = |number: &usize| journal.has_outcome(&restart_effect(*number));
     let recorded = (0..).take_while(is_recorded).count();
     let restart = RestartRecord {
-        // The restarts themselves are no progress.
+        // A restart is not progress.
         outcomes: progress.outcomes - recorded,
         interruption,
     };
@@ -79,7 +79,7 @@ pub(super) async fn record_restart(
     restarts.push(restart);
     if let Some(ends) = stuck_ends(&restarts, &progress) {
         if ends.alone >= MAX_ENDS_ALONE || ends.total >= MAX_ENDS {
-            return Ok(Some(poisoned(ends.total)));
+            return Ok(Some(poisoned_error(ends.total)));
         }
         wait_before_restart(ends, cancel).await;
     }
@@ -154,7 +154,7 @@ fn restart_effect(number: usize) -> String {
 }
 
 /// Returns the error of a turn that does not start again.
-fn poisoned(ends: usize) -> TurnError {
+fn poisoned_error(ends: usize) -> TurnError {
     let message =
         format!("The gdn process ended {ends} times in a row at the same place of this turn.");
     TurnError::new(Code::TURN_POISON, message).suggest(

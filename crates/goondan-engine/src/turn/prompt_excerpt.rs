@@ -27,11 +27,13 @@ pub(crate) fn prompt_excerpt(
     }
     let redactor = &engine.redactor;
     let messages = &call.request.messages;
-    let input = newest(messages.iter().rev().map(|message| &message.data), redactor);
+    let input = newest_messages(messages.iter().rev().map(|message| &message.data), redactor);
     let mut output = answer
         .map(|answer| answer.parts.clone())
         .unwrap_or_default();
-    output.iter_mut().for_each(|part| clean(redactor, part));
+    output
+        .iter_mut()
+        .for_each(|part| redact_part(redactor, part));
     Some(Arc::new(CapturedContent {
         system: call
             .request
@@ -45,7 +47,7 @@ pub(crate) fn prompt_excerpt(
 }
 
 /// Returns the newest messages that fit the limit, oldest first.
-pub(crate) fn newest<'m>(
+pub(crate) fn newest_messages<'m>(
     newest_first: impl Iterator<Item = &'m MessageData>,
     redactor: &SecretRedactor,
 ) -> Vec<MessageData> {
@@ -53,7 +55,9 @@ pub(crate) fn newest<'m>(
     let mut messages: Vec<MessageData> = newest_first
         .map(|message| {
             let mut content: Vec<MessagePart> = message.content.iter().map(without_data).collect();
-            content.iter_mut().for_each(|part| clean(redactor, part));
+            content
+                .iter_mut()
+                .for_each(|part| redact_part(redactor, part));
             MessageData {
                 role: message.role,
                 content,
@@ -83,7 +87,7 @@ fn without_data(part: &MessagePart) -> MessagePart {
 }
 
 /// Removes secrets and provider metadata from a part.
-pub(crate) fn clean(redactor: &SecretRedactor, part: &mut MessagePart) {
+pub(crate) fn redact_part(redactor: &SecretRedactor, part: &mut MessagePart) {
     match part {
         MessagePart::Text {
             text,
@@ -139,7 +143,7 @@ mod tests {
             text("the key is sk-0123456789"),
             long.clone(),
         ];
-        let kept = newest(messages.iter().rev(), &redactor);
+        let kept = newest_messages(messages.iter().rev(), &redactor);
         assert_eq!(kept.len(), 2);
         assert_eq!(kept[1], long);
         assert!(

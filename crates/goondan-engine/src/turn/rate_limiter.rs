@@ -49,7 +49,7 @@ impl RateLimiter {
     /// Waits until another request is allowed, and counts it. Calls `tell` at most once, if the
     /// caller has to wait. While it waits, the turn's clock is paused and heartbeats are recorded
     /// for its callers.
-    pub(crate) async fn enter(
+    pub(crate) async fn acquire(
         &self,
         limits: RateLimits,
         life: &Arc<ActivityTracker>,
@@ -60,7 +60,7 @@ impl RateLimiter {
         }
         let (mut tell, mut waits) = (Some(tell), None);
         let mut say = |full: RateLimitHit| {
-            waits.get_or_insert_with(|| life.ask());
+            waits.get_or_insert_with(|| life.pause());
             if let Some(tell) = tell.take() {
                 tell(full);
             }
@@ -68,8 +68,8 @@ impl RateLimiter {
         let _line = match self.line.try_lock() {
             Ok(line) => line,
             Err(_) => {
-                self.taken()
-                    .full(limits, Instant::now())
+                self.lock_window()
+                    .exceeded_limit(limits, Instant::now())
                     .into_iter()
                     .for_each(&mut say);
                 self.line.lock().await
@@ -77,12 +77,12 @@ impl RateLimiter {
         };
         loop {
             let now = Instant::now();
-            let Some(full) = self.taken().take(limits, now) else {
+            let Some(full) = self.lock_window().take(limits, now) else {
                 return;
             };
             say(full);
             tokio::time::sleep_until(full.until.min(now + WAIT_HEARTBEAT_INTERVAL)).await;
-            life.show();
+            life.record_heartbeat();
         }
     }
 
@@ -90,18 +90,18 @@ impl RateLimiter {
     pub(crate) fn record_usage(&self, limits: RateLimits, tokens: u64, cost: Option<&UsageCost>) {
         let now = Instant::now();
         if limits.tokens_per_minute.is_some() && tokens > 0 {
-            self.taken().tokens.push_back((now, tokens));
+            self.lock_window().tokens.push_back((now, tokens));
         }
         if let (Some(_), Some(cost)) = (
             limits.cost_per_minute,
             cost.filter(|cost| cost.amount > 0.0),
         ) {
-            self.taken().cost.push_back((now, cost.amount));
+            self.lock_window().cost.push_back((now, cost.amount));
         }
     }
 
     /// Returns the recorded usage, locked.
-    fn taken(&self) -> MutexGuard<'_, RateWindow> {
+    fn lock_window(&self) -> MutexGuard<'_, RateWindow> {
         // A panic cannot leave the lists in an inconsistent state.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,7 +110,7 @@ impl RateLimiter {
 impl RateWindow {
     /// Counts a request if the limits allow it; otherwise returns the limit.
     fn take(&mut self, limits: RateLimits, now: Instant) -> Option<RateLimitHit> {
-        let full = self.full(limits, now);
+        let full = self.exceeded_limit(limits, now);
         if full.is_none() && limits.requests_per_minute.is_some() {
             self.requests.push_back(now);
         }
@@ -118,7 +118,7 @@ impl RateWindow {
     }
 
     /// Returns the limit that prevents a request now; if several do, the one with the latest end.
-    fn full(&mut self, limits: RateLimits, now: Instant) -> Option<RateLimitHit> {
+    fn exceeded_limit(&mut self, limits: RateLimits, now: Instant) -> Option<RateLimitHit> {
         while self
             .requests
             .front()
@@ -126,8 +126,8 @@ impl RateWindow {
         {
             self.requests.pop_front();
         }
-        forget(&mut self.tokens, now);
-        forget(&mut self.cost, now);
+        drop_expired(&mut self.tokens, now);
+        drop_expired(&mut self.cost, now);
         let tokens = limits
             .tokens_per_minute
             .and_then(|limit| full_until(&self.tokens, limit));
@@ -157,7 +157,7 @@ impl RateWindow {
 }
 
 /// Drops entries older than a minute.
-fn forget<T>(used: &mut VecDeque<(Instant, T)>, now: Instant) {
+fn drop_expired<T>(used: &mut VecDeque<(Instant, T)>, now: Instant) {
     while used.front().is_some_and(|(at, _)| *at + RATE_WINDOW <= now) {
         used.pop_front();
     }
@@ -199,7 +199,7 @@ mod tests {
         life: &Arc<ActivityTracker>,
     ) -> Option<&'static str> {
         let mut told = None;
-        pace.enter(limits, life, |full| told = Some(full.limit))
+        pace.acquire(limits, life, |full| told = Some(full.limit))
             .await;
         told
     }
@@ -299,10 +299,10 @@ mod tests {
         let entering = enter(&pace, limits, &life);
         tokio::select! {
             told = entering => assert_eq!(told, Some("requestsPerMinute")),
-            () = above.silence(Duration::from_secs(30)) => panic!("nobody may take it for dead"),
+            () = above.wait_for_silence(Duration::from_secs(30)) => panic!("nobody may take it for dead"),
         }
         assert_eq!(
-            (watch.elapsed(&life).as_secs(), life.is_asked()),
+            (watch.elapsed(&life).as_secs(), life.is_paused()),
             (0, false)
         );
     }

@@ -10,7 +10,7 @@ use goondan_core::ports::model::{ModelRequest, ToolDefinition};
 use crate::engine::Engine;
 use crate::policy::redact::SecretRedactor;
 use crate::turn::model_call::{ModelAnswer, ModelCall, ModelCallError};
-use crate::turn::prompt_excerpt::{MAX_EXCERPT_BYTES, clean, newest};
+use crate::turn::prompt_excerpt::{MAX_EXCERPT_BYTES, newest_messages, redact_part};
 
 /// Start, duration and retries of a finished call.
 pub(crate) struct CallCourse {
@@ -66,7 +66,7 @@ pub(crate) fn record(
 /// limits of prompt excerpts.
 fn request(redactor: &SecretRedactor, request: &ModelRequest) -> RecordedRequest {
     let messages = &request.messages;
-    let kept = newest(messages.iter().rev().map(|message| &message.data), redactor);
+    let kept = newest_messages(messages.iter().rev().map(|message| &message.data), redactor);
     let mut params = (*request.params).clone();
     for stop in &mut params.stop {
         redactor.clean(stop);
@@ -81,7 +81,7 @@ fn request(redactor: &SecretRedactor, request: &ModelRequest) -> RecordedRequest
         tools: request
             .tools
             .iter()
-            .map(|tool| cleaned(redactor, tool))
+            .map(|tool| redact_tool(redactor, tool))
             .collect(),
         params,
         output: request.output.as_deref().cloned().map(|mut schema| {
@@ -92,7 +92,7 @@ fn request(redactor: &SecretRedactor, request: &ModelRequest) -> RecordedRequest
 }
 
 /// Returns a tool without secrets.
-fn cleaned(redactor: &SecretRedactor, tool: &ToolDefinition) -> ToolDefinition {
+fn redact_tool(redactor: &SecretRedactor, tool: &ToolDefinition) -> ToolDefinition {
     let mut tool = tool.clone();
     redactor.clean(&mut tool.description);
     redactor.clean_value(&mut tool.parameters);
@@ -102,7 +102,9 @@ fn cleaned(redactor: &SecretRedactor, tool: &ToolDefinition) -> ToolDefinition {
 /// Returns the answer to record, without secrets.
 fn response(redactor: &SecretRedactor, answer: &ModelAnswer) -> RecordedResponse {
     let mut parts = answer.parts.clone();
-    parts.iter_mut().for_each(|part| clean(redactor, part));
+    parts
+        .iter_mut()
+        .for_each(|part| redact_part(redactor, part));
     RecordedResponse {
         parts,
         finish_reason: answer.finish_reason.clone(),

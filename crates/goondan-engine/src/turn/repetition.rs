@@ -72,7 +72,7 @@ impl RepetitionGuard {
         for ((call, result), fingerprint) in calls.zip(fingerprints) {
             let count = &self.counts[&fingerprint];
             if *count >= policy.limit {
-                *result = dispatch::failed(call, usize::MAX, repeated(call, *count));
+                *result = dispatch::error_result(call, usize::MAX, repeated_error(call, *count));
             }
             if *count >= policy.limit.saturating_mul(2) {
                 self.exceeded = Some((call.tool_name.clone(), *count));
@@ -81,7 +81,7 @@ impl RepetitionGuard {
     }
 
     /// Returns the error that ends the turn, if the model continued after the warning.
-    pub(crate) fn exceeded(&self) -> Result<(), TurnError> {
+    pub(crate) fn check_exceeded(&self) -> Result<(), TurnError> {
         let Some((tool, count)) = &self.exceeded else {
             return Ok(());
         };
@@ -99,7 +99,7 @@ impl RepetitionGuard {
 }
 
 /// Returns the error for a call that was repeated `count` times.
-fn repeated(call: &ToolCall, count: u32) -> ToolError {
+fn repeated_error(call: &ToolCall, count: u32) -> ToolError {
     ToolError::new(format!(
         "{} returned the same result {count} times in a row for the same arguments",
         call.tool_name
@@ -186,7 +186,11 @@ mod tests {
         let mut guard = RepetitionGuard::default();
         let told = steps.iter().map(|calls| {
             let warned = step(&mut guard, calls).into_iter().flatten().count();
-            let end = if guard.exceeded().is_err() { "!" } else { "" };
+            let end = if guard.check_exceeded().is_err() {
+                "!"
+            } else {
+                ""
+            };
             format!("{warned}{end}")
         });
         told.collect::<Vec<_>>().join(" ")

@@ -20,7 +20,7 @@ use crate::turn::call_order::CallOrder;
 use crate::turn::model_call::{ModelAnswer, ModelCall, ModelCallError, turn_error};
 use crate::turn::model_call_timing::{ModelCallStart, ModelCallTiming};
 use crate::turn::{
-    TurnContext, cancelled, instructions, model_effect, step_id, store_failed, tool_effect,
+    TurnContext, cancelled_error, instructions, model_effect, step_id, store_failed, tool_effect,
 };
 use goondan_core::JsonObject;
 use goondan_core::event::{RuntimeEventKind, TurnError};
@@ -95,7 +95,7 @@ impl StepContext<'_> {
     }
 
     /// Returns the id of the journal effect `what` of this step.
-    fn effect(&self, what: &str) -> String {
+    fn effect_id(&self, what: &str) -> String {
         format!("step-{}/{what}", self.index)
     }
 
@@ -112,7 +112,7 @@ impl StepContext<'_> {
 pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcome, TurnError> {
     let life = Arc::clone(&turn.facts.life);
     let started = ActiveStopwatch::start(&life);
-    life.show();
+    life.record_heartbeat();
     let layers = Arc::clone(&turn.facts.layers);
     let id = step_id(&turn.facts.turn_id, index);
     let trace = turn.facts.trace.child(&id);
@@ -140,8 +140,8 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
         });
     }
     let outcome = StepNext::new(&layers.step).run(&mut context).await;
-    let duration = started.millis(&life);
-    life.show();
+    let duration = started.elapsed_millis(&life);
+    life.record_heartbeat();
     if !context.is_new.load(Ordering::Relaxed) {
         // The whole step was recorded and published before the turn was resumed.
         return outcome;
@@ -168,14 +168,14 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
 }
 
 /// Runs the step itself, inside all middleware.
-pub(crate) async fn core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
+pub(crate) async fn run_core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
     let answer = ask_model(context).await?;
     let usage = answer.usage;
-    context.turn.engine.spend(UsageIncrement {
+    context.turn.engine.record_usage(UsageIncrement {
         cost: answer.cost.clone(),
         ..UsageIncrement::default()
     });
-    context.turn.progress.pay(answer.cost);
+    context.turn.progress.add_cost(answer.cost);
     let finish_reason = answer.finish_reason;
     if !has_content(&answer.parts, &finish_reason) {
         if let Some(error) = cut_without_text(&finish_reason) {
@@ -257,7 +257,7 @@ fn cut_calls(message: &Message, finish_reason: &ModelFinishReason) -> Vec<ToolCa
     };
     message
         .tool_calls()
-        .map(|call| dispatch::failed(call, usize::MAX, error()))
+        .map(|call| dispatch::error_result(call, usize::MAX, error()))
         .collect()
 }
 
@@ -272,7 +272,7 @@ async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnErr
         };
         effect = match error.kind {
             ModelErrorKind::ContextOverflow(_)
-                if !is_shortened && shorten(context, &error).await? =>
+                if !is_shortened && shorten_conversation(context, &error).await? =>
             {
                 is_shortened = true;
                 "model-shortened"
@@ -301,11 +301,14 @@ fn answer_through_tool(context: &mut StepContext<'_>, error: &ModelError) -> boo
 }
 
 /// Shortens the conversation that is too long for the model. Returns `false` if no extension can.
-async fn shorten(context: &mut StepContext<'_>, error: &ModelError) -> Result<bool, TurnError> {
+async fn shorten_conversation(
+    context: &mut StepContext<'_>,
+    error: &ModelError,
+) -> Result<bool, TurnError> {
     let layers = Arc::clone(&context.turn.facts.layers);
     let step = context.index;
     for middleware in layers.step.iter() {
-        if middleware.shorten(context.turn, step).await? {
+        if middleware.shorten_conversation(context.turn, step).await? {
             tracing::warn!(%error, "The conversation is too long for the model. It was shortened.");
             return Ok(true);
         }
@@ -344,7 +347,7 @@ async fn call_model(
             tools: Arc::clone(context.catalog.definitions()),
             params: Arc::clone(&agent.params),
             output: agent.output.clone().filter(|_| !by_tool),
-            caller: turn.engine.tracing.caller(&trace),
+            caller: turn.engine.tracing.caller_trace(&trace),
             exchange: turn.engine.exchange_recorder(),
         },
         turn_id: &turn.facts.turn_id,
@@ -358,16 +361,16 @@ async fn call_model(
         life: &turn.facts.life,
         has_fallback: false,
     };
-    let effect = context.effect(effect);
+    let effect = context.effect_id(effect);
     context
         .is_new
         .fetch_or(!turn.journal.has_outcome(&effect), Ordering::Relaxed);
-    journaled(turn, effect, call, &agent.models[1..]).await
+    call_journaled(turn, effect, call, &agent.models[1..]).await
 }
 
 /// Calls the model; if that fails, calls the `others` in order. Journaled once per turn: a resumed
 /// turn gets the recorded answer.
-pub(crate) async fn journaled(
+pub(crate) async fn call_journaled(
     turn: &TurnContext,
     effect_id: String,
     call: ModelCall<'_>,
@@ -384,7 +387,7 @@ pub(crate) async fn journaled(
             has_fallback: !others.is_empty(),
             ..call
         };
-        let mut answer = ask(turn, &call).await;
+        let mut answer = call_one_model(turn, &call).await;
         let mut failures = Vec::new();
         for (index, other) in others.iter().enumerate() {
             let error = match answer {
@@ -396,9 +399,9 @@ pub(crate) async fn journaled(
             failures.push((Arc::clone(&call.model.name), error));
             call = call.with_fallback(other);
             call.has_fallback = index + 1 < others.len();
-            answer = ask(turn, &call).await;
+            answer = call_one_model(turn, &call).await;
         }
-        answer.map_err(|error| error.after(failures, &call.model.name))
+        answer.map_err(|error| error.after_failures(failures, &call.model.name))
     });
     match turn
         .journal
@@ -416,13 +419,16 @@ pub(crate) async fn journaled(
         EffectOutcome::Done {
             value: Err(ModelCallError::Cancelled),
             ..
-        } => Err(cancelled()),
+        } => Err(cancelled_error()),
         EffectOutcome::Interrupted => unreachable!("a model call is run again"),
     }
 }
 
 /// Calls one model and publishes the result.
-async fn ask(turn: &TurnContext, call: &ModelCall<'_>) -> Result<ModelAnswer, ModelCallError> {
+async fn call_one_model(
+    turn: &TurnContext,
+    call: &ModelCall<'_>,
+) -> Result<ModelAnswer, ModelCallError> {
     let call_start = ModelCallStart::now(&turn.engine);
     let mut answer = turn.engine.outcome_of(call.run()).await;
     if let Ok(answer) = &mut answer {
@@ -477,7 +483,7 @@ async fn run_calls(
 ) -> Result<Vec<ToolCallResult>, TurnError> {
     let limit = context.turn.facts.agent.max_parallel_tool_calls;
     let calls: Vec<ToolCall> = message.tool_calls().cloned().collect();
-    let order = CallOrder::of(&calls, &context.catalog, &context.turn.facts.workdir).await;
+    let order = CallOrder::for_calls(&calls, &context.catalog, &context.turn.facts.workdir).await;
     let order = &order;
     let running = calls.into_iter().enumerate().map(async |(index, call)| {
         let _running = order.start(index).await;
@@ -507,7 +513,7 @@ async fn run_call(
     call: ToolCall,
 ) -> Result<ToolCallResult, TurnError> {
     if index >= MAX_CALLS_PER_ANSWER {
-        return Ok(dispatch::failed(&call, usize::MAX, too_many_calls()));
+        return Ok(dispatch::error_result(&call, usize::MAX, too_many_calls()));
     }
     let turn = &*context.turn;
     let tool = context.catalog.get(&call.tool_name);
@@ -544,13 +550,13 @@ async fn run_call(
     };
     let trace = tool_call.trace.clone();
     let (effect_id, layers) = (effect.id.clone(), Arc::clone(&turn.facts.layers));
-    let (id, kept) = (effect_id.as_str(), layers.journalist());
+    let (id, kept) = (effect_id.as_str(), layers.state_journal());
     let mut noted = Ok(());
     let work = Box::pin(async {
-        let before = kept.as_ref().map(StateJournal::versions);
+        let before = kept.as_ref().map(StateJournal::write_counters);
         let result = turn.engine.outcome_of(dispatch::call(tool_call)).await;
         if let Some((kept, before)) = kept.as_ref().zip(before) {
-            noted = kept.note(&turn.journal, id, &before).await;
+            noted = kept.journal_changes(&turn.journal, id, &before).await;
         }
         result
     });
@@ -572,7 +578,7 @@ async fn run_call(
         }
         EffectOutcome::Interrupted => {
             context.is_new.store(true, Ordering::Relaxed);
-            Ok(interrupted(context, &trace, &call))
+            Ok(publish_interrupted(context, &trace, &call))
         }
     }
 }
@@ -585,11 +591,15 @@ pub(crate) fn interrupted_result(call: &ToolCall) -> ToolCallResult {
     ))
     .code(Code::TOOL_INTERRUPTED)
     .suggest("Check the effects of the call before you repeat it.");
-    dispatch::failed(call, usize::MAX, error)
+    dispatch::error_result(call, usize::MAX, error)
 }
 
 /// Publishes and returns the result of a call that was interrupted and must not run again.
-fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall) -> ToolCallResult {
+fn publish_interrupted(
+    context: &StepContext<'_>,
+    trace: &TraceContext,
+    call: &ToolCall,
+) -> ToolCallResult {
     let result = interrupted_result(call);
     let kind = RuntimeEventKind::ToolCompleted {
         tool_call_id: call.tool_call_id.clone(),
@@ -598,7 +608,7 @@ fn interrupted(context: &StepContext<'_>, trace: &TraceContext, call: &ToolCall)
         turn_id: context.turn.facts.turn_id.clone(),
         status: result.status,
         duration: 0,
-        shown: dispatch::shown(&context.turn.engine.redactor, &result),
+        shown: dispatch::shown_result(&context.turn.engine.redactor, &result),
     };
     context
         .turn

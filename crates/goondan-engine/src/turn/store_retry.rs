@@ -1,4 +1,5 @@
-//! Waits for a store that is unavailable. An outage is no result of a call, so the call waits.
+//! Waits for a store that is unavailable. An outage is not the result of a call, so the call
+//! waits.
 
 use std::time::Duration;
 

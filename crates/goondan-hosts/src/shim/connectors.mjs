@@ -8,7 +8,7 @@ const MOST_EMITTED = 32;
 function typed(id) {
   return new Readable({
     read() {
-      ask(id, 'line', {}).then(({ line }) => this.push(typeof line === 'string' ? line + '\n' : null), () => this.push(null));
+      ask(id, 'connector.line', {}).then(({ line }) => this.push(typeof line === 'string' ? line + '\n' : null), () => this.push(null));
     },
   });
 }
@@ -20,7 +20,7 @@ function emitting(id) {
     if (open >= MOST_EMITTED) await new Promise((resolve) => waiting.push(resolve));
     open += 1;
     try {
-      await ask(id, 'emit', json(event, 'the event'));
+      await ask(id, 'connector.emit', json(event, 'the event'));
     } finally {
       open -= 1;
       waiting.shift()?.();
@@ -37,7 +37,7 @@ function replying(id) {
     isReplying = true;
     void (async () => {
       for (;;) {
-        const { reply } = await ask(id, 'reply', {});
+        const { reply } = await ask(id, 'connector.reply', {});
         if (!reply) return;
         const { number, ...answer } = reply;
         let error;
@@ -46,7 +46,7 @@ function replying(id) {
         } catch (thrownBySend) {
           error = short(thrown(thrownBySend).message || 'no reason given', 300);
         }
-        await ask(id, 'replied', { number, error });
+        await ask(id, 'connector.replied', { number, error });
       }
     })().catch(() => {});
   };

@@ -15,7 +15,7 @@ class ConnectorContext:
 
     def emit(self, event):
         """Returns once the event is accepted; in a coroutine it is awaited."""
-        return self._asked._ask("emit", event)
+        return self._asked._ask("connector.emit", event)
 
 
     def on_reply(self, send):
@@ -32,7 +32,7 @@ class ConnectorContext:
     def _send_replies(self, send):
         asked = Runtime(self._id, False)
         while True:
-            reply = asked._ask("reply", {}).get("reply")
+            reply = asked._ask("connector.reply", {}).get("reply")
             if not reply:
                 return
             number, error = reply.pop("number"), None
@@ -42,7 +42,7 @@ class ConnectorContext:
                     asyncio.run_coroutine_threadsafe(awaited(sent), self._loop).result()
             except BaseException as raised:
                 error = short(str(raised) or type(raised).__name__, 300)
-            asked._ask("replied", {"number": number, "error": error})
+            asked._ask("connector.replied", {"number": number, "error": error})
 
 
 async def awaited(work):
@@ -59,7 +59,7 @@ class Typed(io.TextIOBase):
         return True
 
     def readline(self, size=-1):
-        line = self._asked._ask("line", {}).get("line")
+        line = self._asked._ask("connector.line", {}).get("line")
         return "" if line is None else line + "\n"
 
 

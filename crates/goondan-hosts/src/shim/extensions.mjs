@@ -276,7 +276,7 @@ function layerContext(run, extension) {
     ctx.conversationState = new ConversationState(session, run.emitted);
     ctx.emitMessageEvent = emitter(run, extension);
     const question = (name) => (what) => askFor(run, name, { ...what, input: typeof what?.input === 'string' ? what.input : stringify(what?.input ?? '') });
-    ctx.agents = { request: question('request'), send: question('send') };
+    ctx.agents = { request: question('layer.request'), send: question('layer.send') };
   }
   ctx.next = () => next(run);
   return ctx;
@@ -297,7 +297,7 @@ async function next(run) {
     throw Object.assign(new Error(run.broken.message), { code: 'E_EXT_NEXT' });
   }
   run.hasNext = true;
-  const { result, metadata, news: heard } = await askFor(run, 'next', changes(run));
+  const { result, metadata, news: heard } = await askFor(run, 'layer.next', changes(run));
   hearNews(run.session, heard);
   // The same object, for whoever holds it.
   for (const key of Object.keys(run.ctx.metadata)) delete run.ctx.metadata[key];

@@ -286,10 +286,10 @@ class Agents:
         what = _question(target, input, instance_key, metadata)
         if timeout_ms is not None:
             what["timeoutMs"] = timeout_ms
-        return self._run.ask("request", {**what, "async": not wait})
+        return self._run.ask("layer.request", {**what, "async": not wait})
 
     def send(self, target, input="", instance_key=None, metadata=None):
-        return self._run.ask("send", _question(target, input, instance_key, metadata))
+        return self._run.ask("layer.send", _question(target, input, instance_key, metadata))
 
 
 def _question(target, input, instance_key, metadata):
@@ -408,7 +408,7 @@ class LayerRun:
             self.broken = Fault("next", "`next` was called a second time", "Call `next` once, and keep its result.")
             raise ToolError(str(self.broken), code="E_EXT_NEXT")
         self.has_next = True
-        answer = self._asked("next", self.changes())
+        answer = self._asked("layer.next", self.changes())
         if not self._is_async:
             return self._took(answer.result())
 

@@ -137,11 +137,11 @@ function agents(id) {
   };
   return {
     request: (target, what, options = {}) =>
-      ask(id, 'request', event(target, what, { timeoutMs: options.timeoutMs, async: options.async })),
-    send: (target, what) => ask(id, 'send', event(target, what)),
-    spawn: (target, options = {}) => ask(id, 'spawn', { target, instanceKey: options.instanceKey, cwd: options.cwd }),
-    list: (options = {}) => ask(id, 'list', { includeAll: options.includeAll }),
-    catalog: () => ask(id, 'catalog', {}),
+      ask(id, 'runtime.request', event(target, what, { timeoutMs: options.timeoutMs, async: options.async })),
+    send: (target, what) => ask(id, 'runtime.send', event(target, what)),
+    spawn: (target, options = {}) => ask(id, 'runtime.spawn', { target, instanceKey: options.instanceKey, cwd: options.cwd }),
+    list: (options = {}) => ask(id, 'runtime.list', { includeAll: options.includeAll }),
+    catalog: () => ask(id, 'runtime.catalog', {}),
   };
 }
 
@@ -286,7 +286,7 @@ async function run(call) {
   try {
     const result = await current.run(call, async () => {
       const handler = await handlerOf(call);
-      return handler(contextOf(call, stop.signal), call.input);
+      return handler(contextOf(call, stop.signal), call.arguments);
     });
     done(call.id, result, news(sessions.get(call.session)));
   } catch (error) {

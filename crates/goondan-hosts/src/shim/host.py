@@ -194,19 +194,19 @@ class Runtime:
         self._call, self._is_async = call, is_async
 
     def request(self, target, event, timeout_ms=None, wait=True):
-        return self._ask("request", {**_event(target, event), "timeoutMs": timeout_ms, "async": not wait})
+        return self._ask("runtime.request", {**_event(target, event), "timeoutMs": timeout_ms, "async": not wait})
 
     def send(self, target, event):
-        return self._ask("send", _event(target, event))
+        return self._ask("runtime.send", _event(target, event))
 
     def spawn(self, target, instance_key=None, cwd=None):
-        return self._ask("spawn", {"target": target, "instanceKey": instance_key, "cwd": cwd})
+        return self._ask("runtime.spawn", {"target": target, "instanceKey": instance_key, "cwd": cwd})
 
     def list(self, include_all=False):
-        return self._ask("list", {"includeAll": include_all})
+        return self._ask("runtime.list", {"includeAll": include_all})
 
     def catalog(self):
-        return self._ask("catalog", {})
+        return self._ask("runtime.catalog", {})
 
     def _ask(self, name, payload):
         number, answer = next(_counter), concurrent.futures.Future()
@@ -372,7 +372,7 @@ def news_of(call):
 
 def attempt(handler, context, call):
     """Runs a handler that is no coroutine, and answers; what it returns is to be awaited."""
-    result = handler(context, call["input"])
+    result = handler(context, call["arguments"])
     if inspect.isawaitable(result):
         return result
     return done(call["id"], result, news_of(call))
@@ -391,7 +391,7 @@ async def run(call, pool):
         context = Context(call, is_async)
         _calls[id] = (context, asyncio.current_task() if is_async else None)
         if is_async:
-            left = handler(context, call["input"])
+            left = handler(context, call["arguments"])
         else:
             left = await loop.run_in_executor(pool, inside.run, attempt, handler, context, call)
         if left is not None:

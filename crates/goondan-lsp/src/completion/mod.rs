@@ -20,7 +20,7 @@ use crate::project::LoadedProject;
 use crate::scan::PathStep;
 use crate::schema_lookup::{FieldSchema, SchemaView, ValueForm};
 use crate::server::LanguageServer;
-use crate::templates::{TEMPLATES, plain};
+use crate::templates::{TEMPLATES, strip_placeholders};
 use crate::text::LineIndex;
 use crate::{LspHost, hover};
 
@@ -75,8 +75,8 @@ pub(crate) fn complete<H: LspHost>(
 ) -> Result<Value, LspRequestError> {
     let text = server.text_of(path);
     let lines = LineIndex::new(&text, server.encoding);
-    let cursor = DocumentCursor::at(&text, lines.offset(at));
-    let Some(about) = cursor.about() else {
+    let cursor = DocumentCursor::at_offset(&text, lines.offset(at));
+    let Some(about) = cursor.element() else {
         return Ok(json!([]));
     };
     let seen = server.load_project(path);
@@ -89,23 +89,24 @@ pub(crate) fn complete<H: LspHost>(
         files: server.files(),
         cursor: &cursor,
     };
-    let shape = |path: &[PathStep]| server.shapes.at(cursor.kind, path);
+    let shape = |path: &[PathStep]| server.shapes.view_at(cursor.kind, path);
     let (mut offers, word) = match about {
         CursorElement::Key { path, word } => {
             let above = path.split_last().map_or(&[][..], |(_, above)| above);
-            let keys = shape(above).map(|shape| keys(&context, shape, above, path.last(), true));
+            let keys =
+                shape(above).map(|shape| key_offers(&context, shape, above, path.last(), true));
             (keys.unwrap_or_default(), word)
         }
         CursorElement::Value { path, word } => {
-            let word = cursor.inner(word).0;
+            let word = cursor.unquoted_word(word).0;
             (
                 shape(&path)
-                    .map(|shape| values::values(&context, shape, &path))
+                    .map(|shape| values::value_offers(&context, shape, &path))
                     .unwrap_or_default(),
                 word,
             )
         }
-        CursorElement::Open { path, word } => (open(&context, shape(&path), &path), word),
+        CursorElement::Open { path, word } => (open_offers(&context, shape(&path), &path), word),
     };
     offers.sort_by_key(|offer| offer.rank);
     let is_incomplete = offers.len() > MAX_COMPLETION_ITEMS;
@@ -116,7 +117,7 @@ pub(crate) fn complete<H: LspHost>(
     let range = lines.range(word);
     let documented = offers
         .into_iter()
-        .map(|offer| documented(offer, context.seen));
+        .map(|offer| with_documentation(offer, context.seen));
     let items: Vec<CompletionItem> = documented
         .map(|offer| completion_item(offer, range, server.snippets))
         .collect();
@@ -133,7 +134,7 @@ fn limit_offers(offers: &mut Vec<CompletionOffer>, written: &str) {
 }
 
 /// Adds the exports of a tool as documentation to the offer for that tool.
-fn documented(mut offer: CompletionOffer, seen: Option<&LoadedProject>) -> CompletionOffer {
+fn with_documentation(mut offer: CompletionOffer, seen: Option<&LoadedProject>) -> CompletionOffer {
     let tool = offer
         .tool
         .take()
@@ -155,7 +156,7 @@ fn completion_item(
     let new_text = if is_snippet {
         offer.text
     } else {
-        plain(&offer.text.replace("\\$", "$"))
+        strip_placeholders(&offer.text.replace("\\$", "$"))
     };
     CompletionItem {
         sort_text: Some(format!("{}{}", offer.rank, offer.label)),
@@ -176,7 +177,7 @@ fn completion_item(
 }
 
 /// Offers fields, items and values at an empty place. An empty document is also offered templates.
-fn open<H: LspHost>(
+fn open_offers<H: LspHost>(
     context: &CompletionContext<'_, H>,
     shape: Option<SchemaView<'_>>,
     path: &[PathStep],
@@ -189,57 +190,61 @@ fn open<H: LspHost>(
         && context
             .cursor
             .scan
-            .spots
+            .elements
             .iter()
-            .all(|spot| spot.value.is_none());
+            .all(|element| element.value.is_none());
     if is_new {
-        offers.extend(templates());
+        offers.extend(template_offers());
     }
     let is_at_value = matches!(path.last(), Some(PathStep::Item(_)));
-    match shape.form() {
+    match shape.value_form() {
         ValueForm::List if !context.cursor.scan.in_flow => {
-            offers.extend(items(context, shape, path))
+            offers.extend(item_offers(context, shape, path))
         }
         _ => {
-            offers.extend(keys(context, shape, path, None, false));
-            if is_at_value || shape.form() == ValueForm::Scalar {
-                offers.extend(values::values(context, shape, path));
+            offers.extend(key_offers(context, shape, path, None, false));
+            if is_at_value || shape.value_form() == ValueForm::Scalar {
+                offers.extend(values::value_offers(context, shape, path));
             }
         }
     }
     offers
 }
 
-/// Offers the fields that a map does not have yet. `here` is the field at the cursor.
-fn keys<H: LspHost>(
+/// Offers the fields that the map at `path` does not have yet, and the field at the cursor
+/// (`current_field`) itself. `has_value`: a value already follows the cursor.
+fn key_offers<H: LspHost>(
     context: &CompletionContext<'_, H>,
     shape: SchemaView<'_>,
     path: &[PathStep],
-    here: Option<&PathStep>,
-    is_written: bool,
+    current_field: Option<&PathStep>,
+    has_value: bool,
 ) -> Vec<CompletionOffer> {
     let existing_keys: Vec<&str> = context.cursor.scan.keys(path).collect();
-    let own = match here {
+    let current_key = match current_field {
         Some(PathStep::Key(name)) => Some(name.as_str()),
         _ => None,
     };
-    let is_free = |name: &str| own == Some(name) || !existing_keys.contains(&name);
-    let fields = shape
-        .fields()
-        .into_iter()
-        .filter(|field| is_free(field.name));
-    let offers = fields.map(|field| key_offer(&field, is_written, context.cursor.scan.in_flow));
-    let settings = values::settings(context, path)
-        .into_iter()
-        .filter(|offer| is_free(&offer.label));
-    offers.chain(settings).collect()
+    let is_offered = |name: &str| current_key == Some(name) || !existing_keys.contains(&name);
+    let mut offers = Vec::new();
+    for field in shape.fields() {
+        if is_offered(field.name) {
+            offers.push(key_offer(&field, has_value, context.cursor.scan.in_flow));
+        }
+    }
+    for offer in values::setting_offers(context, path) {
+        if is_offered(&offer.label) {
+            offers.push(offer);
+        }
+    }
+    offers
 }
 
-/// Offers a field name with the beginning of its value. `is_written`: a value already follows, so
-/// only the name is inserted.
-fn key_offer(field: &FieldSchema<'_>, is_written: bool, in_flow: bool) -> CompletionOffer {
+/// Offers a field name with the beginning of its value. `has_value`: a value already follows, so
+/// only the name is inserted. `in_flow`: the field is in a flow collection, such as `{a: 1}`.
+fn key_offer(field: &FieldSchema<'_>, has_value: bool, in_flow: bool) -> CompletionOffer {
     let name = field.name;
-    let text = match (is_written, in_flow, field.shape.form()) {
+    let text = match (has_value, in_flow, field.shape.value_form()) {
         (true, ..) => name.to_owned(),
         (_, true, ValueForm::Map) => format!("{name}: {{$0}}"),
         (_, true, ValueForm::List) => format!("{name}: [$0]"),
@@ -257,7 +262,7 @@ fn key_offer(field: &FieldSchema<'_>, is_written: bool, in_flow: bool) -> Comple
 }
 
 /// Offers complete references, or the start of an item, for a list without an item at the cursor.
-fn items<H: LspHost>(
+fn item_offers<H: LspHost>(
     context: &CompletionContext<'_, H>,
     list: SchemaView<'_>,
     path: &[PathStep],
@@ -276,23 +281,23 @@ fn items<H: LspHost>(
             }
             let reference = fields.iter().find(|field| field.name == "ref");
             let named = reference
-                .map(|field| values::references(context, field.shape))
+                .map(|field| values::reference_offers(context, field.shape))
                 .unwrap_or_default();
-            offers.extend(named.into_iter().map(|offer| dashed(offer, "- ref: ")));
+            offers.extend(named.into_iter().map(|offer| with_prefix(offer, "- ref: ")));
         }
         _ => {
             let values = list
                 .item()
-                .map(|shape| values::values(context, shape, &way))
+                .map(|shape| values::value_offers(context, shape, &way))
                 .unwrap_or_default();
-            offers.extend(values.into_iter().map(|offer| dashed(offer, "- ")));
+            offers.extend(values.into_iter().map(|offer| with_prefix(offer, "- ")));
         }
     }
     offers
 }
 
 /// Adds `before`, such as a dash, to the label and the inserted text.
-fn dashed(offer: CompletionOffer, before: &str) -> CompletionOffer {
+fn with_prefix(offer: CompletionOffer, before: &str) -> CompletionOffer {
     CompletionOffer {
         label: format!("{before}{}", offer.label),
         text: format!("{before}{}", offer.text),
@@ -301,7 +306,7 @@ fn dashed(offer: CompletionOffer, before: &str) -> CompletionOffer {
 }
 
 /// Offers a template for each resource kind.
-fn templates() -> impl Iterator<Item = CompletionOffer> {
+fn template_offers() -> impl Iterator<Item = CompletionOffer> {
     TEMPLATES.iter().map(|template| CompletionOffer {
         detail: Some(template.description.to_owned()),
         text: template.snippet(),

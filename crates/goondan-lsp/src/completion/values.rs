@@ -13,7 +13,7 @@ use crate::scan::PathStep;
 use crate::schema_lookup::SchemaView;
 
 /// Offers values for `path`: words, references, exports, files and variables.
-pub(super) fn values<H: LspHost>(
+pub(super) fn value_offers<H: LspHost>(
     context: &CompletionContext<'_, H>,
     shape: SchemaView<'_>,
     path: &[PathStep],
@@ -28,16 +28,16 @@ pub(super) fn values<H: LspHost>(
         })
         .collect();
     match shape.names() {
-        Some("export") => offers.extend(exports(context, path)),
-        Some("tool") => offers.extend(tools(context)),
-        Some("event") => offers.extend(events(context)),
-        Some("variable") => offers.extend(variables(context)),
+        Some("export") => offers.extend(export_offers(context, path)),
+        Some("tool") => offers.extend(tool_offers(context)),
+        Some("event") => offers.extend(event_offers(context)),
+        Some("variable") => offers.extend(variable_offers(context)),
         Some("file") => {
             offers.extend(built_in_entries(context, path));
-            offers.extend(files(context, path, true));
+            offers.extend(file_offers(context, path, true));
         }
-        Some("folder") => offers.extend(files(context, path, false)),
-        Some(_) => offers.extend(references(context, shape)),
+        Some("folder") => offers.extend(file_offers(context, path, false)),
+        Some(_) => offers.extend(reference_offers(context, shape)),
         None => {}
     }
     if offers.is_empty()
@@ -57,7 +57,7 @@ pub(super) fn values<H: LspHost>(
 }
 
 /// Offers the resources that a reference may name.
-pub(super) fn references<H: LspHost>(
+pub(super) fn reference_offers<H: LspHost>(
     context: &CompletionContext<'_, H>,
     shape: SchemaView<'_>,
 ) -> Vec<CompletionOffer> {
@@ -109,7 +109,10 @@ fn first_sentence(text: &str) -> &str {
 }
 
 /// Returns the tool that a reference such as `Tool/name` names.
-fn tool<'c, H: LspHost>(context: &CompletionContext<'c, H>, reference: &str) -> Option<&'c Tool> {
+fn referenced_tool<'c, H: LspHost>(
+    context: &CompletionContext<'c, H>,
+    reference: &str,
+) -> Option<&'c Tool> {
     let name = reference.strip_prefix("Tool/")?;
     let tools = &context.seen?.outline.tools;
     tools
@@ -119,7 +122,7 @@ fn tool<'c, H: LspHost>(context: &CompletionContext<'c, H>, reference: &str) -> 
 }
 
 /// Offers the exports of the tool in the list item of `path`.
-fn exports<H: LspHost>(
+fn export_offers<H: LspHost>(
     context: &CompletionContext<'_, H>,
     path: &[PathStep],
 ) -> Vec<CompletionOffer> {
@@ -130,7 +133,7 @@ fn exports<H: LspHost>(
     let used = context
         .cursor
         .sibling_value(list, "ref")
-        .and_then(|reference| tool(context, reference));
+        .and_then(|reference| referenced_tool(context, reference));
     used.into_iter()
         .flat_map(|tool| tool.exports.iter())
         .map(|export| CompletionOffer {
@@ -141,10 +144,10 @@ fn exports<H: LspHost>(
 }
 
 /// Offers the names of the agent's tools, as a model sees them.
-fn tools<H: LspHost>(context: &CompletionContext<'_, H>) -> Vec<CompletionOffer> {
+fn tool_offers<H: LspHost>(context: &CompletionContext<'_, H>) -> Vec<CompletionOffer> {
     let mut offers = Vec::new();
-    for reference in context.cursor.all(&["spec", "tools", "[]", "ref"]) {
-        let Some(tool) = tool(context, reference) else {
+    for reference in context.cursor.field_values(&["spec", "tools", "[]", "ref"]) {
+        let Some(tool) = referenced_tool(context, reference) else {
             continue;
         };
         let name = reference.trim_start_matches("Tool/");
@@ -160,8 +163,8 @@ fn tools<H: LspHost>(context: &CompletionContext<'_, H>) -> Vec<CompletionOffer>
 }
 
 /// Offers the events of this connection's connector.
-fn events<H: LspHost>(context: &CompletionContext<'_, H>) -> Vec<CompletionOffer> {
-    let connector = connector(context);
+fn event_offers<H: LspHost>(context: &CompletionContext<'_, H>) -> Vec<CompletionOffer> {
+    let connector = referenced_connector(context);
     let events = connector
         .into_iter()
         .flat_map(|connector| &connector.events);
@@ -172,10 +175,14 @@ fn events<H: LspHost>(context: &CompletionContext<'_, H>) -> Vec<CompletionOffer
 
 /// Returns the Connector that the Connection under the cursor refers to; `None` if it does not
 /// exist.
-fn connector<'c, H: LspHost>(
+fn referenced_connector<'c, H: LspHost>(
     context: &CompletionContext<'c, H>,
 ) -> Option<&'c goondan_spec::kinds::Connector> {
-    let reference = context.cursor.all(&["spec", "connectorRef"]).next()?;
+    let reference = context
+        .cursor
+        .field_values(&["spec", "connectorRef"])
+        .into_iter()
+        .next()?;
     let name = reference.strip_prefix("Connector/")?;
     let connectors = &context.seen?.outline.connectors;
     connectors
@@ -185,7 +192,7 @@ fn connector<'c, H: LspHost>(
 }
 
 /// Offers the settings that this connection's connector accepts at `path`.
-pub(super) fn settings<H: LspHost>(
+pub(super) fn setting_offers<H: LspHost>(
     context: &CompletionContext<'_, H>,
     path: &[PathStep],
 ) -> Vec<CompletionOffer> {
@@ -195,8 +202,8 @@ pub(super) fn settings<H: LspHost>(
     if context.cursor.kind != Some(Kind::Connection) || spec != "spec" {
         return Vec::new();
     }
-    let manifest =
-        connector(context).and_then(|connector| context.host.base().connector(connector));
+    let manifest = referenced_connector(context)
+        .and_then(|connector| context.host.base_package().connector(connector));
     let known: &[ConnectorSetting] = match (manifest, map.as_str()) {
         (Some(manifest), "config") => &manifest.config,
         (Some(manifest), "secrets") => &manifest.secrets,
@@ -210,7 +217,7 @@ pub(super) fn settings<H: LspHost>(
 }
 
 /// Offers the names of the environment variables of the project.
-fn variables<H: LspHost>(context: &CompletionContext<'_, H>) -> Vec<CompletionOffer> {
+fn variable_offers<H: LspHost>(context: &CompletionContext<'_, H>) -> Vec<CompletionOffer> {
     let names = context
         .root
         .map(|root| context.host.variables(root))
@@ -229,7 +236,7 @@ fn built_in_entries<H: LspHost>(
     if path.last() != Some(&PathStep::Key("entry".to_owned())) {
         return Vec::new();
     }
-    let base = context.host.base();
+    let base = context.host.base_package();
     let names: Vec<&str> = match context.cursor.kind {
         Some(Kind::Tool) => base.tools.iter().map(|tool| tool.name.as_str()).collect(),
         Some(Kind::Extension) => base
@@ -250,7 +257,7 @@ fn built_in_entries<H: LspHost>(
 }
 
 /// Offers the contents of the directory at the end of the written path.
-fn files<H: LspHost>(
+fn file_offers<H: LspHost>(
     context: &CompletionContext<'_, H>,
     path: &[PathStep],
     also_files: bool,
@@ -270,7 +277,7 @@ fn files<H: LspHost>(
     } else {
         root.join(reached)
     };
-    let mut names = context.files.list(&folder).unwrap_or_default();
+    let mut names = context.files.list_directory(&folder).unwrap_or_default();
     names.sort_by(|a, b| a.0.cmp(&b.0));
     let before = if reached.is_empty() {
         "./".to_owned()

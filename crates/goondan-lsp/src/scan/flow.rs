@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{IndentScanner, PathStep, unquoted};
+use super::{IndentScanner, PathStep, strip_quotes};
 
 /// Maximum nesting depth of scanned braces and brackets.
 const MAX_FLOW_DEPTH: usize = 64;
@@ -17,7 +17,7 @@ pub(super) struct FlowScanner<'s, 't> {
 
 impl FlowScanner<'_, '_> {
     /// Scans a map or list that opens at `at` and returns the offset after it.
-    pub(super) fn collection(
+    pub(super) fn scan_collection(
         &mut self,
         path: &mut Vec<PathStep>,
         at: usize,
@@ -30,7 +30,7 @@ impl FlowScanner<'_, '_> {
             if is_list {
                 path.push(PathStep::Item(index));
             }
-            here = self.entry(path, here, is_list, depth);
+            here = self.scan_entry(path, here, is_list, depth);
             if is_list {
                 path.pop();
             }
@@ -51,7 +51,7 @@ impl FlowScanner<'_, '_> {
     }
 
     /// Scans an item or a field up to the next comma or closing bracket.
-    fn entry(
+    fn scan_entry(
         &mut self,
         path: &mut Vec<PathStep>,
         from: usize,
@@ -70,8 +70,8 @@ impl FlowScanner<'_, '_> {
             return self.skip_space(inner);
         }
         if is_colon && !word.is_empty() {
-            path.push(PathStep::Key(unquoted(word).to_owned()));
-            let end = self.field(path, word_range, end, depth);
+            path.push(PathStep::Key(strip_quotes(word).to_owned()));
+            let end = self.scan_field(path, word_range, end, depth);
             path.pop();
             return end;
         }
@@ -94,7 +94,7 @@ impl FlowScanner<'_, '_> {
     }
 
     /// Scans the value after a key and its colon.
-    fn field(
+    fn scan_field(
         &mut self,
         path: &mut Vec<PathStep>,
         key: Range<usize>,
@@ -131,7 +131,7 @@ impl FlowScanner<'_, '_> {
         depth: usize,
     ) -> Option<usize> {
         let opens = self.scanner.text[at..self.scanner.end].starts_with(['{', '[']);
-        (opens && depth < MAX_FLOW_DEPTH).then(|| self.collection(path, at, depth + 1))
+        (opens && depth < MAX_FLOW_DEPTH).then(|| self.scan_collection(path, at, depth + 1))
     }
 
     /// Skips spaces, and line ends if the next line belongs to the collection.

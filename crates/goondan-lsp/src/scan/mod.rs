@@ -24,13 +24,13 @@ pub(crate) struct ScannedElement {
     /// Empty if the value is not written yet. `None` for a word that is not yet a key.
     pub(crate) value: Option<Range<usize>>,
     /// Byte range in which the cursor refers to the value.
-    zone: Range<usize>,
+    cursor_range: Range<usize>,
 }
 
 /// Scan result of one document.
 #[derive(Debug, Default)]
 pub(crate) struct DocumentScan {
-    pub(crate) spots: Vec<ScannedElement>,
+    pub(crate) elements: Vec<ScannedElement>,
     /// Path of the parent of an empty line at the cursor.
     pub(crate) blank: Option<Vec<PathStep>>,
     /// Set if the cursor is inside braces or brackets.
@@ -42,26 +42,25 @@ pub(crate) struct DocumentScan {
 impl ScannedElement {
     /// Returns whether a cursor at `offset` refers to the value.
     pub(crate) fn is_about(&self, offset: usize) -> bool {
-        self.value.is_some() && self.zone.start <= offset && offset <= self.zone.end
+        self.value.is_some() && self.cursor_range.start <= offset && offset <= self.cursor_range.end
     }
 }
 
 impl DocumentScan {
     /// Returns the value at `path` without quotes.
     pub(crate) fn value<'t>(&self, text: &'t str, path: &[PathStep]) -> Option<&'t str> {
-        let spot = self
-            .spots
-            .iter()
-            .find(|spot| spot.path == path && spot.key.is_some() && spot.value.is_some())?;
-        Some(unquoted(&text[spot.value.clone()?]))
+        let element = self.elements.iter().find(|element| {
+            element.path == path && element.key.is_some() && element.value.is_some()
+        })?;
+        Some(strip_quotes(&text[element.value.clone()?]))
     }
 
     /// Returns the keys of the map at `path`.
     pub(crate) fn keys<'s>(&'s self, path: &'s [PathStep]) -> impl Iterator<Item = &'s str> {
-        self.spots
+        self.elements
             .iter()
-            .filter(|spot| spot.value.is_some())
-            .filter_map(move |spot| match spot.path.split_last()? {
+            .filter(|element| element.value.is_some())
+            .filter_map(move |element| match element.path.split_last()? {
                 (PathStep::Key(name), above) if above == path => Some(name.as_str()),
                 _ => None,
             })
@@ -69,7 +68,7 @@ impl DocumentScan {
 }
 
 /// Removes the quotes around `text`.
-pub(crate) fn unquoted(text: &str) -> &str {
+pub(crate) fn strip_quotes(text: &str) -> &str {
     let quoted = |quote: char| {
         text.strip_prefix(quote)
             .map(|rest| rest.strip_suffix(quote).unwrap_or(rest))
@@ -78,7 +77,7 @@ pub(crate) fn unquoted(text: &str) -> &str {
 }
 
 /// Returns the byte range of each document. The `---` lines between them belong to none.
-pub(crate) fn documents(text: &str) -> Vec<Range<usize>> {
+pub(crate) fn document_ranges(text: &str) -> Vec<Range<usize>> {
     let (mut documents, mut start) = (Vec::new(), 0);
     for (at, line) in lines(text, 0..text.len()) {
         if line.trim_end() == "---" || line.starts_with("--- ") {
@@ -170,20 +169,25 @@ impl IndentScanner<'_> {
             self.found.in_text |= has_cursor;
             return;
         }
-        self.content(start, indent, line);
+        self.scan_content(start, indent, line);
     }
 
     /// Scans a non-empty line from its first dash, key or value on.
-    fn content(&mut self, start: usize, indent: usize, line: &str) {
+    fn scan_content(&mut self, start: usize, indent: usize, line: &str) {
         let mut at = indent;
         while line[at..].starts_with("- ") || &line[at..] == "-" {
-            self.item(at);
+            self.begin_item(at);
             let rest = line[at + 1..].trim_start_matches(' ');
             let after = line.len() - rest.len();
             if rest.is_empty() {
-                let place = start + after.min(line.len());
-                let zone = start + at + 1..place;
-                return self.record_element(self.path(), None, Some(place..place), zone);
+                let value_start = start + after.min(line.len());
+                let cursor_range = start + at + 1..value_start;
+                return self.record_element(
+                    self.path(),
+                    None,
+                    Some(value_start..value_start),
+                    cursor_range,
+                );
             }
             at = after;
         }
@@ -196,7 +200,7 @@ impl IndentScanner<'_> {
             self.found.in_text |= self.cursor > start + at + line[at..].find('#').unwrap_or(0);
         }
         match split_key(rest) {
-            Some((name, colon)) => self.key(start + at, at, name, colon, rest),
+            Some((name, colon)) => self.record_key(start + at, at, name, colon, rest),
             None if rest.starts_with(['{', '[']) => self.scan_flow(start + at, indent),
             None => {
                 if !is_item {
@@ -204,33 +208,41 @@ impl IndentScanner<'_> {
                 }
                 let word = start + at..start + at + rest.trim_end().len();
                 let value = is_item.then(|| word.clone());
-                let zone = word.start..start + at + rest.len();
-                self.record_element(self.path(), (!is_item).then_some(word), value, zone);
+                let cursor_range = word.start..start + at + rest.len();
+                self.record_element(self.path(), (!is_item).then_some(word), value, cursor_range);
             }
         }
     }
 
     /// Records `name:` at column `indent`, which is at byte `start` of the text.
-    fn key(&mut self, start: usize, indent: usize, name: &str, colon: usize, rest: &str) {
+    fn record_key(&mut self, start: usize, indent: usize, name: &str, colon: usize, rest: &str) {
         self.close_frames(indent);
         self.frames.push(IndentFrame {
             indent,
-            step: PathStep::Key(unquoted(name).to_owned()),
+            step: PathStep::Key(strip_quotes(name).to_owned()),
         });
+        // Anchors and tags precede the value.
         let mut after = &rest[colon + 1..];
-        while let Some(marked) = after.trim_start().strip_prefix(['&', '!']) {
-            after = marked.find(' ').map_or("", |space| &marked[space..]);
+        while let Some(after_sign) = after.trim_start().strip_prefix(['&', '!']) {
+            after = after_sign
+                .find(' ')
+                .map_or("", |space| &after_sign[space..]);
         }
-        let written = after.trim();
-        let value = start + rest.len() - after.trim_start().len();
-        let zone = start + colon + 1..start + rest.len();
-        if written.starts_with(['|', '>']) {
+        let value_text = after.trim();
+        let value_start = start + rest.len() - after.trim_start().len();
+        let cursor_range = start + colon + 1..start + rest.len();
+        if value_text.starts_with(['|', '>']) {
             self.block = Some(indent);
         }
         let key = Some(start..start + name.len());
-        self.record_element(self.path(), key, Some(value..value + written.len()), zone);
-        if written.starts_with(['{', '[']) {
-            self.scan_flow(value, indent);
+        self.record_element(
+            self.path(),
+            key,
+            Some(value_start..value_start + value_text.len()),
+            cursor_range,
+        );
+        if value_text.starts_with(['{', '[']) {
+            self.scan_flow(value_start, indent);
         }
     }
 
@@ -242,11 +254,11 @@ impl IndentScanner<'_> {
             scanner: self,
             indent,
         }
-        .collection(&mut path, at, 0);
+        .scan_collection(&mut path, at, 0);
     }
 
     /// Begins the next item of the list at column `indent`.
-    fn item(&mut self, indent: usize) {
+    fn begin_item(&mut self, indent: usize) {
         let is_deeper = |frame: &IndentFrame| frame.indent > indent;
         while self.frames.last().is_some_and(is_deeper) {
             self.frames.pop();
@@ -292,19 +304,20 @@ impl IndentScanner<'_> {
             .collect()
     }
 
-    /// Records an element. `zone` is the byte range where the cursor counts as inside the element.
+    /// Records an element. `cursor_range` is the byte range where the cursor counts as inside the
+    /// element.
     fn record_element(
         &mut self,
         path: Vec<PathStep>,
         key: Option<Range<usize>>,
         value: Option<Range<usize>>,
-        zone: Range<usize>,
+        cursor_range: Range<usize>,
     ) {
-        self.found.spots.push(ScannedElement {
+        self.found.elements.push(ScannedElement {
             path,
             key,
             value,
-            zone,
+            cursor_range,
         });
     }
 }
@@ -356,18 +369,19 @@ mod tests {
         path.iter().map(step).collect()
     }
 
-    /// Each spot as its path and value.
-    fn spots(text: &str) -> Vec<String> {
+    /// Returns each element as its path and value.
+    fn elements(text: &str) -> Vec<String> {
         let scan = scan(text, 0..text.len(), usize::MAX);
-        let value = |spot: &ScannedElement| {
-            spot.value
+        let value = |element: &ScannedElement| {
+            element
+                .value
                 .clone()
                 .map_or("?", |value| &text[value])
                 .to_owned()
         };
-        scan.spots
+        scan.elements
             .iter()
-            .map(|spot| format!("{}={}", shown(&spot.path), value(spot)))
+            .map(|element| format!("{}={}", shown(&element.path), value(element)))
             .collect()
     }
 
@@ -397,14 +411,14 @@ mod tests {
             ".spec.tools[1].n=[1, z]",
             ".spec.q=1",
         ];
-        assert_eq!(spots(text), expected);
+        assert_eq!(elements(text), expected);
     }
 
     #[test]
     fn a_line_that_makes_no_sense_costs_that_line() {
         let text = "a:\n  b: [x, {\n  wor\n  c: 'open\nd: {k: \ne: 1\n";
         assert_eq!(
-            spots(text),
+            elements(text),
             [
                 ".a=",
                 ".a.b=[x, {",
@@ -434,7 +448,7 @@ mod tests {
     #[test]
     fn documents_are_told_apart() {
         let text = "a: 1\n---\nb: 2\n--- # c\n";
-        let found: Vec<&str> = documents(text)
+        let found: Vec<&str> = document_ranges(text)
             .into_iter()
             .map(|part| &text[part])
             .collect();
@@ -444,11 +458,11 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_scanned(text in "([a-c:{}\\[\\],'\"#|>&! -]|\n|é|\r){0,60}", cursor in 0..70usize) {
-            for part in documents(&text) {
+            for part in document_ranges(&text) {
                 let scan = scan(&text, part, cursor);
-                for spot in &scan.spots {
-                    prop_assert!(spot.value.clone().is_none_or(|value| text.get(value).is_some()));
-                    prop_assert!(spot.key.clone().is_none_or(|key| text.get(key).is_some()));
+                for element in &scan.elements {
+                    prop_assert!(element.value.clone().is_none_or(|value| text.get(value).is_some()));
+                    prop_assert!(element.key.clone().is_none_or(|key| text.get(key).is_some()));
                 }
             }
         }

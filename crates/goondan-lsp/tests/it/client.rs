@@ -24,7 +24,7 @@ impl LspHost for Machine {
         &self.files
     }
 
-    fn base(&self) -> &BasePackage {
+    fn base_package(&self) -> &BasePackage {
         &self.base
     }
 

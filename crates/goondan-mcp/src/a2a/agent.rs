@@ -79,30 +79,35 @@ impl RemoteAgent {
         })
     }
 
-    /// Returns the cached card, or fetches it.
+    /// Returns the agent card. Fetches it if the cached card is missing or too old.
     pub(super) async fn card(&self) -> Result<Arc<AgentCard>, ToolError> {
         let mut cache = self.card.lock().await;
-        if let Some((at, card)) = &*cache
-            && at.elapsed() < CARD_MAX_AGE
+        if let Some((fetched_at, card)) = &*cache
+            && fetched_at.elapsed() < CARD_MAX_AGE
         {
             return Ok(Arc::clone(card));
         }
-        let address = match self.url.ends_with(".json") {
-            true => self.url.clone(),
-            false => format!("{}{CARD_PATH}", self.url.trim_end_matches('/')),
+        let url = self.card_url();
+        let Ok(response) = tokio::time::timeout(CARD_TIMEOUT, self.fetch(&url)).await else {
+            return Err(
+                self.connect_error(&format!("did not send its agent card from {url} in time"))
+            );
         };
-        let fetched = tokio::time::timeout(CARD_TIMEOUT, self.fetch(&address)).await;
-        let card = fetched.map_err(|_| {
-            self.unreachable(&format!(
-                "did not send its agent card from {address} in time"
-            ))
-        })??;
-        let card = AgentCard::read(&card, &self.url).map_err(|why| {
-            self.unreachable(&format!("has an unusable agent card at {address}: {why}"))
+        let card = AgentCard::read(&response?, &self.url).map_err(|why| {
+            self.connect_error(&format!("has an unusable agent card at {url}: {why}"))
         })?;
         let card = Arc::new(card);
         *cache = Some((Instant::now(), Arc::clone(&card)));
         Ok(card)
+    }
+
+    /// Returns the URL of the agent card: the configured URL if it names a JSON file, else the
+    /// well-known path below it.
+    fn card_url(&self) -> String {
+        if self.url.ends_with(".json") {
+            return self.url.clone();
+        }
+        format!("{}{CARD_PATH}", self.url.trim_end_matches('/'))
     }
 
     /// Drops the cached card, because the endpoint or the protocol may have changed.
@@ -114,13 +119,13 @@ impl RemoteAgent {
     async fn fetch(&self, address: &str) -> Result<Value, ToolError> {
         let client = http::client()
             .await
-            .map_err(|why| self.unreachable(&format!("cannot be reached: {why}")))?;
+            .map_err(|why| self.connect_error(&format!("cannot be reached: {why}")))?;
         let response = self
-            .sent(client.get(address).header(ACCEPT, "application/json"))
+            .send_request(client.get(address).header(ACCEPT, "application/json"))
             .await?;
         let bytes = self.body(response, MAX_CARD_BYTES).await?;
         let no_card = |_| {
-            self.unreachable(&format!(
+            self.connect_error(&format!(
                 "has no agent card at {address}: the response is not JSON"
             ))
         };
@@ -137,7 +142,7 @@ impl RemoteAgent {
     ) -> Result<Response, ToolError> {
         let client = http::client()
             .await
-            .map_err(|why| self.unreachable(&format!("cannot be reached: {why}")))?;
+            .map_err(|why| self.connect_error(&format!("cannot be reached: {why}")))?;
         let mut request = client.post(&card.url).header(ACCEPT, accept).json(body);
         if let Some(version) = card.version.header() {
             request = request.header("a2a-version", version);
@@ -145,14 +150,15 @@ impl RemoteAgent {
         for (name, value) in caller.into_iter().flat_map(CallerTrace::headers) {
             request = request.header(name, value);
         }
-        self.sent(request).await
+        self.send_request(request).await
     }
 
     /// Sends a request. Fails unless the status is a success.
-    async fn sent(&self, request: RequestBuilder) -> Result<Response, ToolError> {
+    async fn send_request(&self, request: RequestBuilder) -> Result<Response, ToolError> {
         let response = request.headers(self.headers.clone()).send().await;
-        let response = response
-            .map_err(|error| self.unreachable(&format!("cannot be reached: {}", causes(&error))))?;
+        let response = response.map_err(|error| {
+            self.connect_error(&format!("cannot be reached: {}", format_causes(&error)))
+        })?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -163,7 +169,7 @@ impl RemoteAgent {
             .await
             .unwrap_or_default();
         let text = escaped_error_text(&String::from_utf8_lossy(&text));
-        let refused = self.unreachable(&format!("returned {status} at {address}: {text}"));
+        let refused = self.connect_error(&format!("returned {status} at {address}: {text}"));
         Err(match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 refused.suggest("The swarm operator must check `headers` in `spec.a2a`.")
@@ -181,7 +187,10 @@ impl RemoteAgent {
         let (mut bytes, mut stream) = (Vec::new(), response.bytes_stream());
         while let Some(chunk) = stream.next().await {
             let chunk = chunk.map_err(|error| {
-                self.invalid_answer(&format!("sent an incomplete answer: {}", causes(&error)))
+                self.invalid_answer(&format!(
+                    "sent an incomplete answer: {}",
+                    format_causes(&error)
+                ))
             })?;
             if bytes.len() + chunk.len() > max_bytes {
                 return Err(self.invalid_answer("sent an answer that is too large"));
@@ -192,7 +201,7 @@ impl RemoteAgent {
     }
 
     /// Creates the error for an agent that cannot be reached or refuses a request.
-    fn unreachable(&self, problem: &str) -> ToolError {
+    fn connect_error(&self, problem: &str) -> ToolError {
         error(Code::A2A_CONNECT, &self.name, problem)
     }
 
@@ -203,7 +212,7 @@ impl RemoteAgent {
 }
 
 /// Formats the causes without the URL, which may contain a key.
-fn causes(error: &reqwest::Error) -> String {
+fn format_causes(error: &reqwest::Error) -> String {
     let mut source = std::error::Error::source(error);
     let mut text = if source.is_none() {
         error.to_string()

@@ -62,9 +62,9 @@ impl<'a> A2aCall<'a> {
         let (agent, cancelled) = (self.agent, self.ctx.cancellation.clone());
         let mut task_id = self.named.subscribe();
         let ended = {
-            let mut asking = std::pin::pin!(self.ask());
+            let mut exchange = std::pin::pin!(self.send_and_wait());
             let done = tokio::select! {
-                done = &mut asking => Some(done),
+                done = &mut exchange => Some(done),
                 () = cancelled.cancelled() => None,
             };
             match done {
@@ -74,7 +74,7 @@ impl<'a> A2aCall<'a> {
                     // Waits until the agent reports the id; `None` without a task.
                     let reported_id = async {
                         tokio::select! {
-                            _ = &mut asking => None,
+                            _ = &mut exchange => None,
                             known = task_id.wait_for(Option::is_some) => {
                                 known.ok().and_then(|id| id.clone())
                             }
@@ -100,14 +100,14 @@ impl<'a> A2aCall<'a> {
                     // The call is cancelled in either case, so the result does not matter.
                     let _ = tokio::time::timeout(CANCEL_TIMEOUT, cancel).await;
                 }
-                Err(codes::cancelled())
+                Err(codes::cancelled_error())
             }
         }
     }
 
     /// Sends the message and waits for the end of the task. If a response is lost, queries the task
     /// instead.
-    async fn ask(&mut self) -> Result<(), ToolError> {
+    async fn send_and_wait(&mut self) -> Result<(), ToolError> {
         let card = self.agent.card().await?;
         // A call that is repeated after a crash has the same id. Agents that check it begin no
         // second task.
@@ -167,7 +167,8 @@ impl<'a> A2aCall<'a> {
             let result = self.result(&bytes)?;
             return self.take(&result);
         }
-        let mut events = SseStream::from_bytes_stream(Box::pin(bounded(response.bytes_stream())));
+        let mut events =
+            SseStream::from_bytes_stream(Box::pin(limit_size(response.bytes_stream())));
         while let Some(event) = events.next().await {
             let event = event.map_err(|failure| {
                 self.agent
@@ -324,7 +325,7 @@ impl<'a> A2aCall<'a> {
 }
 
 /// Limits the size of a stream: fails after [`MAX_ANSWER_BYTES`].
-fn bounded<E: std::error::Error + Send + Sync + 'static>(
+fn limit_size<E: std::error::Error + Send + Sync + 'static>(
     stream: impl Stream<Item = Result<Bytes, E>>,
 ) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
     let mut remaining_bytes = MAX_ANSWER_BYTES;

@@ -35,7 +35,7 @@ impl AgentCard {
         {
             let is_rpc = text(interface, "protocolBinding").as_deref() == Some("JSONRPC");
             let version = text(interface, "protocolVersion")
-                .and_then(|version| A2aProtocolVersion::named(&version));
+                .and_then(|version| A2aProtocolVersion::from_number(&version));
             if let (true, Some(version), Some(url)) = (is_rpc, version, text(interface, "url")) {
                 ways.push(AgentCard {
                     url,

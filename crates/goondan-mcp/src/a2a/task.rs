@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::wire::{A2aResult, A2aTaskState, state};
-use crate::result::{attach, visible};
+use crate::result::{add_attachment, escape_invisible};
 use goondan_core::ports::tool::Attachment;
 
 /// Maximum number of attachments in one answer.
@@ -150,14 +150,16 @@ fn answer(parts: &[Value]) -> A2aAnswer {
     for part in parts {
         let file = part.get("file").unwrap_or(part);
         if let Some(words) = text(part, "text") {
-            answer.text.push_str(&visible(&words));
+            answer.text.push_str(&escape_invisible(&words));
         } else if let Some(data) = part.get("data") {
-            answer.text.push_str(&visible(&format!("\n{data}\n")));
+            answer
+                .text
+                .push_str(&escape_invisible(&format!("\n{data}\n")));
         } else if let Some(bytes) = text(file, "raw").or_else(|| text(file, "bytes")) {
             let media_type = text(file, "mediaType").or_else(|| text(file, "mimeType"));
             let name = text(file, "filename").or_else(|| text(file, "name"));
             let media_type = media_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-            let left_out = attach(
+            let left_out = add_attachment(
                 &media_type,
                 &bytes,
                 name.as_deref(),
@@ -165,11 +167,11 @@ fn answer(parts: &[Value]) -> A2aAnswer {
             );
             answer
                 .text
-                .extend(left_out.map(|said| format!("\n{said}\n")));
+                .extend(left_out.map(|notice| format!("\n{notice}\n")));
         } else if let Some(url) = text(file, "url").or_else(|| text(file, "uri")) {
             answer
                 .text
-                .push_str(&visible(&format!("\n[file: {url}]\n")));
+                .push_str(&escape_invisible(&format!("\n[file: {url}]\n")));
         } else {
             answer
                 .text

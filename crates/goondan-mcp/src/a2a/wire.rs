@@ -18,7 +18,7 @@ pub(super) enum A2aMethod {
 
 impl A2aProtocolVersion {
     /// Parses a version number.
-    pub(super) fn named(number: &str) -> Option<Self> {
+    pub(super) fn from_number(number: &str) -> Option<Self> {
         let mut parts = number.split('.');
         match (parts.next(), parts.next()) {
             (Some("0"), Some("3")) => Some(A2aProtocolVersion::V03),
@@ -36,7 +36,7 @@ impl A2aProtocolVersion {
     }
 
     /// Returns the JSON-RPC method name of this version.
-    fn method(self, method: A2aMethod) -> &'static str {
+    fn method_name(self, method: A2aMethod) -> &'static str {
         match (self, method) {
             (A2aProtocolVersion::V03, A2aMethod::Send) => "message/send",
             (A2aProtocolVersion::V03, A2aMethod::Stream) => "message/stream",
@@ -59,7 +59,7 @@ impl A2aProtocolVersion {
         if let Some(tenant) = tenant {
             params["tenant"] = tenant.into();
         }
-        json!({"jsonrpc": "2.0", "id": 1, "method": self.method(method), "params": params})
+        json!({"jsonrpc": "2.0", "id": 1, "method": self.method_name(method), "params": params})
     }
 
     /// Creates the parameters of a request that sends a text.

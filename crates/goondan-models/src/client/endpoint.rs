@@ -6,7 +6,7 @@ use goondan_spec::kinds::Model;
 use goondan_spec::sent_schema::ProviderWireFormat;
 use url::{Position, Url};
 
-use crate::errors::configuration;
+use crate::errors::configuration_error;
 use crate::provider::ModelProvider;
 
 /// Ends of URLs that users copy along with the base, by format.
@@ -30,7 +30,7 @@ impl ModelEndpoint {
     ///
     /// # Errors
     /// The provider requires an endpoint, or the endpoint is not a URL.
-    pub(crate) fn of(
+    pub(crate) fn for_model(
         model: &Resource<Model>,
         provider: &ModelProvider,
         wire: ProviderWireFormat,
@@ -42,7 +42,7 @@ impl ModelEndpoint {
             .or(provider.address.as_deref())
             .ok_or_else(|| {
                 let example = provider.example.as_deref().unwrap_or_default();
-                configuration(
+                configuration_error(
                     format!(
                         "{} has no endpoint, which the provider {} requires.",
                         model.id, provider.name
@@ -105,7 +105,7 @@ fn base_url(
     wire: ProviderWireFormat,
 ) -> Result<Url, ModelError> {
     let wrong = |reason: String| {
-        configuration(
+        configuration_error(
             format!("The endpoint of {} is not usable: {reason}.", model.id),
             "Write a complete URL, such as `endpoint: http://localhost:1234/v1`.",
         )

@@ -16,8 +16,8 @@ use super::endpoint::bare_host;
 use super::key::ApiKey;
 use super::settings::ClientSettings;
 use crate::errors::{
-    ProviderError, ReportedError, configuration, connection, error_of_any_shape, protocol,
-    retry_after, with_suggestion,
+    ProviderError, ReportedError, configuration_error, connection_error, protocol_error,
+    read_error_body, retry_after, with_suggestion,
 };
 use crate::provider::ModelProvider;
 use crate::transport::{FramingError, ProbeAnswer, error_chain, limits};
@@ -99,10 +99,10 @@ impl FailureContext {
     }
 
     /// Returns the error for a request or an answer that did not get through.
-    pub(crate) fn transport(&self, host: &str, error: &reqwest::Error) -> ModelError {
+    pub(crate) fn transport_error(&self, host: &str, error: &reqwest::Error) -> ModelError {
         let reason = error_chain(error);
         let failure = if error.is_builder() {
-            self.unsendable(host, &reason)
+            self.unsendable_error(host, &reason)
         } else if error.is_connect() || error.is_timeout() {
             let kind = match is_refused(error) {
                 true => ModelErrorKind::Starting,
@@ -111,14 +111,14 @@ impl FailureContext {
             let failure = ModelError::new(kind, format!("{host} is not reachable: {reason}."));
             with_suggestion(failure, self.suggestion_to_reach(host, &reason))
         } else {
-            connection(format!("The stream from {host} broke off: {reason}."))
+            connection_error(format!("The stream from {host} broke off: {reason}."))
         };
         self.without_secrets(failure)
     }
 
     /// Returns the error for a request that cannot be sent.
-    pub(crate) fn unsendable(&self, host: &str, reason: &str) -> ModelError {
-        self.without_secrets(configuration(
+    pub(crate) fn unsendable_error(&self, host: &str, reason: &str) -> ModelError {
+        self.without_secrets(configuration_error(
             format!("The request to {host} cannot be sent: {reason}."),
             format!(
                 "Check endpoint, apiKey and options.headers of {}.",
@@ -129,7 +129,7 @@ impl FailureContext {
 
     /// Converts an unsuccessful HTTP response to a model error. `sent_schema`: whether the request
     /// had an output schema.
-    pub(crate) fn status(
+    pub(crate) fn http_status_error(
         &self,
         host: &str,
         status: StatusCode,
@@ -137,26 +137,28 @@ impl FailureContext {
         headers: &HeaderMap,
         sent_schema: bool,
     ) -> ModelError {
-        let json: Value = serde_json::from_str(body).unwrap_or(Value::Null);
-        let html = is_html(body);
+        let is_web_page = is_html(body);
         // Logins and redirections have better messages, which name the key or the new URL.
-        let is_wrong_url = html
+        let is_wrong_url = is_web_page
             && is_permanent(status)
             && !matches!(status.as_u16(), 401 | 403)
             && !status.is_redirection();
         if is_wrong_url {
             return self.web_page_error(host);
         }
-        let mut reported = match &json {
-            Value::Null if html => ReportedError {
-                message: "a web page".to_owned(),
-                ..ReportedError::default()
-            },
-            Value::Null => ReportedError {
-                message: body.trim().to_owned(),
-                ..ReportedError::default()
-            },
-            json => error_of_any_shape(json),
+        let mut reported = match serde_json::from_str(body) {
+            Ok(Value::Null) | Err(_) => {
+                let message = if is_web_page {
+                    "a web page"
+                } else {
+                    body.trim()
+                };
+                ReportedError {
+                    message: message.to_owned(),
+                    ..ReportedError::default()
+                }
+            }
+            Ok(json) => read_error_body(&json),
         };
         reported.retry_after = retry_after(headers, Utc::now()).or(reported.retry_after);
         let location = headers
@@ -171,25 +173,31 @@ impl FailureContext {
             ProviderError::Reported(reported) => self.reported_error(host, &reported),
             ProviderError::Unreadable(error) if error.is_eof() => self.broken_stream_error(host),
             ProviderError::Unreadable(error) => {
-                protocol(format!("{host} sent an event that is not JSON: {error}."))
+                protocol_error(format!("{host} sent an event that is not JSON: {error}."))
             }
-            ProviderError::Declined { reason, words } => ModelError::new(
+            ProviderError::Declined {
+                reason,
+                explanation,
+            } => ModelError::new(
                 ModelErrorKind::Declined,
                 format!(
                     "The model declined to answer ({reason}){}",
-                    after_colon(&words)
+                    after_colon(&explanation)
                 ),
             ),
-            ProviderError::Failed { reason, words } => connection(format!(
+            ProviderError::Failed {
+                reason,
+                explanation,
+            } => connection_error(format!(
                 "{host} aborted the answer ({reason}){}",
-                after_colon(&words)
+                after_colon(&explanation)
             )),
         };
         self.without_secrets(failure)
     }
 
-    /// Returns the error for a JSON body that reports one instead of a stream. Without a status, it mostly means that the
-    /// path does not exist, so a retry cannot help.
+    /// Returns the error for a JSON body that reports one instead of a stream. Without a status, it
+    /// mostly means that the path does not exist, so a retry cannot help.
     pub(crate) fn error_instead_of_stream(&self, host: &str, error: ProviderError) -> ModelError {
         let reported = match error {
             ProviderError::Reported(reported) => reported,
@@ -199,7 +207,7 @@ impl FailureContext {
             return self.provider_error(host, ProviderError::Reported(reported));
         }
         self.without_secrets(with_suggestion(
-            protocol(format!(
+            protocol_error(format!(
                 "{host} returned an error instead of a stream{}",
                 after_colon(&reported.message)
             )),
@@ -223,7 +231,7 @@ impl FailureContext {
             }
             None => ModelError {
                 retry_after: reported.retry_after,
-                ..connection(format!(
+                ..connection_error(format!(
                     "{host} aborted the answer{}",
                     after_colon(&reported.message)
                 ))
@@ -321,15 +329,15 @@ impl FailureContext {
 
     /// Returns the error for a stream that ended before the answer did.
     pub(crate) fn broken_stream_error(&self, host: &str) -> ModelError {
-        connection(format!(
+        connection_error(format!(
             "The stream broke off: {host} ended it before the answer was complete."
         ))
     }
 
     /// Returns the error for a provider that sends nothing for too long.
-    pub(crate) fn silent(&self, host: &str) -> ModelError {
+    pub(crate) fn idle_timeout_error(&self, host: &str) -> ModelError {
         with_suggestion(
-            connection(format!(
+            connection_error(format!(
                 "{host} sent nothing for {} seconds.",
                 self.idle_timeout.as_secs_f64()
             )),
@@ -341,7 +349,7 @@ impl FailureContext {
     pub(crate) fn too_large(&self, host: &str, max_bytes: usize) -> ModelError {
         let mebibytes = max_bytes / (1024 * 1024);
         with_suggestion(
-            protocol(format!(
+            protocol_error(format!(
                 "The answer of {host} is larger than {mebibytes} MiB."
             )),
             "Limit the answer with `modelConfig.params.maxTokens`.",
@@ -349,26 +357,31 @@ impl FailureContext {
     }
 
     /// Returns the error for a body that cannot be divided into events.
-    pub(crate) fn framing(&self, host: &str, error: &FramingError) -> ModelError {
+    pub(crate) fn framing_error(&self, host: &str, error: &FramingError) -> ModelError {
         match error {
             FramingError::TooLong => self.too_large(host, limits::MAX_ANSWER_BYTES),
             FramingError::NotText(error) => {
-                protocol(format!("{host} sent an event that is not text: {error}."))
+                protocol_error(format!("{host} sent an event that is not text: {error}."))
             }
             FramingError::Damaged(reason) => {
-                connection(format!("The stream from {host} is damaged: {reason}."))
+                connection_error(format!("The stream from {host} is damaged: {reason}."))
             }
         }
     }
 
     /// Returns the error for an embeddings answer that cannot be used.
-    pub(crate) fn embeddings(&self, host: &str, body: &str, error: ProviderError) -> ModelError {
+    pub(crate) fn embeddings_error(
+        &self,
+        host: &str,
+        body: &str,
+        error: ProviderError,
+    ) -> ModelError {
         match error {
             _ if is_html(body) => self.web_page_error(host),
             ProviderError::Unreadable(error) if error.is_eof() => {
-                connection(format!("{host} sent an incomplete answer."))
+                connection_error(format!("{host} sent an incomplete answer."))
             }
-            ProviderError::Unreadable(error) => protocol(format!(
+            ProviderError::Unreadable(error) => protocol_error(format!(
                 "The answer of {host} is not a list of embeddings: {error}."
             )),
             error => self.provider_error(host, error),
@@ -377,7 +390,7 @@ impl FailureContext {
 
     /// Returns the error for an embeddings request that takes too long.
     pub(crate) fn no_embeddings_within(&self, host: &str, limit: Duration) -> ModelError {
-        connection(format!(
+        connection_error(format!(
             "{host} returned no embeddings within {} seconds.",
             limit.as_secs()
         ))
@@ -386,22 +399,23 @@ impl FailureContext {
     /// Returns the error for a web page instead of an answer.
     pub(crate) fn web_page_error(&self, host: &str) -> ModelError {
         with_suggestion(
-            protocol(format!(
+            protocol_error(format!(
                 "{host} answered with a web page instead of JSON, so `endpoint` may be wrong."
             )),
             format!("Check `endpoint` of {}: most end in /v1.", self.resource),
         )
     }
 
-    /// Returns the error for an answer without any event. `probe` is the start of the body, or the answer to a GET.
+    /// Returns the error for an answer without any event. `probe` is the start of the body, or the
+    /// answer to a GET.
     pub(crate) fn without_events(&self, host: &str, probe: Option<ProbeAnswer>) -> ModelError {
         let failure = match probe {
             Some(probe) if is_html(&probe.body) => self.web_page_error(host),
             Some(probe) if probe.status == 200 && probe.body.trim_start().starts_with('{') => {
                 with_suggestion(
-                    protocol(format!(
+                    protocol_error(format!(
                         "{host} returned other data instead of a stream: {}",
-                        clipped(probe.body.trim())
+                        clip_message(probe.body.trim())
                     )),
                     format!("Check `endpoint` of {}.", self.resource),
                 )
@@ -507,17 +521,17 @@ fn code_and_reason(status: StatusCode) -> String {
 }
 
 /// Returns the end of a sentence that quotes a provider.
-fn after_colon(words: &str) -> String {
-    let words = clipped(words.trim());
-    match words.chars().last() {
+fn after_colon(explanation: &str) -> String {
+    let explanation = clip_message(explanation.trim());
+    match explanation.chars().last() {
         None => ".".to_owned(),
-        Some('.' | '!' | '?' | '…') => format!(": {words}"),
-        Some(_) => format!(": {words}."),
+        Some('.' | '!' | '?' | '…') => format!(": {explanation}"),
+        Some(_) => format!(": {explanation}."),
     }
 }
 
 /// Returns the first characters of `text`, with an ellipsis if it is longer.
-fn clipped(text: &str) -> String {
+fn clip_message(text: &str) -> String {
     match text.char_indices().nth(MAX_MESSAGE_CHARS) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text.to_owned(),

@@ -4,7 +4,7 @@ use goondan_core::ports::model::ModelError;
 use goondan_spec::kinds::Model;
 use goondan_spec::{Environment, Resource, Secret, ValueSource};
 
-use crate::errors::no_key;
+use crate::errors::missing_key_error;
 use crate::provider::ModelProvider;
 
 /// A key and its origin.
@@ -17,8 +17,8 @@ pub(crate) struct ApiKey {
     pub(crate) variable: Option<String>,
 }
 
-/// Returns the key of `model`, or the one in the provider's usual variable. A Model with its own endpoint never gets
-/// the usual key: that key belongs to the provider, not to the server at another address.
+/// Returns the key in the `apiKey` of `model`, else the key in the provider's variable. A Model
+/// with its own endpoint never gets the provider's key, because another server would receive it.
 ///
 /// # Errors
 /// A variable is not set.
@@ -28,19 +28,19 @@ pub(crate) fn find(
     environment: &Environment,
 ) -> Result<ApiKey, ModelError> {
     match &model.spec.api_key {
-        Some(source) => declared(model, source, environment),
-        None => usual(model, provider, environment),
+        Some(source) => declared_key(model, source, environment),
+        None => from_provider_variable(model, provider, environment),
     }
 }
 
 /// Returns the key in the Model's `apiKey`.
-fn declared(
+fn declared_key(
     model: &Resource<Model>,
     source: &ValueSource,
     environment: &Environment,
 ) -> Result<ApiKey, ModelError> {
     let value = environment.resolve(source, "apiKey").map_err(|names| {
-        no_key(
+        missing_key_error(
             format!(
                 "The key of {} is missing: {} is not set.",
                 model.id,
@@ -65,9 +65,9 @@ fn declared(
     })
 }
 
-/// Returns the key in the provider's variable. Fails if the provider requires a key and the
-/// variable is not set.
-fn usual(
+/// Returns the key in the provider's variable. Fails if the variable is not set. Returns no key if
+/// the provider needs none, or if the Model has its own endpoint (see [`find`]).
+fn from_provider_variable(
     model: &Resource<Model>,
     provider: &ModelProvider,
     environment: &Environment,
@@ -92,7 +92,7 @@ fn usual(
                 variable: Some(variable.clone()),
             })
         }
-        None => Err(no_key(
+        None => Err(missing_key_error(
             format!("{} has no key, which {} requires.", model.id, provider.name),
             format!(
                 "Set {variable}, and write `apiKey: {{valueFrom: {{env: {variable}}}}}` in {}.",

@@ -21,9 +21,9 @@ use super::settings::ClientSettings;
 use super::stream::{AnswerStream, Completion};
 use crate::answer::AnswerBuilder;
 use crate::embeddings;
-use crate::errors::{ProviderError, configuration};
+use crate::errors::{ProviderError, configuration_error};
 use crate::formats::call_ids::CallIds;
-use crate::formats::text_calls::{TextCallFilter, recover};
+use crate::formats::text_calls::{TextCallFilter, extract_calls};
 use crate::formats::{ModelTarget, WireFormat};
 use crate::provider::context_windows::context_window;
 use crate::transport::limits::{MAX_ANSWER_BYTES, MAX_ERROR_BYTES};
@@ -59,7 +59,7 @@ impl LiveClient {
     ) -> Self {
         let transcript_key = format!(
             "{:?} {} {}",
-            format.wire(),
+            format.wire_format(),
             target.provider.name,
             target.model
         );
@@ -88,7 +88,7 @@ impl LiveClient {
         let headers = self.headers_for(request)?;
         let body = self.requests.body(request);
         if let Some(recorder) = &request.exchange {
-            recorder.begin(self.shown_key.exchange(&url, &headers, &body));
+            recorder.begin(self.shown_key.request_record(&url, &headers, &body));
         }
         let sends_schema = request.output.is_some();
         let body = reqwest::Body::wrap(body);
@@ -116,8 +116,8 @@ impl LiveClient {
         let sent = client.post(url).headers(headers).body(body).send();
         let response = timeout(self.settings.idle_timeout, sent)
             .await
-            .map_err(|_| self.failures.silent(&self.host))?
-            .map_err(|error| self.failures.transport(&self.host, &error))?;
+            .map_err(|_| self.failures.idle_timeout_error(&self.host))?
+            .map_err(|error| self.failures.transport_error(&self.host, &error))?;
         let status = response.status();
         if let Some(recorder) = recorder {
             recorder.answered(status.as_u16());
@@ -137,20 +137,21 @@ impl LiveClient {
         }
         Err(self
             .failures
-            .status(&self.host, status, &body, &headers, sends_schema))
+            .http_status_error(&self.host, status, &body, &headers, sends_schema))
     }
 
-    async fn vectors(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
-        let (wire, model) = (self.format.wire(), &self.target.model);
+    async fn embed_texts(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let (wire, model) = (self.format.wire_format(), &self.target.model);
         let has_embeddings = self.target.provider.name != "vertex";
         let request = embeddings::request(wire, model, texts).filter(|_| has_embeddings);
         let (path, body) = request.ok_or_else(|| {
             let suggestion =
                 "Use a Model of a provider with embeddings, such as openai, gemini or ollama.";
-            configuration(embeddings::NO_EMBEDDINGS, suggestion)
+            configuration_error(embeddings::NO_EMBEDDINGS, suggestion)
         })?;
         let headers = self.headers.clone();
-        let headers = headers.map_err(|reason| self.failures.unsendable(&self.host, &reason))?;
+        let headers =
+            headers.map_err(|reason| self.failures.unsendable_error(&self.host, &reason))?;
         let response = self
             .post(
                 self.url(&path)?,
@@ -164,20 +165,20 @@ impl LiveClient {
         serde_json::from_str(&answer)
             .map_err(ProviderError::from)
             .and_then(|answer| embeddings::decode(wire, &answer))
-            .map_err(|error| self.failures.embeddings(&self.host, &answer, error))
+            .map_err(|error| self.failures.embeddings_error(&self.host, &answer, error))
     }
 
     fn url(&self, path: &str) -> Result<Url, ModelError> {
         self.endpoint
             .join(path)
-            .map_err(|reason| self.failures.unsendable(&self.host, &reason))
+            .map_err(|reason| self.failures.unsendable_error(&self.host, &reason))
     }
 
     /// Returns the headers of a model call, including its trace headers.
     fn headers_for(&self, request: &ModelRequest) -> Result<HeaderMap, ModelError> {
         let headers = self.headers.clone();
         let mut headers =
-            headers.map_err(|reason| self.failures.unsendable(&self.host, &reason))?;
+            headers.map_err(|reason| self.failures.unsendable_error(&self.host, &reason))?;
         for (name, value) in request.caller.iter().flat_map(CallerTrace::headers) {
             let parsed = (
                 HeaderName::from_bytes(name.as_bytes()),
@@ -192,8 +193,8 @@ impl LiveClient {
         Ok(headers)
     }
 
-    /// Returns the step that turns the pieces of an answer into the answer to `request`.
-    fn completion(&self, request: &ModelRequest) -> Completion {
+    /// Returns the step that combines the pieces of the answer to `request`.
+    fn completion_step(&self, request: &ModelRequest) -> Completion {
         let (requests, request) = (Arc::clone(&self.requests), request.clone());
         let recovers = self.settings.text_tool_calls;
         Box::new(move |answer: AnswerBuilder| {
@@ -201,7 +202,7 @@ impl LiveClient {
                 let mut ids = CallIds::new(&transcript.messages.call_ids);
                 let answer = answer.complete(&mut ids)?;
                 Ok(match recovers {
-                    true => recover(answer, &request.tools, &mut ids),
+                    true => extract_calls(answer, &request.tools, &mut ids),
                     false => answer,
                 })
             })
@@ -210,7 +211,7 @@ impl LiveClient {
 }
 
 /// Returns the stream without the text that becomes calls or reasoning.
-fn filtered(
+fn filter_stream(
     chunks: impl Stream<Item = Result<ModelChunk, ModelError>> + Send + 'static,
     mut filter: TextCallFilter,
 ) -> ModelStream {
@@ -261,7 +262,7 @@ impl ModelClient for LiveClient {
             EventReader::new(self.format.framing(), MAX_ANSWER_BYTES),
             self.format.decoder(),
             AnswerBuilder::new(self.target.family()),
-            self.completion(&request),
+            self.completion_step(&request),
             (&self.failures, &self.host),
             self.settings.idle_timeout,
         )
@@ -269,20 +270,20 @@ impl ModelClient for LiveClient {
         // A refusal comes with the first event. It is reported before the stream begins.
         let first = answer.next().await;
         if let Some(Err(error)) = first {
-            return Err(answer.explain(&self.http, url.as_str(), error).await);
+            return Err(answer.explain_error(&self.http, url.as_str(), error).await);
         }
         let rest = futures::stream::unfold(answer, |mut answer| async move {
             Some((answer.next().await?, answer))
         });
         let chunks = futures::stream::iter(first).chain(rest);
         Ok(match self.settings.text_tool_calls {
-            true => filtered(chunks, TextCallFilter::new(Arc::clone(&request.tools))),
+            true => filter_stream(chunks, TextCallFilter::new(Arc::clone(&request.tools))),
             false => chunks.boxed(),
         })
     }
 
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
-        let vectors = timeout(EMBEDDING_TIMEOUT, self.vectors(&texts)).await;
+        let vectors = timeout(EMBEDDING_TIMEOUT, self.embed_texts(&texts)).await;
         vectors.unwrap_or_else(|_| {
             Err(self
                 .failures
@@ -291,7 +292,9 @@ impl ModelClient for LiveClient {
     }
 
     fn is_schema_sent(&self) -> bool {
-        self.target.provider.takes_schemas(self.format.wire())
+        self.target
+            .provider
+            .takes_schemas(self.format.wire_format())
     }
 
     fn context_window(&self) -> Option<u64> {

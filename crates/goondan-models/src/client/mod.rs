@@ -46,14 +46,14 @@ pub(crate) fn client(
     provider: &'static ModelProvider,
     environment: &Environment,
 ) -> Result<Arc<dyn ModelClient>, ModelError> {
-    let settings = ClientSettings::of(model, provider, environment)?;
+    let settings = ClientSettings::from_model(model, provider, environment)?;
     let key = key::find(model, provider, environment)?;
-    let wire = settings.wire(model, provider);
-    let endpoint = ModelEndpoint::of(model, provider, wire)?;
+    let wire = settings.wire_format(model, provider);
+    let endpoint = ModelEndpoint::for_model(model, provider, wire)?;
     let failures = FailureContext::new(model, provider, wire, &key, &settings);
     let target = ModelTarget {
         provider,
-        model: provider.quirks.sent_model(&model.spec.model),
+        model: provider.quirks.request_model(&model.spec.model),
         prompt_caching: settings.prompt_caching,
     };
     let format = format_of(wire, target.clone());
@@ -86,7 +86,7 @@ pub(crate) fn endpoint_problem(
     provider: &'static ModelProvider,
 ) -> Option<ModelError> {
     let wire = settings::wire_of(model, provider);
-    ModelEndpoint::of(model, provider, wire).err()
+    ModelEndpoint::for_model(model, provider, wire).err()
 }
 
 /// Returns the error of a Model whose key is not set in `environment`.

@@ -26,7 +26,7 @@ impl ShownKey {
     }
 
     /// Returns the record of a request, without its response.
-    pub(crate) fn exchange(
+    pub(crate) fn request_record(
         &self,
         url: &Url,
         headers: &HeaderMap,
@@ -91,7 +91,7 @@ mod tests {
         }
         let key = ShownKey::new(Some(&Secret::new("sk-12345678")), Some("OPENAI_API_KEY"));
         let url = Url::parse("http://me:hidden@localhost/v1").unwrap();
-        let exchange = key.exchange(&url, &headers, &SharedBody::new(vec!["{}".into()]));
+        let exchange = key.request_record(&url, &headers, &SharedBody::new(vec!["{}".into()]));
         assert_eq!(exchange.url, "http://me@localhost/v1");
         assert_eq!(exchange.body.as_deref(), Some("{}"));
         let shown = |name: &str| {

@@ -64,13 +64,13 @@ impl RequestBuilder {
     pub(crate) fn body(&self, request: &ModelRequest) -> SharedBody {
         let format = &*self.format;
         self.with_transcript(request, |transcript| {
-            let head = self.head(request, transcript);
+            let head = self.cached_head(request, transcript);
             let mut pieces = vec![head.json.clone()];
             if !head.has_system {
-                pieces.extend(self.system_field(request, transcript));
+                pieces.extend(self.encode_system_field(request, transcript));
             }
             if !head.has_messages {
-                pieces.extend(self.messages(request, transcript.bytes(format)));
+                pieces.extend(self.encode_messages_field(request, transcript.bytes(format)));
             }
             pieces.push(Bytes::from_static(b"}"));
             SharedBody::new(pieces)
@@ -90,44 +90,45 @@ impl RequestBuilder {
         })
     }
 
-    /// Returns the field with the system prompt, with a comma before it; `None` if the format has
-    /// no such field or there is no prompt.
-    fn system_field(
+    /// Returns the JSON text of the field with the system prompt, which follows other fields and
+    /// therefore begins with a comma. Returns `None` if the format has no such field or there is no
+    /// system prompt.
+    fn encode_system_field(
         &self,
         request: &ModelRequest,
         transcript: &EncodedTranscript,
     ) -> Option<Bytes> {
-        let system = request
-            .system
-            .as_deref()
-            .filter(|system| !system.trim().is_empty());
         let (key, value) = self
             .format
-            .system_field(system, &transcript.messages.notes)?;
+            .system_field(system_prompt(request), &transcript.messages.notes)?;
         Some(Bytes::from(format!(",{}:{value}", Value::from(key))))
     }
 
-    fn messages(&self, request: &ModelRequest, encoded: Vec<Bytes>) -> Vec<Bytes> {
+    /// Returns the JSON text of the field with the messages, with a comma before it. Each of
+    /// `encoded_messages` begins with a comma.
+    fn encode_messages_field(
+        &self,
+        request: &ModelRequest,
+        encoded_messages: Vec<Bytes>,
+    ) -> Vec<Bytes> {
         let key = Value::from(self.format.messages_field());
-        let system = request
-            .system
-            .as_deref()
-            .filter(|system| !system.trim().is_empty());
-        let system = system.and_then(|system| self.format.system_message(system));
+        let system_message =
+            system_prompt(request).and_then(|prompt| self.format.system_message(prompt));
         let mut pieces = vec![Bytes::from(format!(",{key}:["))];
-        let mut rest = encoded.into_iter();
-        match system {
-            Some(system) => pieces.push(Bytes::from(system.to_string())),
-            // Every encoded message follows a comma.
-            None => pieces.extend(rest.next().map(|first| first.slice(1..))),
+        let mut encoded_messages = encoded_messages.into_iter();
+        if let Some(message) = system_message {
+            pieces.push(Bytes::from(message.to_string()));
+        } else if let Some(first) = encoded_messages.next() {
+            let without_comma = first.slice(1..);
+            pieces.push(without_comma);
         }
-        pieces.extend(rest);
+        pieces.extend(encoded_messages);
         pieces.push(Bytes::from_static(b"]"));
         pieces
     }
 
     /// Returns the head of `request`. The same params, tools and output, by identity, have the same head.
-    fn head(&self, request: &ModelRequest, transcript: &EncodedTranscript) -> EncodedHead {
+    fn cached_head(&self, request: &ModelRequest, transcript: &EncodedTranscript) -> EncodedHead {
         let called = &transcript.messages.called_tools;
         let open_turn = transcript.messages.open_turn;
         if request.tools.is_empty() && !called.is_empty() {
@@ -211,4 +212,10 @@ impl CachedHead {
     fn is_in_use(&self) -> bool {
         self.params.strong_count() > 0 && self.tools.strong_count() > 0
     }
+}
+
+/// Returns the system prompt of `request`, unless it is blank.
+fn system_prompt(request: &ModelRequest) -> Option<&str> {
+    let prompt = request.system.as_deref()?;
+    (!prompt.trim().is_empty()).then_some(prompt)
 }

@@ -9,7 +9,7 @@ use goondan_spec::sent_schema::ProviderWireFormat;
 use goondan_spec::{Environment, Resource, Secret};
 use reqwest::header::{HeaderName, HeaderValue};
 
-use crate::errors::configuration;
+use crate::errors::configuration_error;
 use crate::provider::ModelProvider;
 
 /// Maximum silence of a provider, if `options.timeoutSeconds` is absent.
@@ -33,7 +33,7 @@ impl ClientSettings {
     ///
     /// # Errors
     /// The variable of a header is not set, or its value is not a valid header.
-    pub(crate) fn of(
+    pub(crate) fn from_model(
         model: &Resource<Model>,
         provider: &ModelProvider,
         environment: &Environment,
@@ -56,7 +56,7 @@ impl ClientSettings {
     }
 
     /// Returns the format for `model`.
-    pub(crate) fn wire(
+    pub(crate) fn wire_format(
         &self,
         model: &Resource<Model>,
         provider: &ModelProvider,
@@ -78,7 +78,7 @@ fn wire_with(
     api: Option<ModelApi>,
 ) -> ProviderWireFormat {
     let usual = provider
-        .wire(&model.spec.model)
+        .wire_format(&model.spec.model)
         .unwrap_or(ProviderWireFormat::Chat);
     match (usual, api) {
         (ProviderWireFormat::Chat | ProviderWireFormat::Responses, Some(ModelApi::Chat)) => {
@@ -103,7 +103,7 @@ fn headers(
     for (name, value) in &model.spec.options.headers {
         let field = format!("options.headers.{name}");
         let secret = environment.resolve_text(value, name).map_err(|names| {
-            configuration(
+            configuration_error(
                 format!(
                     "`{field}` of {} is missing: {} is not set.",
                     model.id,
@@ -119,7 +119,7 @@ fn headers(
         {
             Some(name) => headers.push((name, secret)),
             None => {
-                return Err(configuration(
+                return Err(configuration_error(
                     format!("`{field}` of {} is not a valid HTTP header.", model.id),
                     "Use letters, digits and hyphens in the name, and one line of plain characters \
                     as the value.",

@@ -7,7 +7,7 @@ use goondan_spec::sent_schema::ProviderWireFormat;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::errors::{ProviderError, error_in};
+use crate::errors::{ProviderError, find_error};
 
 /// Message for providers without embeddings.
 pub(crate) const NO_EMBEDDINGS: &str = "This provider has no embeddings.";
@@ -98,7 +98,7 @@ pub(crate) fn decode(
     wire: ProviderWireFormat,
     body: &Value,
 ) -> Result<Vec<Vec<f32>>, ProviderError> {
-    if let Some(error) = error_in(body) {
+    if let Some(error) = find_error(body) {
         return Err(ProviderError::Reported(error));
     }
     Ok(match wire {

@@ -5,7 +5,7 @@ mod retry_after;
 
 use goondan_core::ports::model::{ModelError, ModelErrorKind};
 
-pub(crate) use reported::{ReportedError, error_in, error_of_any_shape, status_of_code};
+pub(crate) use reported::{ReportedError, find_error, read_error_body, status_of_code};
 pub(crate) use retry_after::retry_after;
 
 /// Failure of one answer, without the names of server and Model.
@@ -16,9 +16,9 @@ pub(crate) enum ProviderError {
     /// An event is not JSON.
     Unreadable(serde_json::Error),
     /// The model or a filter refused to answer.
-    Declined { reason: String, words: String },
+    Declined { reason: String, explanation: String },
     /// The provider gave up in the middle of the answer.
-    Failed { reason: String, words: String },
+    Failed { reason: String, explanation: String },
 }
 
 impl ProviderError {
@@ -38,7 +38,7 @@ impl From<serde_json::Error> for ProviderError {
 }
 
 /// Returns the error of a Model that cannot be used as it is written.
-pub(crate) fn configuration(
+pub(crate) fn configuration_error(
     message: impl Into<String>,
     suggestion: impl Into<String>,
 ) -> ModelError {
@@ -49,17 +49,20 @@ pub(crate) fn configuration(
 }
 
 /// Returns the error of a Model whose key is not set.
-pub(crate) fn no_key(message: impl Into<String>, suggestion: impl Into<String>) -> ModelError {
+pub(crate) fn missing_key_error(
+    message: impl Into<String>,
+    suggestion: impl Into<String>,
+) -> ModelError {
     with_suggestion(ModelError::new(ModelErrorKind::NoKey, message), suggestion)
 }
 
 /// Returns the error of a connection that failed or broke.
-pub(crate) fn connection(message: impl Into<String>) -> ModelError {
+pub(crate) fn connection_error(message: impl Into<String>) -> ModelError {
     ModelError::new(ModelErrorKind::Connection, message)
 }
 
 /// Returns the error of an answer that is not in the provider's format.
-pub(crate) fn protocol(message: impl Into<String>) -> ModelError {
+pub(crate) fn protocol_error(message: impl Into<String>) -> ModelError {
     ModelError::new(ModelErrorKind::Protocol, message)
 }
 

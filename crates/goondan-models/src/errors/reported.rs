@@ -79,7 +79,7 @@ const STATUS_OF_MINIMAX: &[(u64, u16)] = &[
 ];
 
 /// Returns the error that `body` reports, or `None` if it is not an error. `body` is an HTTP body or an event.
-pub(crate) fn error_in(body: &Value) -> Option<ReportedError> {
+pub(crate) fn find_error(body: &Value) -> Option<ReportedError> {
     let body = body
         .as_array()
         .and_then(|list| list.first())
@@ -91,10 +91,11 @@ pub(crate) fn error_in(body: &Value) -> Option<ReportedError> {
     Some(error)
 }
 
-/// Returns the error of an event that is named `error`, or of an HTTP error body: any shape counts.
-pub(crate) fn error_of_any_shape(body: &Value) -> ReportedError {
-    error_in(body).unwrap_or_else(|| {
-        let error = described(body);
+/// Returns the error in a body that certainly reports one: an event with the name `error`, or an
+/// HTTP error body. If its shape is unknown, the message is the whole body.
+pub(crate) fn read_error_body(body: &Value) -> ReportedError {
+    find_error(body).unwrap_or_else(|| {
+        let error = read_error_object(body);
         if error.message.is_empty() {
             return ReportedError {
                 message: body.to_string(),
@@ -116,7 +117,7 @@ fn nested_error(body: &Value) -> Option<ReportedError> {
     .flatten()
     .find(|error| !error.is_null() && *error != &Value::Bool(false))?;
     let mut described = match error {
-        Value::Object(_) => described(error),
+        Value::Object(_) => read_error_object(error),
         Value::String(text) => ReportedError {
             message: text.clone(),
             ..ReportedError::default()
@@ -128,7 +129,7 @@ fn nested_error(body: &Value) -> Option<ReportedError> {
     };
     if described.message.is_empty() {
         described.message =
-            text_at(body, &["message", "detail"]).unwrap_or_else(|| error.to_string());
+            first_text(body, &["message", "detail"]).unwrap_or_else(|| error.to_string());
     }
     Some(described)
 }
@@ -144,7 +145,7 @@ fn minimax_error(body: &Value) -> Option<ReportedError> {
         .iter()
         .find(|row| row.0 == code)
         .map(|row| row.1);
-    let message = text_at(response, &["status_msg"]).unwrap_or_else(|| "no message".to_owned());
+    let message = first_text(response, &["status_msg"]).unwrap_or_else(|| "no message".to_owned());
     Some(ReportedError {
         status,
         code: Some(code.to_string()),
@@ -158,13 +159,13 @@ fn flat_error(body: &Value) -> Option<ReportedError> {
     let is_error = ["object", "type"]
         .iter()
         .any(|key| body.get(key).and_then(Value::as_str) == Some("error"));
-    is_error.then(|| described(body))
+    is_error.then(|| read_error_object(body))
 }
 
 /// Reads message, code and status of an error object.
-fn described(error: &Value) -> ReportedError {
-    let message = text_at(error, &["message", "detail", "msg", "error_msg", "Message"])
-        .or_else(|| text_at(error, &["error"]))
+fn read_error_object(error: &Value) -> ReportedError {
+    let message = first_text(error, &["message", "detail", "msg", "error_msg", "Message"])
+        .or_else(|| first_text(error, &["error"]))
         .or_else(|| {
             error
                 .pointer("/detail/0/msg")
@@ -178,74 +179,90 @@ fn described(error: &Value) -> ReportedError {
         .find(|code| !matches!(*code, "error" | ""))
         .map(str::to_owned);
     ReportedError {
-        status: status_of(error),
+        status: find_http_status(error),
         code,
-        message: with_upstream_words(message, error),
+        message: append_upstream_message(message, error),
         retry_after: retry_delay_in(error),
     }
 }
 
-/// OpenRouter passes on the upstream provider's words in `metadata.raw`.
-fn with_upstream_words(message: String, error: &Value) -> String {
-    let raw = error.pointer("/metadata/raw");
-    let words = raw.and_then(|raw| match raw {
-        Value::String(text) => {
-            let parsed = serde_json::from_str(text).ok();
-            Some(
-                parsed
-                    .as_ref()
-                    .and_then(error_in)
-                    .map_or_else(|| text.clone(), |inner| inner.message),
-            )
-        }
-        other => error_in(other).map(|inner| inner.message),
-    });
-    match words.filter(|words| !words.is_empty() && *words != message) {
-        Some(words) if message.is_empty() => words,
-        Some(words) => format!("{message}: {words}"),
-        None => message,
+/// Appends the message of the upstream provider, which OpenRouter puts into `metadata.raw`.
+fn append_upstream_message(message: String, error: &Value) -> String {
+    let Some(raw) = error.pointer("/metadata/raw") else {
+        return message;
+    };
+    let upstream_error = match raw {
+        Value::String(text) => serde_json::from_str(text)
+            .ok()
+            .and_then(|parsed: Value| find_error(&parsed)),
+        other => find_error(other),
+    };
+    let upstream_message = match (upstream_error, raw) {
+        (Some(error), _) => error.message,
+        (None, Value::String(text)) => text.clone(),
+        (None, _) => return message,
+    };
+    if upstream_message.is_empty() || upstream_message == message {
+        message
+    } else if message.is_empty() {
+        upstream_message
+    } else {
+        format!("{message}: {upstream_message}")
     }
 }
 
-/// Returns the HTTP status that an error object names, as a number or as a word.
-fn status_of(error: &Value) -> Option<u16> {
-    let fields = || {
-        [
-            "code",
-            "status",
-            "status_code",
-            "http_code",
-            "type",
-            "__type",
-        ]
+/// Fields of error objects that may contain an HTTP status or an error code.
+const STATUS_FIELDS: [&str; 6] = [
+    "code",
+    "status",
+    "status_code",
+    "http_code",
+    "type",
+    "__type",
+];
+
+/// Returns the HTTP status of an error object: the first number that is one, or else the status for
+/// the first known error code.
+fn find_http_status(error: &Value) -> Option<u16> {
+    let values: Vec<&Value> = STATUS_FIELDS
         .iter()
-        .filter_map(|key| error.get(key))
+        .filter_map(|field| error.get(field))
+        .collect();
+    let number = values.iter().find_map(|value| http_error_status(value));
+    number.or_else(|| {
+        let mut codes = values.iter().filter_map(|value| value.as_str());
+        codes.find_map(status_of_code)
+    })
+}
+
+/// Returns the HTTP status in a JSON number or string, if it is the status of an error.
+fn http_error_status(value: &Value) -> Option<u16> {
+    let number = match value {
+        Value::String(text) => text.parse().ok()?,
+        _ => value.as_u64()?,
     };
-    let number = fields().find_map(|field| {
-        let number = field.as_u64().or_else(|| field.as_str()?.parse().ok())?;
-        u16::try_from(number)
-            .ok()
-            .filter(|status| (400..600).contains(status))
-    });
-    number.or_else(|| fields().filter_map(Value::as_str).find_map(status_of_code))
+    let status = u16::try_from(number).ok()?;
+    (400..600).contains(&status).then_some(status)
 }
 
 /// Returns the HTTP status for an error code such as `rate_limit_exceeded`.
 pub(crate) fn status_of_code(code: &str) -> Option<u16> {
-    let row = STATUS_OF_CODE
+    let (_, status) = STATUS_OF_CODE
         .iter()
-        .find(|(known, _)| known.eq_ignore_ascii_case(code));
-    row.map(|(_, status)| *status)
+        .find(|(known_code, _)| known_code.eq_ignore_ascii_case(code))?;
+    Some(*status)
 }
 
-fn text_at(value: &Value, keys: &[&str]) -> Option<String> {
-    let texts = keys
-        .iter()
-        .filter_map(|key| value.get(key).and_then(Value::as_str));
-    texts
-        .filter(|text| !text.is_empty())
-        .map(str::to_owned)
-        .next()
+/// Returns the first string in the fields `keys` that is not empty.
+fn first_text(value: &Value, keys: &[&str]) -> Option<String> {
+    for key in keys {
+        if let Some(text) = value.get(key).and_then(Value::as_str)
+            && !text.is_empty()
+        {
+            return Some(text.to_owned());
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -303,7 +320,7 @@ mod tests {
                 "Provider returned error: a",
             ),
         ] {
-            let error = error_in(&body).unwrap_or_else(|| panic!("{body} is an error"));
+            let error = find_error(&body).unwrap_or_else(|| panic!("{body} is an error"));
             assert_eq!(
                 (error.status, error.message.as_str()),
                 (status, words),
@@ -322,20 +339,20 @@ mod tests {
             json!([]),
             json!(3),
         ] {
-            assert_eq!(error_in(&body), None, "{body}");
+            assert_eq!(find_error(&body), None, "{body}");
         }
     }
 
     #[test]
     fn bodies_of_unknown_shape_keep_their_text() {
         assert_eq!(
-            error_of_any_shape(&json!({"code": 500, "message": "a"})).message,
+            read_error_body(&json!({"code": 500, "message": "a"})).message,
             "a"
         );
         assert_eq!(
-            error_of_any_shape(&json!({"detail": [{"msg": "a"}]})).message,
+            read_error_body(&json!({"detail": [{"msg": "a"}]})).message,
             "a"
         );
-        assert_eq!(error_of_any_shape(&json!({"x": 1})).message, r#"{"x":1}"#);
+        assert_eq!(read_error_body(&json!({"x": 1})).message, r#"{"x":1}"#);
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Returns the wait in the headers `retry-after-ms` and `retry-after` (seconds or a date).
 pub(crate) fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
-    let milliseconds = || seconds(header("retry-after-ms")?, 1000.0);
+    let milliseconds = || parse_seconds(header("retry-after-ms")?, 1000.0);
     let stated = || rate_limit::retry_after(header("retry-after")?, now);
     milliseconds().or_else(stated)
 }
@@ -24,10 +24,10 @@ pub(crate) fn retry_delay_in(body: &Value) -> Option<Duration> {
     let delay = details
         .iter()
         .find_map(|detail| detail.get("retryDelay")?.as_str())?;
-    seconds(delay.strip_suffix('s')?, 1.0)
+    parse_seconds(delay.strip_suffix('s')?, 1.0)
 }
 
-fn seconds(text: &str, units_per_second: f64) -> Option<Duration> {
+fn parse_seconds(text: &str, units_per_second: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(text.parse::<f64>().ok()? / units_per_second).ok()
 }
 

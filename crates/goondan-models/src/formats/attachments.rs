@@ -15,7 +15,7 @@ pub(crate) enum AttachmentForm {
 
 /// Returns the form in which `wire` carries `file`.
 pub(crate) fn attachment_form(wire: ProviderWireFormat, file: &Attachment) -> AttachmentForm {
-    if accepts(wire, &file.media_type) {
+    if accepts_media_type(wire, &file.media_type) {
         return AttachmentForm::Data;
     }
     AttachmentForm::Text(match decoded_text(file) {
@@ -29,7 +29,7 @@ pub(crate) fn attachment_form(wire: ProviderWireFormat, file: &Attachment) -> At
 }
 
 /// Returns whether `wire` has a place for `media_type`. Whether the model understands it is another matter.
-fn accepts(wire: ProviderWireFormat, media_type: &str) -> bool {
+fn accepts_media_type(wire: ProviderWireFormat, media_type: &str) -> bool {
     let (kind, _) = media_type.split_once('/').unwrap_or_default();
     let is_pdf = media_type == "application/pdf";
     match wire {

@@ -32,7 +32,7 @@ impl<'a> CallIds<'a> {
     }
 
     /// Returns `id`, or `call_NUMBER` if `id` is empty or in use.
-    pub(crate) fn unique(&mut self, id: &str) -> String {
+    pub(crate) fn unique_id(&mut self, id: &str) -> String {
         let is_used = |id: &str| self.taken.contains(id) || self.given.contains(id);
         let unique = if id.is_empty() || is_used(id) {
             let first = self.taken.len() + self.given.len() + 1;
@@ -64,13 +64,13 @@ pub(crate) fn plain_id(id: &str) -> String {
     if !id.is_empty() && id.len() <= MAX_ID_LENGTH && id.chars().all(is_plain) {
         return id.to_owned();
     }
-    let kept: String = id
+    let plain: String = id
         .chars()
         .map(|c| if is_plain(c) { c } else { '_' })
         .take(MAX_ID_LENGTH - DIGEST_LENGTH - 1)
         .collect();
     let digest: String = digest(id).chars().take(DIGEST_LENGTH).collect();
-    format!("{kept}_{digest}")
+    format!("{plain}_{digest}")
 }
 
 /// Returns `name` in the characters that Anthropic and Bedrock accept for tools. Models of other
@@ -103,7 +103,7 @@ mod tests {
         let mut ids = CallIds::new(&taken);
         let given: Vec<_> = ["b", "a", "", "b"]
             .into_iter()
-            .map(|id| ids.unique(id))
+            .map(|id| ids.unique_id(id))
             .collect();
         assert_eq!(given, ["b", "call_4", "call_5", "call_6"]);
     }

@@ -68,8 +68,9 @@ const ENDING_CLASSES: &[(&str, EndingClass)] = &[
     ("unload", EndingClass::Failed),
 ];
 
-/// Returns the ending for a provider's `reason`, or `None` for an empty one. `words` explain a refusal or a failure.
-pub(crate) fn ending_of(reason: &str, words: &str) -> Option<AnswerEnding> {
+/// Returns the ending for a provider's `reason`, or `None` for an empty one. `explanation` is the
+/// text for a refusal or a failure.
+pub(crate) fn ending_of(reason: &str, explanation: &str) -> Option<AnswerEnding> {
     let reason = reason.trim();
     if reason.is_empty() {
         return None;
@@ -79,7 +80,7 @@ pub(crate) fn ending_of(reason: &str, words: &str) -> Option<AnswerEnding> {
         .iter()
         .find(|(known, _)| *known == lower)
         .map(|row| row.1);
-    let (owned, words) = (reason.to_owned(), words.to_owned());
+    let (owned, explanation) = (reason.to_owned(), explanation.to_owned());
     Some(match class {
         Some(EndingClass::Whole) => AnswerEnding::Finished(ModelFinishReason::Stop),
         Some(EndingClass::Calls) => AnswerEnding::Finished(ModelFinishReason::ToolCalls),
@@ -90,11 +91,11 @@ pub(crate) fn ending_of(reason: &str, words: &str) -> Option<AnswerEnding> {
         Some(EndingClass::Pause) => AnswerEnding::Finished(ModelFinishReason::Pause),
         Some(EndingClass::Declined) => AnswerEnding::Declined {
             reason: owned,
-            words,
+            explanation,
         },
         Some(EndingClass::Failed) => AnswerEnding::Failed {
             reason: owned,
-            words,
+            explanation,
         },
         None => AnswerEnding::Finished(ModelFinishReason::Other(owned)),
     })

@@ -53,7 +53,8 @@ pub(crate) struct WireMessages {
 }
 
 impl WireMessages {
-    /// Adds content with `role`. If `joins` is true, it is added to the open message of the same role.
+    /// Adds content with `role`. If `joins` is true, it is added to the open message of the same
+    /// role.
     pub(crate) fn push(&mut self, role: &'static str, content: Vec<Value>, joins: bool) {
         if content.is_empty() {
             return;
@@ -71,13 +72,21 @@ impl WireMessages {
         }
     }
 
+    /// Adds a system message to the notes, unless it is blank.
+    pub(crate) fn add_note(&mut self, message: &Message) {
+        let text = message.text();
+        if !text.trim().is_empty() {
+            self.notes.push(text);
+        }
+    }
+
     /// Keeps attachments of tool results until all results of the step are added.
     pub(crate) fn hold_files(&mut self, files: impl IntoIterator<Item = Value>) {
         self.files.extend(files);
     }
 
-    /// Returns the attachments of the last tool results. Formats add them as content of the user before any message
-    /// that is not a tool result.
+    /// Returns the attachments of the last tool results. Formats add them as content of the user
+    /// before any message that is not a tool result.
     pub(crate) fn take_files(&mut self) -> Vec<Value> {
         std::mem::take(&mut self.files)
     }
@@ -87,8 +96,8 @@ impl WireMessages {
         &self.files
     }
 
-    /// Notes the calls of an assistant message.
-    pub(crate) fn note_calls(&mut self, message: &Message) {
+    /// Records the calls of an assistant message.
+    pub(crate) fn record_calls(&mut self, message: &Message) {
         for ToolCall {
             tool_call_id,
             tool_name,

@@ -61,7 +61,10 @@ impl ModelTarget {
     /// Returns the key under which messages keep opaque data of this model. Signatures of Claude
     /// models are valid on Vertex AI and at Anthropic.
     pub(crate) fn family(&self) -> &str {
-        match (self.provider.format(), self.provider.wire(&self.model)) {
+        match (
+            self.provider.format(),
+            self.provider.wire_format(&self.model),
+        ) {
             (ProviderFormat::Vertex, Some(ProviderWireFormat::Anthropic)) => "anthropic",
             _ => self.provider.family(),
         }
@@ -103,7 +106,7 @@ pub(crate) enum AnswerProgress {
 
 /// A wire format for one model.
 pub(crate) trait WireFormat: Send + Sync {
-    fn wire(&self) -> ProviderWireFormat;
+    fn wire_format(&self) -> ProviderWireFormat;
 
     /// Returns the path of a model call, relative to the base URL, with its query.
     fn path(&self) -> String;
@@ -123,11 +126,18 @@ pub(crate) trait WireFormat: Send + Sync {
 
     /// Returns the field that contains the system prompt, if it is not a message. `notes` are the system messages of
     /// the conversation.
-    fn system_field(&self, system: Option<&str>, notes: &[String])
-    -> Option<(&'static str, Value)>;
+    fn system_field(
+        &self,
+        _system: Option<&str>,
+        _notes: &[String],
+    ) -> Option<(&'static str, Value)> {
+        None
+    }
 
     /// Returns the message that contains the system prompt, if it is not a field.
-    fn system_message(&self, system: &str) -> Option<Value>;
+    fn system_message(&self, _system: &str) -> Option<Value> {
+        None
+    }
 
     /// Name of the field that contains the messages.
     fn messages_field(&self) -> &'static str {

@@ -61,7 +61,7 @@ fn close_schema(schema: &Value) -> Value {
         sent.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
     if !refused.is_empty() {
-        describe(refused, &mut sent);
+        describe_refused(refused, &mut sent);
     }
     Value::Object(sent)
 }
@@ -99,7 +99,7 @@ fn close_list(value: &Value) -> Value {
 }
 
 /// Adds the refused keywords to the description of the sent schema.
-fn describe(refused: Map<String, Value>, sent: &mut Map<String, Value>) {
+fn describe_refused(refused: Map<String, Value>, sent: &mut Map<String, Value>) {
     let rule = format!(
         "The value must satisfy this JSON Schema: {}",
         Value::Object(refused)

@@ -42,7 +42,7 @@ pub(super) fn plain_text(output: &Value) -> Option<String> {
 fn command_text(fields: &JsonObject) -> Option<String> {
     let text = |name: &str| fields.get(name).and_then(Value::as_str);
     let (stdout, stderr) = (text("stdout")?, text("stderr")?);
-    let mut header = vec![ending(fields)?];
+    let mut header = vec![exit_description(fields)?];
     header.extend(
         fields
             .get("timedOut")
@@ -67,16 +67,16 @@ fn command_text(fields: &JsonObject) -> Option<String> {
         [stdout]
             .into_iter()
             .filter(|text| !text.is_empty())
-            .map(trimmed),
+            .map(trim_line_break),
     );
     if !stderr.is_empty() {
-        lines.extend(["[stderr]".to_owned(), trimmed(stderr)]);
+        lines.extend(["[stderr]".to_owned(), trim_line_break(stderr)]);
     }
     Some(lines.join("\n"))
 }
 
 /// Returns how the program ended, or that it still runs.
-fn ending(fields: &JsonObject) -> Option<String> {
+fn exit_description(fields: &JsonObject) -> Option<String> {
     if let Some(signal) = fields.get("signal").and_then(Value::as_str) {
         return Some(format!("ended by {signal}"));
     }
@@ -87,7 +87,7 @@ fn ending(fields: &JsonObject) -> Option<String> {
 }
 
 /// Returns the text without the line break at its end.
-fn trimmed(text: &str) -> String {
+fn trim_line_break(text: &str) -> String {
     text.strip_suffix('\n').unwrap_or(text).to_owned()
 }
 

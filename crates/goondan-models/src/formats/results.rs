@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::result_outline::plain_text;
 
-/// Returns the text that the model reads for `result`: the output, or the error. Output from outside carries a hint,
-/// which protects nothing by itself; policies do.
+/// Returns the text that the model reads for `result`: the output, or the error. Output from
+/// outside carries a hint, which protects nothing by itself; policies do.
 pub(crate) fn result_text(result: &ToolResultPart) -> Cow<'_, str> {
     let content = match (&result.error, &result.output) {
         (Some(error), _) => Cow::Owned(error.to_model_text()),
@@ -35,9 +35,9 @@ pub(crate) fn output_text(output: Option<&Value>) -> String {
     }
 }
 
-/// Returns arguments as an object, which all formats require. Anything else returns to the model under a name that
-/// points out the mistake.
-pub(crate) fn sent_arguments(arguments: &Value) -> Cow<'_, Value> {
+/// Returns arguments as an object, which all formats require. Anything else returns to the model
+/// under a name that points out the mistake.
+pub(crate) fn object_arguments(arguments: &Value) -> Cow<'_, Value> {
     match arguments {
         Value::Object(_) => Cow::Borrowed(arguments),
         other => Cow::Owned(json!({"malformedArguments": other})),

@@ -18,7 +18,7 @@ use crate::provider::provider;
 use crate::testing::{message, request};
 
 /// Returns the model `model` of the provider `name`.
-pub(crate) fn target(name: &str, model: &str) -> ModelTarget {
+pub(crate) fn model_target(name: &str, model: &str) -> ModelTarget {
     ModelTarget {
         provider: provider(name).expect("a provider"),
         model: model.to_owned(),
@@ -91,7 +91,7 @@ pub(crate) fn conversation(answer: Vec<MessagePart>) -> ModelRequest {
     ModelRequest {
         system: Some("Be brief.".to_owned()),
         messages: messages.into(),
-        tools: Arc::from([weather()]),
+        tools: Arc::from([weather_tool()]),
         output: Some(Arc::new(json!({
             "type": "object", "properties": {"city": {"type": "string"}},
             "required": ["city"], "additionalProperties": false,
@@ -100,7 +100,7 @@ pub(crate) fn conversation(answer: Vec<MessagePart>) -> ModelRequest {
     }
 }
 
-fn weather() -> ToolDefinition {
+fn weather_tool() -> ToolDefinition {
     ToolDefinition {
         name: "weather__now".to_owned(),
         description: "Returns the weather.".to_owned(),

@@ -1,4 +1,5 @@
-//! The encoded messages of a conversation. Each message is encoded once, so a request costs only its new messages.
+//! The encoded messages of a conversation. Each message is encoded once, so a request costs only
+//! its new messages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -92,7 +93,7 @@ impl EncodedTranscript {
             let files = self.messages.take_files();
             self.messages.push("user", files, true);
         }
-        self.messages.note_calls(message);
+        self.messages.record_calls(message);
         format.add_message(message, &mut self.messages);
         for draft in std::mem::take(&mut self.messages.closed) {
             self.close(&draft, format);
@@ -101,7 +102,8 @@ impl EncodedTranscript {
 
     /// Encodes a complete message and shares the earlier messages that need no cache mark anymore.
     fn close(&mut self, draft: &DraftMessage, format: &dyn WireFormat) {
-        self.recent.push_back(EncodedMessage::of(draft, format));
+        self.recent
+            .push_back(EncodedMessage::from_draft(draft, format));
         let mark = format.cache_mark();
         while !self.recent.is_empty() && !self.can_carry_mark(mark) {
             let Some(message) = self.recent.pop_front() else {
@@ -174,13 +176,13 @@ impl EncodedTranscript {
         }
         drafts
             .iter()
-            .map(|draft| EncodedMessage::of(draft, format))
+            .map(|draft| EncodedMessage::from_draft(draft, format))
             .collect()
     }
 }
 
 impl EncodedMessage {
-    fn of(draft: &DraftMessage, format: &dyn WireFormat) -> Self {
+    fn from_draft(draft: &DraftMessage, format: &dyn WireFormat) -> Self {
         EncodedMessage {
             role: draft.role,
             json: format.close(draft).to_string().into_bytes(),

@@ -9,7 +9,7 @@ use goondan_spec::{Environment, Resource};
 
 use super::{ProviderFormat, provider, providers, similar_providers};
 use crate::client;
-use crate::errors::configuration;
+use crate::errors::configuration_error;
 use crate::replay::CassettePlayers;
 use crate::scripted::PlayingScripts;
 use crate::transport::HttpClients;
@@ -89,8 +89,8 @@ fn unknown_provider(model: &Resource<Model>) -> ModelError {
         .map(|name| format!("`{name}`"))
         .collect();
     match similar.as_slice() {
-        [] => configuration(message, others),
-        names => configuration(
+        [] => configuration_error(message, others),
+        names => configuration_error(
             message,
             format!("Did you mean {}? {others}", names.join(" or ")),
         ),

@@ -76,7 +76,7 @@ impl ModelProvider {
     }
 
     /// Returns the wire format for `model`; `None` for scripts and recordings.
-    pub fn wire(&self, model: &str) -> Option<ProviderWireFormat> {
+    pub fn wire_format(&self, model: &str) -> Option<ProviderWireFormat> {
         Some(match self.format {
             ProviderFormat::Scripted | ProviderFormat::Replay => return None,
             ProviderFormat::Chat => ProviderWireFormat::Chat,
@@ -173,8 +173,9 @@ mod tests {
 
     #[test]
     fn the_format_follows_the_model_for_openai_and_vertex() {
-        let wire =
-            |name: &str, model: &str| provider(name).and_then(|provider| provider.wire(model));
+        let wire = |name: &str, model: &str| {
+            provider(name).and_then(|provider| provider.wire_format(model))
+        };
         assert_eq!(
             wire("openai", "gpt-5-mini"),
             Some(ProviderWireFormat::Responses)

@@ -35,9 +35,13 @@ pub(crate) struct ProviderQuirks {
 }
 
 impl ProviderQuirks {
-    /// Returns the model name for requests: without a namespace, with the provider's prefix.
-    pub(crate) fn sent_model(&self, model: &str) -> String {
-        let name = model.split_once("::").map_or(model, |(_, name)| name);
+    /// Returns the model name for requests. Removes a namespace such as `zai_coding::`, and adds
+    /// the prefix of the provider to names without a slash.
+    pub(crate) fn request_model(&self, model: &str) -> String {
+        let name = match model.split_once("::") {
+            Some((_namespace, name)) => name,
+            None => model,
+        };
         match &self.model_prefix {
             Some(prefix) if !model.contains('/') => format!("{prefix}{name}"),
             _ => name.to_owned(),
@@ -63,17 +67,17 @@ mod tests {
         assert_eq!(
             (
                 zai.namespace_address("glm"),
-                zai.sent_model("zai_coding::glm")
+                zai.request_model("zai_coding::glm")
             ),
             (None, "glm".into())
         );
         let fireworks = &provider("fireworks").expect("a provider").quirks;
         assert_eq!(
-            fireworks.sent_model("qwen"),
+            fireworks.request_model("qwen"),
             "accounts/fireworks/models/qwen"
         );
         assert_eq!(
-            fireworks.sent_model("accounts/x/models/y"),
+            fireworks.request_model("accounts/x/models/y"),
             "accounts/x/models/y"
         );
     }

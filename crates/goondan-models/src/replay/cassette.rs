@@ -5,7 +5,7 @@ use std::path::Path;
 use goondan_core::ports::model::ModelError;
 
 use super::entry::CassetteEntry;
-use crate::errors::configuration;
+use crate::errors::configuration_error;
 use crate::files::read_inside;
 
 /// The option with the path of a cassette.
@@ -28,7 +28,7 @@ pub(crate) fn read(root: &Path, path: &str) -> Result<Vec<CassetteEntry>, ModelE
             Err(_) if !line.ends_with('\n') => {}
             Err(_) => {
                 let message = format!("line {} of {path} is not a cassette entry", index + 1);
-                let error = configuration(
+                let error = configuration_error(
                     message,
                     "record the cassette again with `gdn run --record FILE`",
                 );

@@ -14,11 +14,11 @@ pub(crate) struct IgnoredParts(Vec<RequestPart>);
 
 impl IgnoredParts {
     /// Returns the parts in `options.ignore` of `model`.
-    pub(crate) fn of(model: &Resource<Model>) -> Self {
+    pub(crate) fn from_model(model: &Resource<Model>) -> Self {
         IgnoredParts(model.spec.options.ignore.clone())
     }
 
-    fn has(&self, part: RequestPart) -> bool {
+    fn contains(&self, part: RequestPart) -> bool {
         self.0.contains(&part)
     }
 
@@ -35,25 +35,25 @@ pub(crate) fn differences(
     ignored: &IgnoredParts,
 ) -> Vec<String> {
     let mut differences = Vec::new();
-    if !ignored.has(RequestPart::System) && recorded.system != now.system {
+    if !ignored.contains(RequestPart::System) && recorded.system != now.system {
         let (then, now) = (recorded.system.as_deref(), now.system.as_deref());
         differences.push(format!(
             "the system prompt was {}, is {}",
-            quoted(then.unwrap_or("")),
-            quoted(now.unwrap_or(""))
+            quote_excerpt(then.unwrap_or("")),
+            quote_excerpt(now.unwrap_or(""))
         ));
     }
-    if !ignored.has(RequestPart::Messages) {
+    if !ignored.contains(RequestPart::Messages) {
         differences.extend(message_difference(&recorded.messages, &now.messages));
     }
-    if !ignored.has(RequestPart::Tools) && recorded.tools != now.tools {
+    if !ignored.contains(RequestPart::Tools) && recorded.tools != now.tools {
         differences.push(format!(
             "the tools were [{}], are [{}]",
             recorded.tools.join(", "),
             now.tools.join(", ")
         ));
     }
-    if !ignored.has(RequestPart::Params) && recorded.params != now.params {
+    if !ignored.contains(RequestPart::Params) && recorded.params != now.params {
         differences.push(format!(
             "the params were {}, are {}",
             recorded.params, now.params
@@ -91,14 +91,14 @@ fn shown_message(message: &AskedMessage) -> String {
     let role = json["role"].as_str().unwrap_or_default().to_owned();
     let plain = message.calls.is_empty() && message.results.is_empty() && message.files.is_empty();
     if plain {
-        format!("{role} {}", quoted(&message.text))
+        format!("{role} {}", quote_excerpt(&message.text))
     } else {
-        quoted(&json.to_string())
+        quote_excerpt(&json.to_string())
     }
 }
 
 /// Returns the beginning of `text` in backquotes.
-fn quoted(text: &str) -> String {
+fn quote_excerpt(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN_CHARS) {
         Some((end, _)) => format!("`{} …`", &text[..end]),
         None => format!("`{text}`"),

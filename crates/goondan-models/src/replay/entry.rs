@@ -112,7 +112,7 @@ impl RecordedPiece {
             MessagePart::ToolCall(call) => Some(RecordedPiece::Call(call.clone())),
             _ => None,
         }));
-        if RecordedPiece::assembled(recorded, answer.usage) == *answer {
+        if RecordedPiece::assemble_answer(recorded, answer.usage) == *answer {
             return recorded.push(RecordedPiece::Finish(answer.usage));
         }
         recorded.truncate(before);
@@ -120,7 +120,7 @@ impl RecordedPiece {
     }
 
     /// Returns the answer that consists of the recorded text and calls.
-    fn assembled(recorded: &[RecordedPiece], usage: Option<TokenUsage>) -> CompletedAnswer {
+    fn assemble_answer(recorded: &[RecordedPiece], usage: Option<TokenUsage>) -> CompletedAnswer {
         let mut text = String::new();
         let mut calls = Vec::new();
         for piece in recorded {
@@ -135,13 +135,13 @@ impl RecordedPiece {
     }
 
     /// Returns the chunks of a recorded answer.
-    pub(crate) fn chunks(recorded: &[RecordedPiece]) -> Vec<Result<ModelChunk, ModelError>> {
+    pub(crate) fn answer_chunks(recorded: &[RecordedPiece]) -> Vec<Result<ModelChunk, ModelError>> {
         let chunk = |piece: &RecordedPiece| match piece {
             RecordedPiece::Text(text) => Some(Ok(ModelChunk::Text(text.clone()))),
             RecordedPiece::Reasoning(text) => Some(Ok(ModelChunk::Reasoning(text.clone()))),
             RecordedPiece::Call(_) => None,
             RecordedPiece::Finish(usage) => Some(Ok(ModelChunk::Finish(Box::new(
-                RecordedPiece::assembled(recorded, *usage),
+                RecordedPiece::assemble_answer(recorded, *usage),
             )))),
             RecordedPiece::Answer(answer) => Some(Ok(ModelChunk::Finish(answer.clone()))),
             RecordedPiece::Error(error) => Some(Err(error.clone())),
@@ -159,7 +159,7 @@ impl RecordedRequest {
             messages: request
                 .messages
                 .iter()
-                .map(|message| AskedMessage::of(message))
+                .map(|message| AskedMessage::from_message(message))
                 .collect(),
             tools: request.tools.iter().map(|tool| tool.name.clone()).collect(),
             params: recorded_params(params),
@@ -177,7 +177,7 @@ fn recorded_params(params: &ModelParams) -> Value {
 }
 
 impl AskedMessage {
-    fn of(message: &Message) -> Self {
+    fn from_message(message: &Message) -> Self {
         let results = message.tool_results().map(|result| AskedResult {
             tool_call_id: result.tool_call_id.clone(),
             status: result.status,
@@ -208,7 +208,7 @@ impl AskedMessage {
 /// Returns the digest of a request, including the descriptions and schemas of its tools.
 pub(crate) fn digest(asked: &RecordedRequest, request: &ModelRequest) -> String {
     let content = json!({"asked": asked, "tools": &*request.tools});
-    digest_of(&canonical(&content))
+    digest_of(&canonical_json(&content))
 }
 
 /// Returns the first 8 bytes of the SHA-256 of `text` in hexadecimal.
@@ -217,20 +217,26 @@ fn digest_of(text: &str) -> String {
 }
 
 /// Returns `value` as JSON with sorted keys.
-fn canonical(value: &Value) -> String {
+fn canonical_json(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
             let mut fields: Vec<_> = fields.iter().collect();
             fields.sort_by_key(|(name, _)| name.as_str());
             let fields: Vec<_> = fields
                 .into_iter()
-                .map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), canonical(value)))
+                .map(|(name, value)| {
+                    format!("{}:{}", Value::from(name.as_str()), canonical_json(value))
+                })
                 .collect();
             format!("{{{}}}", fields.join(","))
         }
         Value::Array(items) => format!(
             "[{}]",
-            items.iter().map(canonical).collect::<Vec<_>>().join(",")
+            items
+                .iter()
+                .map(canonical_json)
+                .collect::<Vec<_>>()
+                .join(",")
         ),
         other => other.to_string(),
     }

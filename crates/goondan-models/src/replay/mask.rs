@@ -21,7 +21,7 @@ impl CassetteMask {
 
     /// Creates a mask for the key of `model`, the headers in its options, and variables that are
     /// named like secrets.
-    pub(crate) fn of(model: &Resource<Model>, environment: &Environment) -> Self {
+    pub(crate) fn for_model(model: &Resource<Model>, environment: &Environment) -> Self {
         let mask = CassetteMask::of_environment(environment);
         let key = model.spec.api_key.as_ref();
         mask.redactor

@@ -16,16 +16,20 @@ use super::compare::{IgnoredParts, differences};
 use super::entry::{CassetteEntry, RecordedPiece, RecordedRequest, digest};
 use super::mask::CassetteMask;
 use super::state_paths::without_workspace_paths;
-use crate::errors::configuration;
+use crate::errors::configuration_error;
 
 /// The cassettes in use, by Model. After a reload, an unchanged cassette continues at its position.
 #[derive(Debug, Default)]
 pub(crate) struct CassettePlayers {
-    playing: Mutex<BTreeMap<ResourceId, Arc<CassettePlayer>>>,
+    players: Mutex<BTreeMap<ResourceId, Arc<CassettePlayer>>>,
 }
 
 impl CassettePlayers {
-    /// Returns a client for `model`, whose provider is `replay`.
+    /// Returns a client for `model`, which has the provider `replay`. A client that is created
+    /// after a reload continues at the position of an unchanged cassette.
+    ///
+    /// # Errors
+    /// Fails if the model names no cassette, or if the cassette cannot be read.
     pub(crate) fn client(
         &self,
         model: &Resource<Model>,
@@ -33,35 +37,44 @@ impl CassettePlayers {
         environment: &Environment,
     ) -> Result<Arc<dyn ModelClient>, ModelError> {
         let path = model.spec.options.cassette.as_deref().ok_or_else(|| {
-            configuration(
+            configuration_error(
                 format!("{} has no cassette", model.id),
                 "write `options: {cassette: FILE}`, and record the file with `gdn run --record \
                 FILE`",
             )
         })?;
         let entries = cassette::read(root, path)?;
-        let ignored = IgnoredParts::of(model);
-        let mut playing = self.playing.lock().unwrap_or_else(PoisonError::into_inner);
-        let player = match playing.get(&model.id) {
-            Some(player) if player.entries == entries && player.ignored == ignored => {
-                Arc::clone(player)
-            }
-            _ => {
-                let used = Mutex::new(vec![false; entries.len()]);
-                let fresh = Arc::new(CassettePlayer {
-                    path: path.to_owned(),
-                    entries,
-                    ignored,
-                    used,
-                });
-                playing.insert(model.id.clone(), Arc::clone(&fresh));
-                fresh
-            }
-        };
+        let ignored = IgnoredParts::from_model(model);
         Ok(Arc::new(ReplayClient {
-            player,
-            mask: CassetteMask::of(model, environment),
+            player: self.player(&model.id, path, entries, ignored),
+            mask: CassetteMask::for_model(model, environment),
         }))
+    }
+
+    /// Returns the player of the Model `id`. Creates a player if the cassette or the ignored parts
+    /// have changed.
+    fn player(
+        &self,
+        id: &ResourceId,
+        path: &str,
+        entries: Vec<CassetteEntry>,
+        ignored: IgnoredParts,
+    ) -> Arc<CassettePlayer> {
+        let mut players = self.players.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(player) = players.get(id)
+            && player.entries == entries
+            && player.ignored == ignored
+        {
+            return Arc::clone(player);
+        }
+        let player = Arc::new(CassettePlayer {
+            path: path.to_owned(),
+            used: Mutex::new(vec![false; entries.len()]),
+            entries,
+            ignored,
+        });
+        players.insert(id.clone(), Arc::clone(&player));
+        player
     }
 }
 
@@ -70,48 +83,49 @@ struct ReplayClient {
     mask: CassetteMask,
 }
 
-/// A cassette and how far it is.
+/// A cassette with the position of its playback.
 #[derive(Debug)]
 struct CassettePlayer {
     path: String,
     entries: Vec<CassetteEntry>,
     ignored: IgnoredParts,
+    /// By the index of an entry, true if it was already replayed.
     used: Mutex<Vec<bool>>,
 }
 
 #[async_trait]
 impl ModelClient for ReplayClient {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
-        let asked = RecordedRequest::of(&request);
-        let digest = digest(&asked, &request);
-        let entry = self
-            .player
-            .next(&request.instance.agent, &self.masked(asked)?, &digest)?;
+        let requested = RecordedRequest::of(&request);
+        let digest = digest(&requested, &request);
+        let entry = self.player.next(
+            &request.instance.agent,
+            &self.mask_request(requested)?,
+            &digest,
+        )?;
         if let [RecordedPiece::Error(error)] = entry.answer.as_slice() {
             return Err(error.clone());
         }
-        Ok(futures::stream::iter(RecordedPiece::chunks(&entry.answer)).boxed())
+        Ok(futures::stream::iter(RecordedPiece::answer_chunks(&entry.answer)).boxed())
     }
 
-    /// Returns whether the recorded requests had an output schema. Otherwise the answer was
-    /// recorded as a call of the answer tool.
+    /// Returns whether the recorded requests had an output schema. Without one, they had the answer
+    /// tool.
     fn is_schema_sent(&self) -> bool {
-        !self
-            .player
-            .entries
-            .iter()
-            .any(|entry| entry.request.tools.iter().any(|tool| tool == ANSWER_TOOL))
+        let has_answer_tool =
+            |entry: &CassetteEntry| entry.request.tools.iter().any(|tool| tool == ANSWER_TOOL);
+        !self.player.entries.iter().any(has_answer_tool)
     }
 }
 
 impl ReplayClient {
-    /// Returns `asked` with the masks of a recording applied.
-    fn masked(&self, asked: RecordedRequest) -> Result<RecordedRequest, ModelError> {
-        let masked = serde_json::to_value(asked)
-            .map(|asked| self.mask.apply(asked))
+    /// Returns `requested` with the masks of a recording applied.
+    fn mask_request(&self, requested: RecordedRequest) -> Result<RecordedRequest, ModelError> {
+        let masked = serde_json::to_value(requested)
+            .map(|requested| self.mask.apply(requested))
             .and_then(serde_json::from_value);
         masked.map_err(|error| {
-            configuration(
+            configuration_error(
                 format!("the request cannot be compared: {error}"),
                 "record the cassette again",
             )
@@ -125,50 +139,48 @@ impl CassettePlayer {
     fn next(
         &self,
         agent: &str,
-        asked: &RecordedRequest,
+        requested: &RecordedRequest,
         digest: &str,
     ) -> Result<&CassetteEntry, ModelError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_agent = || {
-            self.entries
-                .iter()
-                .enumerate()
-                .filter(|(_, entry)| entry.agent == agent)
-        };
-        let mut unused = of_agent().filter(|(at, _)| !used[*at]);
-        let Some(first) = unused.next() else {
-            return Err(self.at_its_end(agent, of_agent().count()));
-        };
-        let fitting = std::iter::once(first)
-            .chain(unused)
-            .find(|(_, entry)| self.differences_from(entry, asked, digest).is_empty());
-        match fitting {
-            Some((at, entry)) => {
-                used[at] = true;
-                Ok(entry)
+        let mut entry_count = 0;
+        let mut first_mismatch = None;
+        for (index, entry) in self.entries.iter().enumerate() {
+            if entry.agent != agent {
+                continue;
             }
-            None => {
-                let differences = self.differences_from(first.1, asked, digest);
-                Err(self.mismatch(agent, first.0, &differences))
+            entry_count += 1;
+            if used[index] {
+                continue;
             }
+            let differences = self.differences_from(entry, requested, digest);
+            if differences.is_empty() {
+                used[index] = true;
+                return Ok(entry);
+            }
+            first_mismatch.get_or_insert((index, differences));
+        }
+        match first_mismatch {
+            Some((index, differences)) => Err(self.mismatch_error(agent, index, &differences)),
+            None => Err(self.end_of_cassette_error(agent, entry_count)),
         }
     }
 
-    /// Returns a sentence per difference between the request `asked`, whose digest is `digest`, and
-    /// the recorded request.
+    /// Returns a sentence per difference between the request `requested`, whose digest is `digest`,
+    /// and the recorded request.
     fn differences_from(
         &self,
         entry: &CassetteEntry,
-        asked: &RecordedRequest,
+        requested: &RecordedRequest,
         digest: &str,
     ) -> Vec<String> {
-        let mut found = differences(&entry.request, asked, &self.ignored);
+        let mut found = differences(&entry.request, requested, &self.ignored);
         let is_elsewhere = !found.is_empty();
         if is_elsewhere {
             // Results name files below the state root, which may be another one now.
             found = differences(
                 &without_workspace_paths(&entry.request),
-                &without_workspace_paths(asked),
+                &without_workspace_paths(requested),
                 &self.ignored,
             );
         }
@@ -188,8 +200,8 @@ impl CassettePlayer {
     }
 
     /// Returns the error of a request after the last of the `recorded` answers.
-    fn at_its_end(&self, agent: &str, recorded: usize) -> ModelError {
-        configuration(
+    fn end_of_cassette_error(&self, agent: &str, recorded: usize) -> ModelError {
+        configuration_error(
             format!(
                 "the cassette {} has no answer left for agent {agent} ({recorded} were recorded)",
                 self.path
@@ -199,8 +211,8 @@ impl CassettePlayer {
     }
 
     /// Returns the error of a request that differs from the entry `at`.
-    fn mismatch(&self, agent: &str, at: usize, differences: &[String]) -> ModelError {
-        configuration(
+    fn mismatch_error(&self, agent: &str, at: usize, differences: &[String]) -> ModelError {
+        configuration_error(
             format!(
                 "the request of agent {agent} differs from the cassette ({}, entry {}): {}",
                 self.path,

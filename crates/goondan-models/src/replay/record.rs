@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::entry::{RecordedPiece, RecordedRequest, digest};
 use super::mask::CassetteMask;
-use crate::errors::configuration;
+use crate::errors::configuration_error;
 
 /// Returns a factory whose clients answer like those of `factory`, and write every request and
 /// answer to a cassette at `path`. The first client empties the file. A cancelled call is not
@@ -70,7 +70,7 @@ impl ModelFactory for RecordingFactory {
         Ok(Arc::new(RecordingClient {
             client,
             tape: Arc::clone(&self.tape),
-            mask: CassetteMask::of(model, environment),
+            mask: CassetteMask::for_model(model, environment),
         }))
     }
 }
@@ -93,7 +93,7 @@ impl CassetteFile {
                 self.path.display(),
                 reason(&error)
             );
-            configuration(message, "check whether the disk is full")
+            configuration_error(message, "check whether the disk is full")
         })
     }
 }
@@ -114,7 +114,7 @@ impl ModelClient for RecordingClient {
             answer: Vec::new(),
         };
         match self.client.stream(request).await {
-            Ok(stream) => Ok(recorded(stream, take)),
+            Ok(stream) => Ok(record_stream(stream, take)),
             Err(error) => {
                 take.answer.push(RecordedPiece::Error(error.clone()));
                 take.write()?;
@@ -138,7 +138,7 @@ impl ModelClient for RecordingClient {
 }
 
 /// Returns `stream`, whose complete answer is recorded before the last chunk is forwarded.
-fn recorded(
+fn record_stream(
     stream: ModelStream,
     take: RecordingEntry,
 ) -> BoxStream<'static, Result<ModelChunk, ModelError>> {

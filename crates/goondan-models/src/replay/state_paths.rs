@@ -5,40 +5,42 @@ use serde_json::Value;
 
 use super::entry::RecordedRequest;
 
-/// Text around the id of a workspace in the path of a conversation's files.
+/// Text before the workspace id in the path of a conversation's files.
 const BEFORE_ID: &str = "/workspaces/";
+/// Text after the workspace id.
 const AFTER_ID: &str = "/instances/";
 /// Replaces the path of a workspace.
-const NEUTRAL: &str = "[workspace]";
+const PATH_PLACEHOLDER: &str = "[workspace]";
 
 /// Returns the request with neutral workspace paths in its prompt and messages.
 pub(super) fn without_workspace_paths(request: &RecordedRequest) -> RecordedRequest {
     let messages = serde_json::to_value(&request.messages)
-        .map(neutral_value)
+        .map(replace_workspace_paths)
         .and_then(serde_json::from_value);
     RecordedRequest {
-        system: request.system.as_deref().map(neutral_text),
+        system: request.system.as_deref().map(replace_paths_in_text),
         // Other text in the same form is always valid.
         messages: messages.unwrap_or_else(|_| request.messages.clone()),
         ..request.clone()
     }
 }
 
-/// Replaces the workspace paths in all strings. JSON limits the nesting.
-fn neutral_value(value: Value) -> Value {
+/// Replaces the workspace paths in all strings of a value. The recursion is bounded, because the
+/// values in messages come from parsed JSON with limited nesting.
+fn replace_workspace_paths(value: Value) -> Value {
     match value {
-        Value::String(text) => neutral_text(&text).into(),
-        Value::Array(items) => items.into_iter().map(neutral_value).collect(),
+        Value::String(text) => replace_paths_in_text(&text).into(),
+        Value::Array(items) => items.into_iter().map(replace_workspace_paths).collect(),
         Value::Object(fields) => fields
             .into_iter()
-            .map(|(name, value)| (name, neutral_value(value)))
+            .map(|(name, value)| (name, replace_workspace_paths(value)))
             .collect(),
         other => other,
     }
 }
 
 /// Replaces each absolute path up to and including a workspace id by a fixed text.
-fn neutral_text(text: &str) -> String {
+fn replace_paths_in_text(text: &str) -> String {
     let mut neutral = String::new();
     let mut rest = text;
     while let Some(at) = rest.find(BEFORE_ID) {
@@ -52,7 +54,7 @@ fn neutral_text(text: &str) -> String {
         let end = rest[id..].find('/').map_or(rest.len(), |end| id + end);
         if rest[start..].starts_with('/') && rest[end..].starts_with(AFTER_ID) {
             neutral.push_str(&rest[..start]);
-            neutral.push_str(NEUTRAL);
+            neutral.push_str(PATH_PLACEHOLDER);
         } else {
             neutral.push_str(&rest[..end]);
         }
@@ -83,7 +85,7 @@ mod tests {
             ("a/workspaces/p/instances/x", "a/workspaces/p/instances/x"),
             ("/workspaces/", "/workspaces/"),
         ] {
-            assert_eq!(neutral_text(text), expected);
+            assert_eq!(replace_paths_in_text(text), expected);
         }
     }
 }

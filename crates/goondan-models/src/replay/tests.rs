@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::scripted::ScriptedFactory;
-use crate::testing::{answer, message, model, request, said};
+use crate::testing::{answer, answer_text, message, model, request};
 
 struct Studio {
     folder: tempfile::TempDir,
@@ -172,12 +172,12 @@ async fn another_request_is_refused_with_what_differs() {
         );
     }
     assert_eq!(
-        said(&studio.player(), with_tool(request("a", "hello"), "d")).await,
+        answer_text(&studio.player(), with_tool(request("a", "hello"), "d")).await,
         "ok"
     );
     let lenient = json!({"cassette": "c.jsonl", "ignore": ["messages", "tools"]});
     let lenient = studio.replay(&CassettePlayers::default(), lenient).unwrap();
-    assert_eq!(said(&lenient, request("a", "whatever")).await, "ok");
+    assert_eq!(answer_text(&lenient, request("a", "whatever")).await, "ok");
 }
 
 #[tokio::test]
@@ -191,8 +191,8 @@ async fn message_ids_and_times_do_not_matter_and_instances_may_come_in_any_order
     let mut other = (*renamed.messages[0]).clone();
     (other.id, other.created_at) = ("another".into(), chrono::Utc::now());
     renamed.messages = vec![Arc::new(other)].into();
-    assert_eq!(said(&player, renamed).await, "second!");
-    assert_eq!(said(&player, request("a", "first")).await, "first!");
+    assert_eq!(answer_text(&player, renamed).await, "second!");
+    assert_eq!(answer_text(&player, request("a", "first")).await, "first!");
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn a_cassette_holds_no_secret_and_still_plays() {
     let player = CassettePlayers::default()
         .client(&model, studio.root(), &studio.environment)
         .unwrap();
-    assert_eq!(said(&player, telling()).await, "the token is ***");
+    assert_eq!(answer_text(&player, telling()).await, "the token is ***");
 }
 
 #[tokio::test]
@@ -237,7 +237,7 @@ async fn a_cassette_goes_on_where_it_was_after_a_reload_and_a_torn_end_is_left_o
         let player = studio
             .replay(&cassettes, json!({"cassette": "c.jsonl"}))
             .unwrap();
-        assert_eq!(said(&player, request("a", "one")).await, "one");
+        assert_eq!(answer_text(&player, request("a", "one")).await, "one");
     }
     let player = studio
         .replay(&cassettes, json!({"cassette": "c.jsonl"}))
@@ -260,7 +260,7 @@ async fn every_line_is_one_entry_in_json() {
     answer(&recorder, request("a", "x")).await.unwrap();
     let entry: CassetteEntry = serde_json::from_str(studio.cassette().trim_end()).unwrap();
     assert_eq!(entry.agent, "a");
-    let chunks = RecordedPiece::chunks(&entry.answer);
+    let chunks = RecordedPiece::answer_chunks(&entry.answer);
     assert_eq!(chunks[0], Ok(ModelChunk::Text("two\nlines".into())));
     insta::assert_snapshot!(studio.cassette());
 }

@@ -24,7 +24,7 @@ pub use script::{
     ScriptRule, ScriptedCall,
 };
 
-use crate::errors::configuration;
+use crate::errors::configuration_error;
 use template::ReplyContext;
 
 /// Number of model calls so far, by agent, or by instance if the script has a list for the
@@ -32,21 +32,22 @@ use template::ReplyContext;
 /// swarm.
 #[derive(Debug, Default)]
 pub struct ScriptState {
-    asked: Mutex<BTreeMap<String, usize>>,
+    call_counts: Mutex<BTreeMap<String, usize>>,
 }
 
 impl ScriptState {
     /// Returns the number of calls by `agent` so far.
-    pub fn asked(&self, agent: &str) -> usize {
-        locked(&self.asked).get(agent).copied().unwrap_or(0)
+    pub fn call_count(&self, agent: &str) -> usize {
+        lock(&self.call_counts).get(agent).copied().unwrap_or(0)
     }
 
     /// Counts a call by `agent` and returns its index, from 0.
-    fn next(&self, agent: &str) -> usize {
-        let mut counts = locked(&self.asked);
+    fn count_call(&self, agent: &str) -> usize {
+        let mut counts = lock(&self.call_counts);
         let count = counts.entry(agent.to_owned()).or_default();
+        let index = *count;
         *count += 1;
-        *count - 1
+        index
     }
 }
 
@@ -59,12 +60,12 @@ pub struct RequestLog {
 impl RequestLog {
     /// Returns all requests so far.
     pub fn all(&self) -> Vec<ModelRequest> {
-        locked(&self.requests).clone()
+        lock(&self.requests).clone()
     }
 
     /// Returns the requests of `agent` so far.
     pub fn of(&self, agent: &str) -> Vec<ModelRequest> {
-        locked(&self.requests)
+        lock(&self.requests)
             .iter()
             .filter(|request| request.instance.agent == agent)
             .cloned()
@@ -72,7 +73,7 @@ impl RequestLog {
     }
 
     fn push(&self, request: &ModelRequest) {
-        locked(&self.requests).push(request.clone());
+        lock(&self.requests).push(request.clone());
     }
 }
 
@@ -89,11 +90,11 @@ impl ModelClient for ScriptedClient {
         if let Some(log) = &self.log {
             log.push(&request);
         }
-        let scene = ReplyContext::of(&request);
+        let context = ReplyContext::for_request(&request);
         let list = self.script.list_of(&request.instance);
-        let position = self.state.next(&list);
-        let (reply, source) = self.script.reply(&request, &scene, &list, position)?;
-        play::play(reply, &scene, &request, source == ReplySource::Rule).await
+        let position = self.state.count_call(&list);
+        let (reply, source) = self.script.reply(&request, &context, &list, position)?;
+        play::play_reply(reply, &context, &request, source == ReplySource::Rule).await
     }
 
     /// Returns true, because the script decides what its answers contain.
@@ -123,19 +124,20 @@ impl ModelScript {
         }
     }
 
-    /// Returns the reply to the call with the index `position`: from the list, else from the rules,
-    /// else the default. Fails if there is none.
+    /// Returns the reply to a model call: entry `position` of the list `list_name` (see
+    /// [`ModelScript::list_of`]), else the reply of the first rule that holds, else the default.
+    /// Fails if there is none.
     fn reply(
         &self,
         request: &ModelRequest,
-        scene: &ReplyContext<'_>,
-        list: &str,
+        context: &ReplyContext<'_>,
+        list_name: &str,
         position: usize,
     ) -> Result<(&ScriptReply, ReplySource), ModelError> {
         let agent = &request.instance.agent;
         if let Some(reply) = self
             .agents
-            .get(list)
+            .get(list_name)
             .and_then(|replies| replies.get(position))
         {
             return Ok((reply, ReplySource::List));
@@ -143,18 +145,18 @@ impl ModelScript {
         let rule = self
             .rules
             .iter()
-            .find(|rule| rule.when.holds(request, scene))
+            .find(|rule| rule.when.is_met(request, context))
             .map(|rule| &rule.reply);
         match rule.or(self.default.as_ref()) {
             Some(reply) => Ok((reply, ReplySource::Rule)),
-            None => Err(exhausted(agent, position + 1)),
+            None => Err(exhausted_error(agent, position + 1)),
         }
     }
 }
 
 impl RuleCondition {
     /// Returns whether all conditions hold for the request.
-    fn holds(&self, request: &ModelRequest, scene: &ReplyContext<'_>) -> bool {
+    fn is_met(&self, request: &ModelRequest, context: &ReplyContext<'_>) -> bool {
         let last_role = request.messages.last().map(|message| message.data.role);
         self.agent
             .as_ref()
@@ -163,11 +165,11 @@ impl RuleCondition {
             && self
                 .contains
                 .as_ref()
-                .is_none_or(|text| scene.last().contains(text.as_str()))
+                .is_none_or(|text| context.last_text().contains(text.as_str()))
             && self
                 .matches
                 .as_ref()
-                .is_none_or(|pattern| pattern.is_match(scene.last()))
+                .is_none_or(|pattern| pattern.is_match(context.last_text()))
     }
 }
 
@@ -181,13 +183,13 @@ impl From<LastRole> for goondan_core::message::MessageRole {
 }
 
 /// Returns the error of the `count`th call by `agent`, for which the script has no reply.
-fn exhausted(agent: &str, count: usize) -> ModelError {
+fn exhausted_error(agent: &str, count: usize) -> ModelError {
     let times = if count == 1 {
         "once".to_owned()
     } else {
         format!("{count} times")
     };
-    configuration(
+    configuration_error(
         format!(
             "the script of agent {agent} has no reply left (the agent called the model {times})"
         ),
@@ -196,7 +198,7 @@ fn exhausted(agent: &str, count: usize) -> ModelError {
 }
 
 /// Locks `mutex`. No code here panics while it holds a lock, so a poisoned lock is still sound.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -11,35 +11,43 @@ use serde_json::Value;
 
 use super::script::{ReplyError, ScriptReply};
 use super::template::ReplyContext;
-use crate::errors::connection;
+use crate::errors::connection_error;
 
 /// Length in bytes from which a piece of streamed text ends with the next word, by default.
 const MAX_PIECE_BYTES: usize = 16;
 
-/// Converts `reply` to a stream. With `renumber`, a number is appended to call ids that the
+/// Converts `reply` to a stream. With `renumbers_ids`, appends a number to call ids that the
 /// conversation already contains.
-pub(crate) async fn play(
+///
+/// # Errors
+/// Fails with the error in the reply, with the refusal of a declined answer, or if a template
+/// cannot be rendered.
+pub(crate) async fn play_reply(
     reply: &ScriptReply,
-    scene: &ReplyContext<'_>,
+    context: &ReplyContext<'_>,
     request: &ModelRequest,
-    renumber: bool,
+    renumbers_ids: bool,
 ) -> Result<ModelStream, ModelError> {
-    let answer = answer(reply, scene, request, renumber);
+    // Rendered before the delay, but the error in the reply has precedence over its failure.
+    let rendered_answer = render_answer(reply, context, request, renumbers_ids);
     if let Some(delay) = reply.delay {
         tokio::time::sleep(delay).await;
     }
     if let Some(error) = &reply.error {
         return Err(status_error(error));
     }
-    let answer = answer?;
-    if let Some(error) = declined(&answer) {
+    let answer = rendered_answer?;
+    if let Some(error) = declined_error(&answer) {
         return Err(error);
     }
-    let mut items: Vec<_> = deltas(&answer, reply.chunks).into_iter().map(Ok).collect();
+    let mut items: Vec<_> = split_deltas(&answer, reply.chunks)
+        .into_iter()
+        .map(Ok)
+        .collect();
     match reply.break_after {
         Some(count) => {
             items.truncate(count);
-            items.push(Err(connection(
+            items.push(Err(connection_error(
                 "the stream broke off (`breakAfter` in the script)",
             )));
         }
@@ -62,16 +70,16 @@ fn status_error(error: &ReplyError) -> ModelError {
 }
 
 /// Renders the templates of `reply` and returns the complete answer.
-fn answer(
+fn render_answer(
     reply: &ScriptReply,
-    scene: &ReplyContext<'_>,
+    context: &ReplyContext<'_>,
     request: &ModelRequest,
-    renumber: bool,
+    renumbers_ids: bool,
 ) -> Result<CompletedAnswer, ModelError> {
     let template = |template: &Option<String>| -> Result<Option<String>, ModelError> {
         let text = template
             .as_deref()
-            .map(|template| scene.text(template))
+            .map(|template| context.text(template))
             .transpose()?;
         Ok(text.filter(|text| !text.is_empty()))
     };
@@ -80,11 +88,11 @@ fn answer(
         .into_iter()
         .collect();
     parts.extend(template(&reply.text)?.map(MessagePart::text));
-    let mut ids = CallIdSource::new(request, renumber);
+    let mut ids = CallIdSource::new(request, renumbers_ids);
     for call in &reply.calls {
-        let arguments = Value::Object(scene.arguments(&call.args)?);
+        let arguments = Value::Object(context.render_arguments(&call.args)?);
         parts.push(MessagePart::ToolCall(ToolCall::new(
-            ids.pick(&call.id),
+            ids.pick_id(&call.id),
             &call.tool,
             arguments,
         )));
@@ -93,7 +101,7 @@ fn answer(
         let arguments =
             serde_json::from_str(&call.args).unwrap_or_else(|_| Value::String(call.args.clone()));
         parts.push(MessagePart::ToolCall(ToolCall::new(
-            ids.pick(&call.id),
+            ids.pick_id(&call.id),
             &call.tool,
             arguments,
         )));
@@ -106,7 +114,7 @@ fn answer(
 }
 
 /// Returns the error of an answer that a script ends with `refusal` or `contentFilter`. Its text is the refusal.
-fn declined(answer: &CompletedAnswer) -> Option<ModelError> {
+fn declined_error(answer: &CompletedAnswer) -> Option<ModelError> {
     let reason = answer.finish_reason.as_str();
     if !matches!(reason, "refusal" | "contentFilter") {
         return None;
@@ -121,7 +129,7 @@ fn declined(answer: &CompletedAnswer) -> Option<ModelError> {
 }
 
 /// Returns the pieces in which the reasoning and the text of `answer` arrive.
-fn deltas(answer: &CompletedAnswer, count: Option<usize>) -> Vec<ModelChunk> {
+fn split_deltas(answer: &CompletedAnswer, count: Option<usize>) -> Vec<ModelChunk> {
     let cut = |text| count.map_or_else(|| words(text), |count| even_pieces(text, count));
     let mut chunks = Vec::new();
     for part in &answer.parts {
@@ -152,20 +160,20 @@ struct CallIdSource<'a> {
     request: &'a ModelRequest,
     /// Ids in this answer so far.
     given: Vec<String>,
-    renumber: bool,
+    renumbers_ids: bool,
 }
 
 impl<'a> CallIdSource<'a> {
-    fn new(request: &'a ModelRequest, renumber: bool) -> Self {
+    fn new(request: &'a ModelRequest, renumbers_ids: bool) -> Self {
         CallIdSource {
             request,
             given: Vec::new(),
-            renumber,
+            renumbers_ids,
         }
     }
 
     /// Returns the ids in the conversation and in this answer.
-    fn used(&self) -> impl Iterator<Item = &str> {
+    fn used_ids(&self) -> impl Iterator<Item = &str> {
         let calls = self
             .request
             .messages
@@ -177,29 +185,30 @@ impl<'a> CallIdSource<'a> {
     }
 
     /// Returns the id for a call whose script has the id `scripted`, which may be empty.
-    fn pick(&mut self, scripted: &str) -> String {
+    fn pick_id(&mut self, scripted: &str) -> String {
         let stem = if scripted.is_empty() {
             "call"
         } else {
             scripted
         };
-        let keep = !scripted.is_empty() && (!self.renumber || self.used().all(|id| id != scripted));
+        let keep = !scripted.is_empty()
+            && (!self.renumbers_ids || self.used_ids().all(|id| id != scripted));
         let id = if keep {
             scripted.to_owned()
         } else {
-            self.fresh(stem)
+            self.unused_id(stem)
         };
         self.given.push(id.clone());
         id
     }
 
     /// Returns `stem` with the first unused number appended. `stem` itself counts as number 1.
-    fn fresh(&self, stem: &str) -> String {
+    fn unused_id(&self, stem: &str) -> String {
         let number_of = |id: &str| match id.strip_prefix(stem)? {
             "" => Some(1),
             rest => rest.strip_prefix('-')?.parse::<usize>().ok(),
         };
-        let used: HashSet<usize> = self.used().filter_map(number_of).collect();
+        let used: HashSet<usize> = self.used_ids().filter_map(number_of).collect();
         let free = (1..)
             .find(|number| !used.contains(number))
             .expect("numbers do not run out");

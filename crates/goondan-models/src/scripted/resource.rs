@@ -9,8 +9,8 @@ use goondan_spec::kinds::Model;
 use goondan_spec::{Resource, ResourceId};
 use serde_json::Value;
 
-use super::{ModelScript, ScriptReply, ScriptState, ScriptedClient, locked};
-use crate::errors::configuration;
+use super::{ModelScript, ScriptReply, ScriptState, ScriptedClient, lock};
+use crate::errors::configuration_error;
 use crate::files::read_inside;
 
 /// The option with the path of a script.
@@ -43,7 +43,7 @@ impl PlayingScripts {
         root: &Path,
     ) -> Result<Arc<dyn ModelClient>, ModelError> {
         let script = script_of(model, root)?;
-        let mut playing = locked(&self.playing);
+        let mut playing = lock(&self.playing);
         let current = match playing.get(&model.id) {
             Some(current) if *current.script == script => current.clone(),
             _ => {
@@ -67,7 +67,7 @@ impl PlayingScripts {
 fn script_of(model: &Resource<Model>, root: &Path) -> Result<ModelScript, ModelError> {
     let inline = &model.spec.options.inline_script;
     match model.spec.options.script.as_deref() {
-        Some(_) if !inline.is_empty() => Err(configuration(
+        Some(_) if !inline.is_empty() => Err(configuration_error(
             format!(
                 "{} has both options.script and a script in options",
                 model.id
@@ -86,7 +86,7 @@ fn script_of(model: &Resource<Model>, root: &Path) -> Result<ModelScript, ModelE
         // JSON is YAML, so both report errors in the same words.
         None => goondan_spec::yaml::from_str(&Value::Object(inline.clone()).to_string()).map_err(
             |error| {
-                configuration(
+                configuration_error(
                     format!(
                         "the script in the options of {} is invalid: {}",
                         model.id, error.message
@@ -112,6 +112,6 @@ fn parse_file(model: &ResourceId, path: &str, text: &str) -> Result<ModelScript,
             .line
             .zip(error.column)
             .map(|(line, column)| (path.to_owned(), line, column));
-        configuration(message, suggestion).within(SCRIPT_FIELD, position)
+        configuration_error(message, suggestion).within(SCRIPT_FIELD, position)
     })
 }

@@ -12,7 +12,7 @@ use minijinja::{Environment, ErrorKind, UndefinedBehavior, Value as View};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::errors::configuration;
+use crate::errors::configuration_error;
 use crate::formats::results::output_text;
 
 /// Maximum number of instructions per template, so that an endless loop becomes an error.
@@ -28,7 +28,7 @@ pub(crate) struct ReplyContext<'a> {
     request: &'a ModelRequest,
     /// Text of the last message, of any role.
     last: String,
-    names: OnceLock<View>,
+    variables: OnceLock<View>,
 }
 
 /// The variables of a template.
@@ -60,7 +60,7 @@ struct ResultView<'a> {
 
 impl<'a> ReplyContext<'a> {
     /// Creates the context of `request`.
-    pub(crate) fn of(request: &'a ModelRequest) -> Self {
+    pub(crate) fn for_request(request: &'a ModelRequest) -> Self {
         let last = request
             .messages
             .last()
@@ -69,19 +69,24 @@ impl<'a> ReplyContext<'a> {
         ReplyContext {
             request,
             last,
-            names: OnceLock::new(),
+            variables: OnceLock::new(),
         }
     }
 
-    /// Returns the variables of templates, which the first call creates.
-    fn names(&self) -> View {
-        self.names
-            .get_or_init(|| View::from(Serde(TemplateVariables::of(self.request, &self.last))))
+    /// Returns the variables of templates. They are created once per request, on the first call.
+    fn variables(&self) -> View {
+        self.variables
+            .get_or_init(|| {
+                View::from(Serde(TemplateVariables::for_request(
+                    self.request,
+                    &self.last,
+                )))
+            })
             .clone()
     }
 
     /// Returns the text of the last message, to which rules apply.
-    pub(crate) fn last(&self) -> &str {
+    pub(crate) fn last_text(&self) -> &str {
         &self.last
     }
 
@@ -90,13 +95,13 @@ impl<'a> ReplyContext<'a> {
         if !is_template(template) {
             return Ok(template.to_owned());
         }
-        environment()
-            .render_str(template, self.names())
-            .map_err(|error| self.broken(template, &error))
+        template_environment()
+            .render_str(template, self.variables())
+            .map_err(|error| self.template_error(template, &error))
     }
 
     /// Renders every string in `args`. A string that is one expression keeps the value's type.
-    pub(crate) fn arguments(&self, args: &JsonObject) -> Result<JsonObject, ModelError> {
+    pub(crate) fn render_arguments(&self, args: &JsonObject) -> Result<JsonObject, ModelError> {
         args.iter()
             .map(|(key, value)| Ok((key.clone(), self.value(value)?)))
             .collect()
@@ -115,23 +120,23 @@ impl<'a> ReplyContext<'a> {
                     .map(|item| self.value(item))
                     .collect::<Result<_, _>>()?,
             )),
-            Value::Object(fields) => Ok(Value::Object(self.arguments(fields)?)),
+            Value::Object(fields) => Ok(Value::Object(self.render_arguments(fields)?)),
             other => Ok(other.clone()),
         }
     }
 
     /// Returns the value of `expression`, which is the whole `template`.
     fn evaluate(&self, template: &str, expression: &str) -> Result<Value, ModelError> {
-        let environment = environment();
+        let environment = template_environment();
         let value = environment
             .compile_expression(expression)
-            .and_then(|compiled| compiled.eval(self.names()))
-            .map_err(|error| self.broken(template, &error))?;
+            .and_then(|compiled| compiled.eval(self.variables()))
+            .map_err(|error| self.template_error(template, &error))?;
         if value.is_undefined() {
-            return Err(self.broken(template, &ErrorKind::UndefinedError.into()));
+            return Err(self.template_error(template, &ErrorKind::UndefinedError.into()));
         }
         serde_json::to_value(&value).map_err(|error| {
-            configuration(
+            configuration_error(
                 format!("the template `{template}` does not produce a JSON value: {error}"),
                 "change the expression",
             )
@@ -140,50 +145,67 @@ impl<'a> ReplyContext<'a> {
 
     /// Returns the error of a `template` that cannot be rendered. Usually a tool call whose result
     /// the template uses failed or is missing.
-    fn broken(&self, template: &str, error: &minijinja::Error) -> ModelError {
-        let because =
-            |why: String| format!("the script's template `{template}` cannot be rendered: {why}");
-        if error.kind() != ErrorKind::UndefinedError {
-            return configuration(because(fault(error)), AVAILABLE_NAMES);
-        }
-        let results: BTreeMap<&str, ResultView<'_>> = self
-            .request
-            .messages
-            .iter()
-            .flat_map(|message| message.tool_results())
-            .flat_map(views_by_id)
-            .collect();
-        for id in results_named(template) {
-            match results.get(id).map(|result| (result.tool, result.error)) {
-                None => {
-                    return configuration(
-                        because(format!("the call `{id}` has no result")),
-                        AVAILABLE_NAMES,
-                    );
-                }
-                Some((tool, Some(error))) if template.contains(&format!("results.{id}.output")) => {
-                    let why = format!(
-                        "the call `{id}` of {tool} failed with {}: {}",
-                        error.code, error.message
-                    );
-                    let next = format!(
-                        "Fix the failing call, or write `results.{id}.error` for a call that may \
-                        fail."
-                    );
-                    return configuration(because(why), error.suggestion.clone().unwrap_or(next));
-                }
-                Some(_) => {}
+    fn template_error(&self, template: &str, error: &minijinja::Error) -> ModelError {
+        let RenderFailure { reason, suggestion } = if error.kind() == ErrorKind::UndefinedError {
+            self.undefined_name_failure(template)
+        } else {
+            RenderFailure::new(describe_error(error))
+        };
+        configuration_error(
+            format!("the script's template `{template}` cannot be rendered: {reason}"),
+            suggestion,
+        )
+    }
+
+    /// Explains why a template contains an undefined name.
+    fn undefined_name_failure(&self, template: &str) -> RenderFailure {
+        let results = results_by_id(self.request);
+        for id in referenced_result_ids(template) {
+            let Some(result) = results.get(id) else {
+                return RenderFailure::new(format!("the call `{id}` has no result"));
+            };
+            if let Some(error) = result.error
+                && template.contains(&format!("results.{id}.output"))
+            {
+                return failed_call_failure(id, result.tool, error);
             }
         }
-        configuration(
-            because("an undefined name is used".to_owned()),
-            AVAILABLE_NAMES,
-        )
+        RenderFailure::new("an undefined name is used".to_owned())
+    }
+}
+
+/// Reason why a template cannot be rendered.
+struct RenderFailure {
+    reason: String,
+    suggestion: String,
+}
+
+impl RenderFailure {
+    /// Creates a failure that suggests the available names.
+    fn new(reason: String) -> Self {
+        RenderFailure {
+            reason,
+            suggestion: AVAILABLE_NAMES.to_owned(),
+        }
+    }
+}
+
+/// Returns the failure of a template that uses the output of a failed tool call.
+fn failed_call_failure(id: &str, tool: &str, error: &ToolCallError) -> RenderFailure {
+    let suggestion = error.suggestion.clone().unwrap_or_else(|| {
+        format!("Fix the failing call, or write `results.{id}.error` for a call that may fail.")
+    });
+    RenderFailure {
+        reason: format!(
+            "the call `{id}` of {tool} failed with {}: {}",
+            error.code, error.message
+        ),
+        suggestion,
     }
 }
 
 /// Describes the error in a template, without the placeholder name that the engine appends.
-fn fault(error: &minijinja::Error) -> String {
+fn describe_error(error: &minijinja::Error) -> String {
     let detail = error.detail().unwrap_or_default();
     if detail.starts_with("unexpected end of input") {
         let line = error
@@ -200,35 +222,45 @@ fn fault(error: &minijinja::Error) -> String {
         .to_owned()
 }
 
-/// Returns the ids after `results.` in a template.
-fn results_named(template: &str) -> impl Iterator<Item = &str> {
-    let is_of_a_name = |c: char| c.is_alphanumeric() || c == '_';
-    let ends = template.split("results.").skip(1);
-    ends.map(move |rest| &rest[..rest.find(|c| !is_of_a_name(c)).unwrap_or(rest.len())])
+/// Returns the call ids after `results.` in a template.
+fn referenced_result_ids(template: &str) -> impl Iterator<Item = &str> {
+    let is_name_char = |c: char| c.is_alphanumeric() || c == '_';
+    let texts_after_results = template.split("results.").skip(1);
+    texts_after_results
+        .map(move |text| {
+            let id_end = text.find(|c| !is_name_char(c)).unwrap_or(text.len());
+            &text[..id_end]
+        })
         .filter(|id| !id.is_empty())
 }
 
+/// Returns the results of all tool calls in the conversation, by call id. If an id occurs twice,
+/// the latest result.
+fn results_by_id(request: &ModelRequest) -> BTreeMap<&str, ResultView<'_>> {
+    request
+        .messages
+        .iter()
+        .flat_map(|message| message.tool_results())
+        .flat_map(views_by_id)
+        .collect()
+}
+
 impl<'a> TemplateVariables<'a> {
-    fn of(request: &'a ModelRequest, last: &'a str) -> Self {
-        let from_users = || {
-            request
-                .messages
-                .iter()
-                .filter(|message| message.data.role == MessageRole::User)
-        };
-        let results = request
+    fn for_request(request: &'a ModelRequest, last: &'a str) -> Self {
+        let user_messages: Vec<_> = request
             .messages
             .iter()
-            .flat_map(|message| message.tool_results());
+            .filter(|message| message.data.role == MessageRole::User)
+            .collect();
         TemplateVariables {
-            input: from_users()
-                .next_back()
+            input: user_messages
+                .last()
                 .map(|message| message.text())
                 .unwrap_or_default(),
             last,
-            results: results.flat_map(views_by_id).collect(),
+            results: results_by_id(request),
             agent: &request.instance.agent,
-            turn: from_users().count(),
+            turn: user_messages.len(),
         }
     }
 }
@@ -275,7 +307,7 @@ fn view_of(result: &ToolResultPart) -> ResultView<'_> {
 }
 
 /// Returns a template environment that reports undefined names and limits the work.
-fn environment() -> Environment<'static> {
+fn template_environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
     environment.set_fuel(Some(TEMPLATE_FUEL));

@@ -12,7 +12,7 @@ use goondan_spec::Environment;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{answer, model, request, said};
+use crate::testing::{answer, answer_text, model, request};
 
 fn factory(script: Value) -> ScriptedFactory {
     ScriptedFactory::from_script(serde_json::from_value(script).unwrap())
@@ -81,10 +81,13 @@ async fn a_list_is_followed_in_order_and_survives_a_restart() {
         "a".into(),
         vec![ScriptReply::text("one"), ScriptReply::text("two")],
     )]));
-    assert_eq!(said(&client(&factory), request("a", "x")).await, "one");
+    assert_eq!(
+        answer_text(&client(&factory), request("a", "x")).await,
+        "one"
+    );
     let after_restart = factory.clone();
     assert_eq!(
-        said(&client(&after_restart), request("a", "x")).await,
+        answer_text(&client(&after_restart), request("a", "x")).await,
         "two"
     );
     let error = answer(&client(&factory), request("a", "x"))
@@ -104,7 +107,7 @@ async fn a_list_is_followed_in_order_and_survives_a_restart() {
     );
     assert_eq!(factory.requests().of("a").len(), 3);
     assert_eq!(factory.requests().all().len(), 4);
-    assert_eq!(factory.state().asked("a"), 3);
+    assert_eq!(factory.state().call_count("a"), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +119,7 @@ async fn a_call_that_is_cut_off_has_used_its_reply_and_is_logged() {
         tokio::time::timeout(Duration::from_millis(10), client.stream(request("a", "x"))).await;
     assert!(cut.is_err());
     assert_eq!(factory.requests().all().len(), 1);
-    assert_eq!(said(&client, request("a", "x")).await, "next");
+    assert_eq!(answer_text(&client, request("a", "x")).await, "next");
 }
 
 #[tokio::test]
@@ -133,17 +136,23 @@ async fn rules_look_at_the_last_message_and_the_default_catches_the_rest() {
     }));
     let client = client(&factory);
     assert_eq!(
-        said(&client, request("a", "weather?")).await,
+        answer_text(&client, request("a", "weather?")).await,
         "from the list"
     );
-    assert_eq!(said(&client, request("a", "the weather?")).await, "sunny");
-    assert_eq!(said(&client, request("a", "helllo")).await, "greeting");
     assert_eq!(
-        said(&client, request("a", "bye")).await,
+        answer_text(&client, request("a", "the weather?")).await,
+        "sunny"
+    );
+    assert_eq!(
+        answer_text(&client, request("a", "helllo")).await,
+        "greeting"
+    );
+    assert_eq!(
+        answer_text(&client, request("a", "bye")).await,
         "a heard bye in turn 1"
     );
     let asked = conversation(tool_result("c1", Ok(json!({"n": 1}))));
-    assert_eq!(said(&client, asked).await, r#"tool said {"n":1}"#);
+    assert_eq!(answer_text(&client, asked).await, r#"tool said {"n":1}"#);
 }
 
 #[tokio::test]
@@ -183,7 +192,7 @@ async fn templates_see_errors_of_results() {
         suggestion: Some("try".into()),
         help_url: None,
     };
-    let text = said(
+    let text = answer_text(
         &client(&factory),
         conversation(tool_result("c1", Err(error))),
     )
@@ -331,7 +340,10 @@ async fn a_rule_that_fires_again_gets_a_fresh_call_id() {
     );
     let mut parts = tool_result("c1", Ok(json!("old")));
     parts.extend(tool_result("c1-2", Ok(json!("new result"))));
-    assert_eq!(said(&client, conversation(parts)).await, "new result");
+    assert_eq!(
+        answer_text(&client, conversation(parts)).await,
+        "new result"
+    );
 }
 
 #[tokio::test]
@@ -339,7 +351,7 @@ async fn without_a_script_the_model_echoes_and_says_what_it_is() {
     let client = PlayingScripts::default()
         .client(&model("scripted", json!({})), std::path::Path::new("."))
         .unwrap();
-    let text = said(&client, request("a", "hello")).await;
+    let text = answer_text(&client, request("a", "hello")).await;
     assert!(
         text.starts_with("You said: hello\n") && text.contains("scripted model"),
         "{text}"
@@ -361,11 +373,11 @@ async fn a_script_file_lies_inside_the_bundle_and_its_position_survives_a_reload
     let open = |path: &str| scripts.client(&model("scripted", json!({"script": path})), &root);
 
     assert_eq!(
-        said(&open("s.yaml").unwrap(), request("a", "x")).await,
+        answer_text(&open("s.yaml").unwrap(), request("a", "x")).await,
         "one"
     );
     assert_eq!(
-        said(&open("./s.yaml").unwrap(), request("a", "x")).await,
+        answer_text(&open("./s.yaml").unwrap(), request("a", "x")).await,
         "two"
     );
     std::fs::write(
@@ -374,7 +386,7 @@ async fn a_script_file_lies_inside_the_bundle_and_its_position_survives_a_reload
     )
     .unwrap();
     assert_eq!(
-        said(&open("s.yaml").unwrap(), request("a", "x")).await,
+        answer_text(&open("s.yaml").unwrap(), request("a", "x")).await,
         "new"
     );
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use goondan_core::ports::model::ModelError;
 use tokio::sync::OnceCell;
 
-use crate::errors::configuration;
+use crate::errors::configuration_error;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
@@ -48,7 +48,7 @@ impl HttpClients {
     /// The client cannot be set up, for example because of a broken proxy setting.
     pub(crate) async fn client(&self, is_secure: bool) -> Result<&reqwest::Client, ModelError> {
         let unusable = |reason: String| {
-            configuration(
+            configuration_error(
                 format!("The HTTP client cannot be set up: {reason}."),
                 "Check the proxy settings (HTTPS_PROXY).",
             )

@@ -31,6 +31,7 @@ impl ServerSentEvents {
         }
     }
 
+    /// Adds the next bytes of the body, and passes each finished event to `sink`.
     pub(crate) fn take(
         &mut self,
         mut bytes: &[u8],
@@ -42,11 +43,11 @@ impl ServerSentEvents {
                 continue;
             }
             let Some(end) = memchr2(b'\n', b'\r', bytes) else {
-                self.check_room(bytes.len())?;
+                self.check_size(bytes.len())?;
                 self.line.extend_from_slice(bytes);
                 return Ok(());
             };
-            self.check_room(end)?;
+            self.check_size(end)?;
             self.after_return = bytes[end] == b'\r';
             self.line.extend_from_slice(&bytes[..end]);
             let mut line = std::mem::take(&mut self.line);
@@ -58,7 +59,7 @@ impl ServerSentEvents {
         Ok(())
     }
 
-    /// Ends the stream. Its last event may lack the empty line.
+    /// Ends the body. Passes the last event to `sink` even if the empty line after it is missing.
     pub(crate) fn finish(&mut self, sink: EventSink<'_>) -> Result<(), FramingError> {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
@@ -70,13 +71,16 @@ impl ServerSentEvents {
         Ok(())
     }
 
-    fn check_room(&self, more: usize) -> Result<(), FramingError> {
-        match self.line.len() + self.data.len() + self.name.len() + more > self.max_bytes {
-            true => Err(FramingError::TooLong),
-            false => Ok(()),
+    /// Fails if the unfinished event has more than the maximum size with `new_bytes` more bytes.
+    fn check_size(&self, new_bytes: usize) -> Result<(), FramingError> {
+        let event_bytes = self.line.len() + self.data.len() + self.name.len() + new_bytes;
+        if event_bytes > self.max_bytes {
+            return Err(FramingError::TooLong);
         }
+        Ok(())
     }
 
+    /// Adds a line to the unfinished event. An empty line ends the event and passes it to `sink`.
     fn end_line(&mut self, line: &[u8], sink: EventSink<'_>) -> Result<(), FramingError> {
         if line.is_empty() {
             let name = std::str::from_utf8(&self.name)?;

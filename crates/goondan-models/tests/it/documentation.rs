@@ -41,7 +41,7 @@ fn format_name(wire: ProviderWireFormat) -> &'static str {
 fn format_column(provider: &ModelProvider) -> String {
     let mut names = Vec::new();
     for model in SAMPLE_MODELS {
-        let name = provider.wire(model).map(format_name);
+        let name = provider.wire_format(model).map(format_name);
         names.extend(name.filter(|name| !names.contains(name)));
     }
     match provider.name.as_str() {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::{Compression, GzBuilder};
 use goondan_spec::content_hash::{MAX_PACKAGE_BYTES, MAX_PACKAGE_ENTRIES};
+use goondan_spec::ignore_files::IgnoreFiles;
+use goondan_spec::{OsFiles, regular_file, repository_around};
 use ignore::WalkBuilder;
 use tar::{Builder, EntryType, Header};
 
@@ -67,7 +69,8 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<PackedArchive> {
     );
     let (mut listed, mut bytes, mut unbundled) = (Vec::new(), 0, Vec::new());
     for (name, path) in files {
-        let content = fs::read(&path).map_err(|error| PackageError::io("read", &path, &error))?;
+        let content = regular_file::read(&path, MAX_PACKAGE_BYTES)
+            .map_err(|error| PackageError::io("read", &path, &error))?;
         let metadata =
             fs::metadata(&path).map_err(|error| PackageError::io("read", &path, &error))?;
         bytes += content.len() as u64;
@@ -153,16 +156,19 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
     let mut walk = WalkBuilder::new(folder);
     walk.standard_filters(false).follow_links(false);
     if by_rules {
-        walk.hidden(true)
-            .parents(true)
-            .git_ignore(true)
-            .require_git(false)
-            .add_custom_ignore_filename(IGNORE_FILE);
-        walk.filter_entry(|entry| {
+        walk.hidden(true);
+        let top = folder.canonicalize();
+        let top = top.map_err(|error| PackageError::io("read", folder, &error))?;
+        let above = repository_around(&OsFiles, &top).unwrap_or(&top);
+        let ignores = IgnoreFiles::new(above, &[IGNORE_FILE, ".gitignore"]);
+        let start = folder.to_owned();
+        walk.filter_entry(move |entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            !(is_folder
-                && entry.depth() > 0
-                && SKIPPED_DIRS.iter().any(|name| entry.file_name() == *name))
+            let is_skipped =
+                || is_folder && SKIPPED_DIRS.iter().any(|name| entry.file_name() == *name);
+            let relative = entry.path().strip_prefix(&start).unwrap_or(entry.path());
+            entry.depth() == 0
+                || !(is_skipped() || ignores.excludes(&top.join(relative), is_folder))
         });
     }
     let mut files = Vec::new();

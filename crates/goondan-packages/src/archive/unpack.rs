@@ -11,7 +11,7 @@ use goondan_spec::content_hash::{MAX_PACKAGE_BYTES, MAX_PACKAGE_ENTRIES};
 use tar::{Archive, Entry, EntryType};
 
 use super::{MAX_ARCHIVE_BYTES, MAX_TAR_BYTES, entry_names};
-use crate::error::{PackageError, Result, plain};
+use crate::error::{PackageError, Result, escape_line};
 
 /// Maximum ratio of unpacked to packed size. Text usually has a ratio of about 10.
 const MAX_COMPRESSION_RATIO: u64 = 200;
@@ -53,9 +53,15 @@ struct ArchiveUnpacker<'p> {
     /// True if the top directory is removed from all paths.
     strips: bool,
     top: Option<String>,
-    /// Written entries by lower-case name: the original spelling, and true for a directory.
-    written: HashMap<String, (String, bool)>,
+    /// Written entries by their [`entry_names::key`].
+    written: HashMap<String, WrittenEntry>,
     bytes: u64,
+}
+
+struct WrittenEntry {
+    /// Path with the spelling of the archive.
+    spelling: String,
+    is_directory: bool,
 }
 
 impl<'p> ArchiveUnpacker<'p> {
@@ -79,8 +85,11 @@ impl<'p> ArchiveUnpacker<'p> {
             left: max_bytes,
         });
         let mut entries = 0;
-        for entry in archive.entries().map_err(|error| broken(&error))? {
-            let mut entry = entry.map_err(|error| broken(&error))?;
+        for entry in archive
+            .entries()
+            .map_err(|error| unreadable_archive_error(&error))?
+        {
+            let mut entry = entry.map_err(|error| unreadable_archive_error(&error))?;
             entries += 1;
             if entries > MAX_PACKAGE_ENTRIES {
                 return Err(PackageError::archive(format!(
@@ -92,10 +101,10 @@ impl<'p> ArchiveUnpacker<'p> {
         if let Some(head) = self.bare_repository_head() {
             return Err(PackageError::archive(format!(
                 "The archive contains the git repository of `{}`, whose settings can run programs.",
-                plain(&head)
+                escape_line(&head)
             )));
         }
-        match self.written.values().any(|(_, is_folder)| !is_folder) {
+        match self.written.values().any(|entry| !entry.is_directory) {
             true => Ok(()),
             false => Err(PackageError::archive("The archive contains no file.")),
         }
@@ -105,21 +114,21 @@ impl<'p> ArchiveUnpacker<'p> {
     /// working tree.
     fn bare_repository_head(&self) -> Option<String> {
         let is_written = |path: &str| self.written.contains_key(path);
-        self.written.iter().find_map(|(path, (spelled, _))| {
+        self.written.iter().find_map(|(path, entry)| {
             let directory = path.strip_suffix("head")?;
             let is_head = directory.is_empty() || directory.ends_with('/');
             // The objects can be in another directory, which a file names.
             let has_objects = ["objects", "commondir"]
                 .iter()
                 .any(|name| is_written(&format!("{directory}{name}")));
-            (is_head && has_objects).then(|| spelled.clone())
+            (is_head && has_objects).then(|| entry.spelling.clone())
         })
     }
 
     /// Unpacks one entry. Rejects links, devices and paths that lead out of the directory.
     fn unpack_entry<R: Read>(&mut self, entry: &mut Entry<'_, R>) -> Result<()> {
         let bytes = entry.path_bytes().into_owned();
-        let shown = plain(
+        let shown = escape_line(
             &String::from_utf8_lossy(&bytes)
                 .chars()
                 .take(120)
@@ -178,12 +187,17 @@ impl<'p> ArchiveUnpacker<'p> {
     /// Creates a directory of the archive. Fails if another spelling of the path exists.
     fn create_folder(&mut self, parts: &[&str]) -> Result<(), String> {
         match self.written.get(&entry_names::key(parts)) {
-            Some((spelt, true)) if *spelt == parts.join("/") => return Ok(()),
+            Some(entry) if entry.is_directory && entry.spelling == parts.join("/") => {
+                return Ok(());
+            }
             Some(_) => return Err("another entry has the same name on some systems".to_owned()),
             None => {}
         }
-        self.written
-            .insert(entry_names::key(parts), (parts.join("/"), true));
+        let directory = WrittenEntry {
+            spelling: parts.join("/"),
+            is_directory: true,
+        };
+        self.written.insert(entry_names::key(parts), directory);
         fs::create_dir(self.path(parts)).map_err(|error| format!("it cannot be written: {error}"))
     }
 
@@ -193,11 +207,12 @@ impl<'p> ArchiveUnpacker<'p> {
         parts: &[&str],
         entry: &mut Entry<'_, R>,
     ) -> Result<(), String> {
-        if self
-            .written
-            .insert(entry_names::key(parts), (parts.join("/"), false))
-            .is_some()
-        {
+        let file = WrittenEntry {
+            spelling: parts.join("/"),
+            is_directory: false,
+        };
+        let known = self.written.insert(entry_names::key(parts), file);
+        if known.is_some() {
             return Err("another entry has the same name on some systems".to_owned());
         }
         let size = entry.size();
@@ -240,7 +255,7 @@ fn create(path: &Path, is_program: bool) -> io::Result<File> {
 }
 
 /// Creates the error for an archive that cannot be read.
-fn broken(error: &io::Error) -> PackageError {
+fn unreadable_archive_error(error: &io::Error) -> PackageError {
     PackageError::archive(format!("The archive cannot be read: {error}.")).suggest(
         "a package is a `.tgz` that contains a `goondan.yaml`; create one with `gdn package pack`",
     )

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use goondan_core::program_search::directory_outside_projects;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 use super::BasicCredentials;
-use crate::error::plain;
+use crate::error::escape_line;
 
 /// Prefix of the program names.
 const HELPER_PROGRAM_PREFIX: &str = "docker-credential-";
@@ -35,7 +36,7 @@ struct HelperResponse {
 }
 
 /// Returns the credentials of `host`: none, a user name and password, or the error of the helper.
-pub(super) async fn ask(
+pub(super) async fn read_credentials(
     name: &str,
     host: &str,
     path: &str,
@@ -65,7 +66,7 @@ pub(super) async fn ask(
         // The protocol has no exit code for missing credentials.
         return match reason.contains("credentials not found") {
             true => Ok(None),
-            false => Err(plain(&format!(
+            false => Err(escape_line(&format!(
                 "`{HELPER_PROGRAM_PREFIX}{name}` failed: {reason}"
             ))),
         };
@@ -90,7 +91,7 @@ pub(super) async fn ask(
 fn find(name: &str, path: &str) -> Result<PathBuf, String> {
     let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || !name.chars().all(is_usual) {
-        return Err(plain(&format!(
+        return Err(escape_line(&format!(
             "`{name}` is not the name of a credential helper"
         )));
     }
@@ -110,6 +111,7 @@ async fn run(program: &Path, host: &str) -> std::io::Result<(bool, Vec<u8>)> {
     let mut command = Command::new(program);
     command
         .arg("get")
+        .current_dir(directory_outside_projects())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -147,7 +147,7 @@ impl RegistryCredentials {
 
     /// Returns the credentials for `host`, which may include a port. The environment has precedence
     /// over credential helpers, and those over files.
-    pub(crate) async fn of(&self, host: &str) -> HostCredentials {
+    pub(crate) async fn for_host(&self, host: &str) -> HostCredentials {
         let host = host.to_lowercase();
         if let Some(basic) = self.stated.get(&host) {
             return HostCredentials {
@@ -162,9 +162,9 @@ impl RegistryCredentials {
                 trouble: None,
             };
         };
-        match credential_helper::ask(helper, &host, &self.path).await {
-            Ok(kept) => HostCredentials {
-                basic: kept.or(written),
+        match credential_helper::read_credentials(helper, &host, &self.path).await {
+            Ok(from_helper) => HostCredentials {
+                basic: from_helper.or(written),
                 trouble: None,
             },
             Err(trouble) => HostCredentials {
@@ -182,9 +182,10 @@ impl RegistryCredentials {
     }
 }
 
-/// Returns the host of an entry such as `https://index.docker.io/v1/`.
-fn host_of(written: &str) -> String {
-    let host = written
+/// Returns the registry host for a key of Docker's config file, such as
+/// `https://index.docker.io/v1/`. The config names Docker Hub by other hosts than its registry API.
+fn host_of(config_key: &str) -> String {
+    let host = config_key
         .trim_start_matches("https://")
         .trim_start_matches("http://");
     let host = host.split('/').next().unwrap_or(host).to_lowercase();
@@ -209,7 +210,7 @@ mod tests {
         let mut known = RegistryCredentials::find(&variables);
         known.read(r#"{"auths": {"https://index.docker.io/v1/": {"auth": "dTpw"}, "x": {}}}"#);
         known.read("[");
-        let of = async |host: &str| known.of(host).await.basic;
+        let of = async |host: &str| known.for_host(host).await.basic;
         assert_eq!(
             of("ghcr.io").await.map(|basic| basic.password).as_deref(),
             Some("a:b")
@@ -229,7 +230,7 @@ mod tests {
             ),
             (Some("t"), None)
         );
-        assert!(!format!("{:?}", known.of("ghcr.io").await).contains("a:b"));
+        assert!(!format!("{:?}", known.for_host("ghcr.io").await).contains("a:b"));
     }
 
     #[cfg(unix)]
@@ -278,7 +279,7 @@ mod tests {
                 {"none.example": "none", "odd.example": "odd", "locked.example": "locked", "token.example": "token",
                  "absent.example": "absent", "stated.example": "odd", "path.example": "../odd"}}"#,
         );
-        let user = async |host: &str| known.of(host).await.basic.map(|basic| basic.user);
+        let user = async |host: &str| known.for_host(host).await.basic.map(|basic| basic.user);
         assert_eq!(
             user("Some.example:5000").await.as_deref(),
             Some("some.example:5000")
@@ -300,7 +301,7 @@ mod tests {
             ("absent.example", "configuration uses, is not in PATH"),
             ("path.example", "is not the name of a credential helper"),
         ] {
-            let HostCredentials { basic, trouble } = known.of(host).await;
+            let HostCredentials { basic, trouble } = known.for_host(host).await;
             let trouble = trouble.unwrap();
             assert!(
                 basic.is_none() && trouble.contains(words) && !trouble.contains("hunter2"),

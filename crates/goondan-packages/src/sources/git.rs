@@ -22,9 +22,9 @@ use crate::error::{PackageError, Result};
 const GIT_COMMAND_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// Maximum size in bytes of the retained error output.
 const MAX_ERROR_OUTPUT_BYTES: u64 = 64 * 1024;
-/// Attributes that override those of a repository. A filter is a local program that would run on
-/// files of the repository. The other attributes would change files of the same commit between
-/// machines.
+/// Git attributes that override the attributes of a repository. A filter is a local program that
+/// would run on files of the repository. The other attributes would change files of the same commit
+/// between machines.
 const CHECKOUT_ATTRIBUTES: &str = "* -filter -ident -text !working-tree-encoding\n";
 /// Permitted schemes. Other schemes of git can run programs.
 const PERMITTED_SCHEMES: [&str; 3] = ["https", "ssh", "file"];
@@ -82,7 +82,7 @@ impl GitReference {
     }
 
     /// Returns the reference to another revision of the same repository.
-    fn at(&self, at: &str) -> GitReference {
+    fn with_revision(&self, at: &str) -> GitReference {
         GitReference {
             url: self.url.clone(),
             at: Some(at.to_owned()),
@@ -106,7 +106,7 @@ pub(super) async fn candidates(reference: &GitReference) -> Result<Vec<Candidate
         }]);
     }
     let directory = empty_folder()?;
-    let listed = git(
+    let listed = run_git(
         directory.path(),
         &["ls-remote", "--tags", "--refs", "--", &reference.url],
     )
@@ -119,7 +119,7 @@ pub(super) async fn candidates(reference: &GitReference) -> Result<Vec<Candidate
         let version = Version::parse(tag.strip_prefix('v').unwrap_or(tag)).ok()?;
         Some(CandidateVersion {
             version: Some(version),
-            pin: ExactLocation::Git(reference.at(tag)),
+            pin: ExactLocation::Git(reference.with_revision(tag)),
         })
     };
     let candidates: Vec<CandidateVersion> = tags.filter_map(of_tag).collect();
@@ -137,7 +137,7 @@ pub(super) async fn candidates(reference: &GitReference) -> Result<Vec<Candidate
 pub(super) async fn fetch(reference: &GitReference) -> Result<FetchedArchive> {
     let directory = empty_folder()?;
     let folder = directory.path();
-    git(folder, &["init", "--quiet", "--bare", "."]).await?;
+    run_git(folder, &["init", "--quiet", "--bare", "."]).await?;
     let info = folder.join("info");
     let written = fs::create_dir_all(&info)
         .and_then(|()| fs::write(info.join("attributes"), CHECKOUT_ATTRIBUTES));
@@ -151,14 +151,14 @@ pub(super) async fn fetch(reference: &GitReference) -> Result<FetchedArchive> {
         "--no-tags",
         "--no-recurse-submodules",
     ];
-    let single_fetch = git(folder, &[&fetch[..], &["--", &reference.url, at]].concat()).await;
+    let single_fetch = run_git(folder, &[&fetch[..], &["--", &reference.url, at]].concat()).await;
     let revision = match single_fetch {
         Ok(_) => "FETCH_HEAD".to_owned(),
         // Not every server permits fetching a commit by its id, so fetch all references.
         Err(error) if !is_commit(at) => return Err(error),
         Err(_) => {
             let all = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
-            git(
+            run_git(
                 folder,
                 &[
                     &[
@@ -176,7 +176,7 @@ pub(super) async fn fetch(reference: &GitReference) -> Result<FetchedArchive> {
             at.to_owned()
         }
     };
-    let commit = git(
+    let commit = run_git(
         folder,
         &[
             "rev-parse",
@@ -187,14 +187,14 @@ pub(super) async fn fetch(reference: &GitReference) -> Result<FetchedArchive> {
     )
     .await?;
     let commit = String::from_utf8_lossy(&commit).trim().to_owned();
-    let tar = git(folder, &["archive", "--format=tar", &commit]).await?;
-    let work = tokio::task::spawn_blocking(move || repack(&tar));
+    let tar = run_git(folder, &["archive", "--format=tar", &commit]).await?;
+    let work = tokio::task::spawn_blocking(move || repack_tar(&tar));
     let archive = work
         .await
         .map_err(|panic| PackageError::source(panic.to_string()))??;
     Ok(FetchedArchive {
         archive,
-        resolved: reference.at(&commit).to_string(),
+        resolved: reference.with_revision(&commit).to_string(),
         is_archive: false,
     })
 }
@@ -205,7 +205,7 @@ fn is_commit(at: &str) -> bool {
 }
 
 /// Converts the tar output of `git archive` to a package archive.
-fn repack(tar: &[u8]) -> Result<Vec<u8>> {
+fn repack_tar(tar: &[u8]) -> Result<Vec<u8>> {
     let directory = empty_folder()?;
     from_tar(tar, directory.path())?;
     Ok(pack(directory.path())?.archive)
@@ -229,7 +229,7 @@ fn empty_folder() -> Result<TempDir> {
 
 /// Runs git without prompts. It runs in a temporary directory: in a project, git would read its
 /// `.git/config`, which can name programs.
-async fn git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+async fn run_git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     let mut command = Command::new("git");
     command.args(["-c", "protocol.allow=never"]);
     for scheme in PERMITTED_SCHEMES {

@@ -2,21 +2,23 @@
 
 use std::path::Path;
 
+use goondan_spec::regular_file;
+
 use super::FetchedArchive;
 use crate::archive::{MAX_ARCHIVE_BYTES, pack};
 use crate::error::{PackageError, Result};
 
-/// Packs the directory at `path`, or reads the archive there. The lock file gets the path relative
-/// to `from`.
-pub(super) async fn fetch(path: &Path, from: &Path) -> Result<FetchedArchive> {
-    let (path, from) = (path.to_owned(), from.to_owned());
-    let work = tokio::task::spawn_blocking(move || read(&path, &from));
+/// Packs the package directory at `path`, or reads the archive there. The location for the lock
+/// file (`resolved`) is relative to `manifest_dir`, the directory of the manifest.
+pub(super) async fn fetch(path: &Path, manifest_dir: &Path) -> Result<FetchedArchive> {
+    let (path, manifest_dir) = (path.to_owned(), manifest_dir.to_owned());
+    let work = tokio::task::spawn_blocking(move || fetch_blocking(&path, &manifest_dir));
     work.await
         .map_err(|panic| PackageError::source(panic.to_string()))?
 }
 
-/// Packs a local directory or reads a local archive. `from` is the directory of the manifest.
-fn read(path: &Path, from: &Path) -> Result<FetchedArchive> {
+/// Same as [`fetch`], on the current thread.
+fn fetch_blocking(path: &Path, manifest_dir: &Path) -> Result<FetchedArchive> {
     let metadata = path.metadata().map_err(|error| {
         PackageError::source(format!(
             "There is no package at {}: {error}.",
@@ -24,12 +26,12 @@ fn read(path: &Path, from: &Path) -> Result<FetchedArchive> {
         ))
         .suggest("check the path; it is relative to the directory of goondan.yaml")
     })?;
-    let seen = path
-        .strip_prefix(from)
+    let relative_path = path
+        .strip_prefix(manifest_dir)
         .unwrap_or(path)
         .to_string_lossy()
         .replace('\\', "/");
-    let resolved = format!("file:{seen}");
+    let resolved = format!("file:{relative_path}");
     if metadata.is_dir() {
         return Ok(FetchedArchive {
             archive: pack(path)?.archive,
@@ -45,7 +47,8 @@ fn read(path: &Path, from: &Path) -> Result<FetchedArchive> {
         );
         return Err(PackageError::archive(message));
     }
-    let archive = std::fs::read(path).map_err(|error| PackageError::io("read", path, &error))?;
+    let archive = regular_file::read(path, MAX_ARCHIVE_BYTES as u64)
+        .map_err(|error| PackageError::io("read", path, &error))?;
     Ok(FetchedArchive {
         archive,
         resolved,

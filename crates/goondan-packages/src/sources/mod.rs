@@ -72,16 +72,16 @@ pub struct FetchSettings {
 }
 
 impl PackageSource {
-    /// Parses a source. Paths are relative to `reach.folder`.
+    /// Parses a source. Paths are relative to `settings.folder`.
     ///
     /// # Errors
     ///
     /// Fails if the form is unknown, or the source is not permitted.
-    pub fn parse(text: &str, reach: &FetchSettings) -> Result<PackageSource> {
+    pub fn parse(text: &str, settings: &FetchSettings) -> Result<PackageSource> {
         let source = if let Some(rest) = text.strip_prefix("oci://") {
             PackageSource::Oci(oci::OciReference::parse(rest)?)
         } else if let Some(path) = text.strip_prefix("file:") {
-            let from = reach
+            let from = settings
                 .folder
                 .as_deref()
                 .ok_or_else(|| local_source_error(text))?;
@@ -98,7 +98,7 @@ impl PackageSource {
                 ),
             );
         };
-        match reach.folder.is_none() && source.is_of_this_machine() {
+        match settings.folder.is_none() && source.is_of_this_machine() {
             true => Err(local_source_error(text)),
             false => Ok(source),
         }
@@ -109,8 +109,8 @@ impl PackageSource {
     /// # Errors
     ///
     /// Fails if its URL is invalid.
-    pub fn of_registry(reach: &FetchSettings) -> Result<PackageSource> {
-        http::parse(&reach.registry).map(PackageSource::Registry)
+    pub fn of_registry(settings: &FetchSettings) -> Result<PackageSource> {
+        http::parse(&settings.registry).map(PackageSource::Registry)
     }
 
     /// Returns true if the source depends on the machine.
@@ -131,17 +131,19 @@ impl PackageSource {
     pub async fn candidates(
         &self,
         name: &str,
-        reach: &FetchSettings,
+        settings: &FetchSettings,
     ) -> Result<Vec<CandidateVersion>> {
         match self {
-            PackageSource::Oci(reference) => oci::candidates(reference, &reach.credentials).await,
+            PackageSource::Oci(reference) => {
+                oci::candidates(reference, &settings.credentials).await
+            }
             PackageSource::File(path) => Ok(vec![CandidateVersion {
                 version: None,
                 pin: ExactLocation::File(path.clone()),
             }]),
             PackageSource::Git(reference) => git::candidates(reference).await,
             PackageSource::Registry(url) => {
-                registry::candidates(url, name, &reach.credentials).await
+                registry::candidates(url, name, &settings.credentials).await
             }
         }
     }
@@ -153,26 +155,26 @@ impl CandidateVersion {
     /// # Errors
     ///
     /// Fails if the package cannot be fetched, or is invalid.
-    pub async fn fetch(&self, reach: &FetchSettings) -> Result<FetchedArchive> {
-        self.pin.fetch(reach).await
+    pub async fn fetch(&self, settings: &FetchSettings) -> Result<FetchedArchive> {
+        self.pin.fetch(settings).await
     }
 }
 
 impl ExactLocation {
-    /// Parses a location in a lock file. Paths are relative to `reach.folder`.
+    /// Parses a location in a lock file. Paths are relative to `settings.folder`.
     ///
     /// # Errors
     ///
     /// Fails if the form is unknown.
-    pub fn parse(resolved: &str, reach: &FetchSettings) -> Result<ExactLocation> {
+    pub fn parse(resolved: &str, settings: &FetchSettings) -> Result<ExactLocation> {
         if resolved.starts_with("https://") || resolved.starts_with("http://") {
             let url = http::parse(resolved)?;
-            return match reach.folder.is_none() && http::is_local(&url) {
+            return match settings.folder.is_none() && http::is_local(&url) {
                 true => Err(local_source_error(resolved)),
                 false => Ok(ExactLocation::Archive(url, None)),
             };
         }
-        match PackageSource::parse(resolved, reach)? {
+        match PackageSource::parse(resolved, settings)? {
             PackageSource::Oci(reference) => Ok(ExactLocation::Oci(reference)),
             PackageSource::File(path) => Ok(ExactLocation::File(path)),
             PackageSource::Git(reference) => Ok(ExactLocation::Git(reference)),
@@ -187,15 +189,15 @@ impl ExactLocation {
     /// # Errors
     ///
     /// Fails if the package cannot be fetched, or is invalid.
-    pub async fn fetch(&self, reach: &FetchSettings) -> Result<FetchedArchive> {
+    pub async fn fetch(&self, settings: &FetchSettings) -> Result<FetchedArchive> {
         match self {
-            ExactLocation::Oci(reference) => oci::fetch(reference, &reach.credentials).await,
+            ExactLocation::Oci(reference) => oci::fetch(reference, &settings.credentials).await,
             ExactLocation::File(path) => {
-                local::fetch(path, reach.folder.as_deref().unwrap_or(Path::new("."))).await
+                local::fetch(path, settings.folder.as_deref().unwrap_or(Path::new("."))).await
             }
             ExactLocation::Git(reference) => git::fetch(reference).await,
             ExactLocation::Archive(url, integrity) => {
-                registry::fetch(url, integrity.as_deref(), reach).await
+                registry::fetch(url, integrity.as_deref(), settings).await
             }
         }
     }

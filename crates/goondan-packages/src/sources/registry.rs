@@ -75,7 +75,7 @@ pub(super) async fn candidates(
 ) -> Result<Vec<CandidateVersion>> {
     let address = address_of(registry, name)?;
     let client = http::client().await?;
-    let request = allow(client.get(address.clone()), registry, credentials);
+    let request = with_token(client.get(address.clone()), registry, credentials);
     let answer = http::send(request, registry.as_str()).await?;
     let body = successful_body(answer, name, registry).await?;
     let metadata: RegistryMetadata = serde_json::from_slice(&body).map_err(|error| {
@@ -105,23 +105,23 @@ pub(super) async fn candidates(
 pub(super) async fn fetch(
     url: &Url,
     stated: Option<&str>,
-    reach: &FetchSettings,
+    settings: &FetchSettings,
 ) -> Result<FetchedArchive> {
     let client = http::client().await?;
-    let known = Url::parse(&reach.registry)
+    let known = Url::parse(&settings.registry)
         .ok()
         .filter(|registry| registry.origin() == url.origin());
     let request = match &known {
-        Some(registry) => allow(client.get(url.clone()), registry, &reach.credentials),
+        Some(registry) => with_token(client.get(url.clone()), registry, &settings.credentials),
         None => client.get(url.clone()),
     };
     let answer = http::send(request, url.as_str()).await?;
     if !answer.status().is_success() {
-        return Err(refusal(answer.status(), url.as_str(), url));
+        return Err(status_error(answer.status(), url.as_str(), url));
     }
     let archive = http::body(answer, MAX_ARCHIVE_BYTES, url.as_str()).await?;
     if let Some(stated) = stated {
-        integrity::check(&archive, stated, url.as_str())?;
+        integrity::check_archive(&archive, stated, url.as_str())?;
     }
     Ok(FetchedArchive {
         archive,
@@ -173,7 +173,11 @@ pub async fn publish(
     let request = client
         .put(address_of(&registry, about.name)?)
         .json(&publication);
-    let answer = http::send(allow(request, &registry, credentials), registry.as_str()).await?;
+    let answer = http::send(
+        with_token(request, &registry, credentials),
+        registry.as_str(),
+    )
+    .await?;
     if answer.status() == StatusCode::CONFLICT {
         let message = format!(
             "{registry} already has version {} of `{}`.",
@@ -200,7 +204,7 @@ fn escape(part: &str) -> String {
 }
 
 /// Adds the token of the registry, if any.
-fn allow(
+fn with_token(
     request: RequestBuilder,
     registry: &Url,
     credentials: &RegistryCredentials,
@@ -217,12 +221,12 @@ async fn successful_body(answer: reqwest::Response, name: &str, registry: &Url) 
         status if status.is_success() => {
             http::body(answer, http::MAX_TEXT_RESPONSE_BYTES, registry.as_str()).await
         }
-        status => Err(refusal(status, name, registry)),
+        status => Err(status_error(status, name, registry)),
     }
 }
 
 /// Creates the error for a response with an error status.
-fn refusal(status: StatusCode, what: &str, registry: &Url) -> PackageError {
+fn status_error(status: StatusCode, what: &str, registry: &Url) -> PackageError {
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => PackageError::new(
             Code::PACKAGE_AUTH,

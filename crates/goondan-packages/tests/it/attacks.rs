@@ -4,7 +4,7 @@ use goondan_packages::{FetchSettings, InstallOptions, PackageSource};
 use goondan_spec::Code;
 
 use crate::fake::Registry;
-use crate::projects::{Machine, is_there};
+use crate::projects::{Machine, exists};
 use crate::registries::publish;
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_package_that_calls_itself_something_else_is_refused() {
         .await
         .unwrap_err();
     assert_eq!(refused.code, Code::PACKAGE_SOURCE);
-    assert!(!is_there(&machine.path("app/.goondan/installed/@evil")));
+    assert!(!exists(&machine.path("app/.goondan/installed/@evil")));
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn names_that_are_paths_are_refused() {
             .install("app", &InstallOptions::default())
             .await
             .unwrap();
-        assert!(!is_there(&machine.path("app/.goondan/x")) && !is_there(&machine.path("x")));
+        assert!(!exists(&machine.path("app/.goondan/x")) && !exists(&machine.path("x")));
     }
 }
 
@@ -146,7 +146,7 @@ async fn a_link_in_the_place_of_the_folder_is_not_followed() {
             .is_dir()
     );
     assert!(
-        is_there(&machine.path("outside/one/goondan.yaml")),
+        exists(&machine.path("outside/one/goondan.yaml")),
         "what is outside stays"
     );
 }

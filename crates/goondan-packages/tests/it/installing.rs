@@ -3,7 +3,7 @@
 use goondan_packages::{InstallOptions, UpdateSelection};
 use goondan_spec::Code;
 
-use crate::projects::{Machine, archives, is_there};
+use crate::projects::{Machine, archives, exists};
 
 const FROZEN: InstallOptions = InstallOptions {
     frozen: true,
@@ -53,7 +53,7 @@ async fn packages_of_packages_are_installed_and_removed() {
         .await
         .unwrap();
     assert_eq!(outcome.removed, ["@a/one", "two"]);
-    assert!(!is_there(&machine.path("app/.goondan/installed/@a")));
+    assert!(!exists(&machine.path("app/.goondan/installed/@a")));
 }
 
 #[tokio::test]
@@ -97,14 +97,14 @@ async fn what_is_frozen_does_not_change() {
     let lock = machine.read("app/goondan.lock.yaml");
     machine.write("one/more.txt", "more");
     machine.install("app", &FROZEN).await.unwrap();
-    assert!(!is_there(
+    assert!(!exists(
         &machine.path("app/.goondan/installed/@a/one/more.txt")
     ));
     machine
         .install("app", &InstallOptions::default())
         .await
         .unwrap();
-    assert!(is_there(
+    assert!(exists(
         &machine.path("app/.goondan/installed/@a/one/more.txt")
     ));
     assert_ne!(machine.read("app/goondan.lock.yaml"), lock);

@@ -99,6 +99,6 @@ pub(crate) fn archives(machine: &Machine) -> Vec<PathBuf> {
         .collect()
 }
 
-pub(crate) fn is_there(path: &Path) -> bool {
+pub(crate) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use goondan::ApprovalHandle;
-use goondan::ports::approval::ApprovalCoverage;
+use goondan::gateway::ApprovalRefusal;
 use goondan::spec::JsonObject;
 use lru::LruCache;
 use serde_json::{Value, json};
@@ -13,7 +13,6 @@ use super::encoding::{MessageSender, TaskMessage, TaskPart};
 use super::message::IncomingMessage;
 use super::rpc::RpcError;
 use super::task::TaskId;
-use crate::approvals;
 use crate::service::Service;
 use crate::wire::{AnswerBody, ApprovalChoice, CoverageBody, QuestionBody};
 
@@ -37,7 +36,7 @@ impl ShownRequests {
     }
 
     /// Returns the id of the request that clients of this task saw last.
-    fn last(&self, task: &TaskId) -> Option<String> {
+    fn last_shown_id(&self, task: &TaskId) -> Option<String> {
         self.state().get(&task.id).cloned()
     }
 
@@ -74,43 +73,43 @@ pub(super) fn apply_answer(
     trace_id: &str,
     message: &IncomingMessage,
 ) -> Result<(), RpcError> {
-    if service.inner.given.has(&id.id, &message.id) {
+    let approvals = service.gateway().approvals();
+    if approvals.was_given(&id.id, &message.id) {
         // A repeated message.
         return Ok(());
     }
-    let Some(oldest) = approvals::oldest_request(service, trace_id) else {
+    let open = approvals.open_in(trace_id);
+    let Some(oldest) = open.first() else {
         let notice = "The task is running and accepts no messages. To start the next task of the \
             conversation, send the message with only the `contextId`.";
-        return Err(RpcError::unsupported(notice));
+        return Err(RpcError::unsupported_operation(notice));
     };
     let Some((requested_id, answer)) = read(message)? else {
         return Ok(());
     };
-    let closed =
-        "The approval request is no longer open. Get the task: its status shows the open request.";
-    let question = match requested_id {
-        Some(requested_id) => of_task(service, trace_id, &requested_id)
-            .ok_or_else(|| RpcError::field("message.parts", closed))?,
-        None if service.inner.a2a.last(id).as_ref() == Some(&oldest.request.id) => oldest,
+    let oldest_id = &oldest.request.id;
+    let request_id = match requested_id {
+        Some(requested_id) => requested_id,
+        None if service.inner.a2a.last_shown_id(id).as_ref() == Some(oldest_id) => {
+            oldest_id.clone()
+        }
         None => return Ok(()),
     };
-    let covers = ApprovalCoverage::from(answer.covers);
-    if covers != ApprovalCoverage::Call && !question.request.is_offered(covers) {
-        return Err(RpcError::field(
-            "message.parts",
-            "The approval request does not offer this scope. The request is still open.",
-        ));
-    }
-    if !question.answer(answer.meaning()) {
-        return Err(RpcError::field("message.parts", closed));
-    }
-    service.inner.given.note(&id.id, &message.id);
+    let answered = approvals.answer_in(trace_id, &request_id, answer.to_approval_answer());
+    answered.map_err(|refusal| {
+        let notice = match refusal {
+            ApprovalRefusal::NotOpen => {
+                "The approval request is no longer open. Get the task: its status shows the open \
+                request."
+            }
+            ApprovalRefusal::NotOffered => {
+                "The approval request does not offer this scope. The request is still open."
+            }
+        };
+        RpcError::invalid_param("message.parts", notice)
+    })?;
+    approvals.note_given(&id.id, &message.id);
     Ok(())
-}
-
-/// Returns the open approval request with this id, if it belongs to the trace.
-fn of_task(service: &Service, trace_id: &str, id: &str) -> Option<ApprovalHandle> {
-    approvals::open_requests(service, trace_id).find(|question| question.request.id == id)
 }
 
 /// Parses an answer: data with `answer` and an optional request `id`, or one word. `None` for other
@@ -124,7 +123,7 @@ fn read(message: &IncomingMessage) -> Result<Option<(Option<String>, AnswerBody)
                 .and_then(|id| id.as_str().map(str::to_owned));
             let answer = serde_json::from_value(Value::Object(data));
             return answer.map(|answer| Some((id, answer))).map_err(|error| {
-                RpcError::field("message.parts", format!("The answer is invalid: {error}."))
+                RpcError::invalid_param("message.parts", format!("The answer is invalid: {error}."))
             });
         }
     }

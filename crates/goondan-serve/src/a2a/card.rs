@@ -19,7 +19,12 @@ const INPUT_MEDIA_TYPES: [&str; 5] = [
 
 /// Returns an agent's card. Clients that state version 1.0 get only its fields; others also get the
 /// fields of 0.3. `is_guarded`: requests need a token.
-pub(super) fn of(service: &Service, agent: &str, headers: &HeaderMap, is_guarded: bool) -> Value {
+pub(super) fn for_agent(
+    service: &Service,
+    agent: &str,
+    headers: &HeaderMap,
+    is_guarded: bool,
+) -> Value {
     let swarm = service.swarm();
     let role = if agent == swarm.entry_agent() {
         ", the entry agent"
@@ -29,7 +34,7 @@ pub(super) fn of(service: &Service, agent: &str, headers: &HeaderMap, is_guarded
     let about = swarm.description(agent);
     let about =
         about.unwrap_or_else(|| format!("The agent {agent} of the swarm {}{role}.", swarm.name()));
-    let url = format!("{}/a2a/{agent}", base(headers));
+    let url = format!("{}/a2a/{agent}", base_url(headers));
     let mut card = json!({
         "name": agent,
         "description": about,
@@ -73,7 +78,7 @@ fn old_fields(url: &str, is_guarded: bool) -> Vec<(&'static str, Value)> {
 }
 
 /// Returns the server's URL as the client reached it. The host is already checked.
-fn base(headers: &HeaderMap) -> String {
+fn base_url(headers: &HeaderMap) -> String {
     let text = |name| {
         headers
             .get(name)

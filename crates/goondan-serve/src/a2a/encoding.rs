@@ -102,7 +102,7 @@ impl ProtocolVersion {
     }
 
     /// Encodes a part.
-    pub(super) fn piece(self, piece: &TaskPart) -> Value {
+    pub(super) fn encode_part(self, piece: &TaskPart) -> Value {
         match (self, piece) {
             (ProtocolVersion::V10, TaskPart::Text(text)) => json!({"text": text}),
             (ProtocolVersion::V10, TaskPart::Data(data)) => json!({"data": data}),
@@ -122,8 +122,8 @@ impl ProtocolVersion {
     }
 
     /// Encodes parts.
-    pub(super) fn pieces(self, pieces: &[TaskPart]) -> Vec<Value> {
-        pieces.iter().map(|piece| self.piece(piece)).collect()
+    pub(super) fn encode_parts(self, pieces: &[TaskPart]) -> Vec<Value> {
+        pieces.iter().map(|piece| self.encode_part(piece)).collect()
     }
 
     /// Encodes a message of the task `task` in the context `context`.
@@ -140,7 +140,7 @@ impl ProtocolVersion {
             (ProtocolVersion::V03, MessageSender::Agent) => "agent",
         };
         let message = json!({
-            "messageId": task_message.id, "role": role, "taskId": task, "contextId": context, "parts": self.pieces(&task_message.pieces),
+            "messageId": task_message.id, "role": role, "taskId": task, "contextId": context, "parts": self.encode_parts(&task_message.pieces),
         });
         self.kind("message", message)
     }
@@ -150,8 +150,9 @@ impl ProtocolVersion {
         self.kind("task", task)
     }
 
-    /// Encodes the result of a sent message, or a stream event.
-    pub(super) fn wrapped(self, shape: ResultType, value: Value) -> Value {
+    /// Encodes the result of a sent message, or a stream event. Version 1.0 wraps the value in a
+    /// field that is named after its type; version 0.3 adds the type as `kind`.
+    pub(super) fn encode_response(self, shape: ResultType, value: Value) -> Value {
         let (kind, field) = match shape {
             ResultType::Task => ("task", "task"),
             ResultType::StatusUpdate => ("status-update", "statusUpdate"),

@@ -22,7 +22,7 @@ const MAX_LISTED_CONVERSATIONS: usize = 1_000;
 type Row = (u64, (TaskId, chrono::DateTime<chrono::Utc>));
 
 /// Handles `ListTasks`: returns one page of the agent's tasks.
-pub(super) async fn page(
+pub(super) async fn task_page(
     service: &Service,
     agent: &str,
     params: &RpcParams,
@@ -30,7 +30,7 @@ pub(super) async fn page(
 ) -> Result<Value, RpcError> {
     let size = params.number("pageSize")?.unwrap_or(DEFAULT_PAGE_SIZE);
     if size == 0 || size > MAX_PAGE_SIZE {
-        return Err(RpcError::field(
+        return Err(RpcError::invalid_param(
             "pageSize",
             format!("`pageSize` must be from 1 to {MAX_PAGE_SIZE}."),
         ));
@@ -38,16 +38,17 @@ pub(super) async fn page(
     let before = match params.text("pageToken")? {
         Some(token) => token
             .parse()
-            .map_err(|_| RpcError::field("pageToken", "`pageToken` is invalid."))?,
+            .map_err(|_| RpcError::invalid_param("pageToken", "`pageToken` is invalid."))?,
         None => u64::MAX,
     };
     let requested_state = match params
         .text("status")?
         .filter(|status| *status != "TASK_STATE_UNSPECIFIED")
     {
-        Some(name) if UNUSED_TASK_STATES.contains(&name) => return Ok(nothing()),
+        Some(name) if UNUSED_TASK_STATES.contains(&name) => return Ok(empty_page()),
         Some(name) => {
-            let unknown = || RpcError::field("status", format!("There is no task state `{name}`."));
+            let unknown =
+                || RpcError::invalid_param("status", format!("There is no task state `{name}`."));
             Some(dialect.state_named(name).ok_or_else(unknown)?)
         }
         None => None,
@@ -55,7 +56,7 @@ pub(super) async fn page(
     let since = match params.text("statusTimestampAfter")? {
         Some(text) => {
             let wrong = |_| {
-                RpcError::field(
+                RpcError::invalid_param(
                     "statusTimestampAfter",
                     "`statusTimestampAfter` must be an ISO 8601 time.",
                 )
@@ -70,7 +71,7 @@ pub(super) async fn page(
     };
     let history = params.number("historyLength")?;
     let artifacts = params.0.get("includeArtifacts") == Some(&Value::Bool(true));
-    let mut rows = all(service, agent, params.text("contextId")?).await;
+    let mut rows = all_tasks(service, agent, params.text("contextId")?).await;
     rows.retain(|(_, (_, changed))| since.is_none_or(|since| *changed >= since));
     let mut matching = Vec::new();
     for (number, (id, _)) in rows {
@@ -101,12 +102,12 @@ pub(super) async fn page(
 const UNUSED_TASK_STATES: [&str; 2] = ["TASK_STATE_REJECTED", "TASK_STATE_AUTH_REQUIRED"];
 
 /// Returns an empty page.
-fn nothing() -> Value {
+fn empty_page() -> Value {
     json!({"tasks": [], "nextPageToken": "", "pageSize": 0, "totalSize": 0})
 }
 
 /// Returns all tasks whose turns have begun, the most recently changed first.
-async fn all(service: &Service, agent: &str, context: Option<&str>) -> Vec<Row> {
+async fn all_tasks(service: &Service, agent: &str, context: Option<&str>) -> Vec<Row> {
     let mut metas = service.swarm().instances().await;
     metas.retain(|meta| {
         let InstanceId {

@@ -30,11 +30,14 @@ impl IncomingMessage {
     ) -> Result<IncomingMessage, RpcError> {
         let RpcParams(mut params) = params;
         let Some(Value::Object(message)) = params.remove("message") else {
-            return Err(RpcError::field("message", "`message` must be an object."));
+            return Err(RpcError::invalid_param(
+                "message",
+                "`message` must be an object.",
+            ));
         };
         let message = RpcParams(message);
         let id = message.text("messageId")?.ok_or_else(|| {
-            RpcError::field(
+            RpcError::invalid_param(
                 "message.messageId",
                 "`message.messageId` must be a string. A retried message keeps its id.",
             )
@@ -44,7 +47,7 @@ impl IncomingMessage {
             (role, dialect),
             (Some("user"), ProtocolVersion::V03) | (Some("ROLE_USER"), ProtocolVersion::V10)
         ) {
-            return Err(RpcError::field(
+            return Err(RpcError::invalid_param(
                 "message.role",
                 "`message.role` must be the user role.",
             ));
@@ -55,7 +58,7 @@ impl IncomingMessage {
             .and_then(Value::as_array)
             .filter(|parts| !parts.is_empty());
         let parts = parts.ok_or_else(|| {
-            RpcError::field(
+            RpcError::invalid_param(
                 "message.parts",
                 "`message.parts` must have at least one part.",
             )
@@ -63,12 +66,12 @@ impl IncomingMessage {
         let pieces = parts
             .iter()
             .enumerate()
-            .map(|(index, part)| piece(part, dialect, index))
+            .map(|(index, part)| parse_part(part, dialect, index))
             .collect::<Result<_, _>>()?;
         let configuration = RpcParams(
             params
                 .remove("configuration")
-                .and_then(object)
+                .and_then(into_object)
                 .unwrap_or_default(),
         );
         let wants_push = ["taskPushNotificationConfig", "pushNotificationConfig"].iter();
@@ -84,7 +87,7 @@ impl IncomingMessage {
             }
             ProtocolVersion::V03 => configuration.0.get("blocking") == Some(&Value::Bool(false)),
         };
-        let history = rpc::number(
+        let history = rpc::parse_number(
             configuration.0.get("historyLength"),
             "configuration.historyLength",
         )?;
@@ -97,7 +100,7 @@ impl IncomingMessage {
                 .0
                 .get("metadata")
                 .cloned()
-                .and_then(object)
+                .and_then(into_object)
                 .unwrap_or_default(),
             at_once,
             history,
@@ -125,7 +128,7 @@ pub(super) fn no_push() -> RpcError {
 }
 
 /// Returns the fields of an object; `None` for another value or null.
-fn object(value: Value) -> Option<JsonObject> {
+fn into_object(value: Value) -> Option<JsonObject> {
     match value {
         Value::Object(fields) => Some(fields),
         _ => None,
@@ -133,7 +136,7 @@ fn object(value: Value) -> Option<JsonObject> {
 }
 
 /// Parses the part with this index.
-fn piece(part: &Value, dialect: ProtocolVersion, index: usize) -> Result<TaskPart, RpcError> {
+fn parse_part(part: &Value, dialect: ProtocolVersion, index: usize) -> Result<TaskPart, RpcError> {
     let name = format!("message.parts[{index}]");
     let text =
         |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
@@ -149,7 +152,7 @@ fn piece(part: &Value, dialect: ProtocolVersion, index: usize) -> Result<TaskPar
             (part, "raw", "mediaType", "filename")
         }
         (ProtocolVersion::V03, _) => {
-            return Err(RpcError::field(
+            return Err(RpcError::invalid_param(
                 &name,
                 format!("`{name}.kind` must be text, file or data."),
             ));
@@ -164,7 +167,7 @@ fn piece(part: &Value, dialect: ProtocolVersion, index: usize) -> Result<TaskPar
     if let Some(data) = text(file, data) {
         let bytes = STANDARD.decode(&data).or_else(|_| URL_SAFE.decode(&data));
         let bytes = bytes.map_err(|_| {
-            RpcError::field(
+            RpcError::invalid_param(
                 &name,
                 format!("`{name}` contains bytes that are not Base64."),
             )
@@ -187,7 +190,7 @@ fn piece(part: &Value, dialect: ProtocolVersion, index: usize) -> Result<TaskPar
             format!("`{name}` is the URL of a file. The server fetches no files: send the bytes.");
         return Err(RpcError::content(&name, message));
     }
-    Err(RpcError::field(
+    Err(RpcError::invalid_param(
         &name,
         format!("`{name}` contains neither text nor data nor a file."),
     ))

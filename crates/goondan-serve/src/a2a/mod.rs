@@ -15,7 +15,7 @@ mod send;
 mod stream;
 mod task;
 
-use crate::trace_context::caller;
+use crate::trace_context::caller_trace;
 use goondan::start::telemetry::CallerTrace;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,7 +100,7 @@ fn card_response(
     headers: &HeaderMap,
     access: &AccessPolicy,
 ) -> Response {
-    let card = card::of(service, agent, headers, access.token.is_some());
+    let card = card::for_agent(service, agent, headers, access.token.is_some());
     let tag = format!(
         "\"{}\"",
         goondan::ids::hex(&Sha256::digest(card.to_string())[..8])
@@ -158,7 +158,7 @@ pub(crate) async fn call(
         Err((id, error)) => return Ok(error.answer(&id)),
     };
     let id = request.id.clone();
-    Ok(answer_to(&service, &agent, request, caller(&headers))
+    Ok(answer_to(&service, &agent, request, caller_trace(&headers))
         .await
         .unwrap_or_else(|error| error.answer(&id)))
 }
@@ -180,8 +180,8 @@ async fn answer_to(
         RpcOperation::Send => {
             let message = IncomingMessage::read(params, dialect)?;
             let started = send::begin(service, agent, &message, caller).await?;
-            let task = send::settled(service, started, message.at_once).await?;
-            dialect.wrapped(
+            let task = send::wait_for_task(service, started, message.at_once).await?;
+            dialect.encode_response(
                 ResultType::Task,
                 task.write(dialect, message.history, /* artifacts */ true),
             )
@@ -195,12 +195,13 @@ async fn answer_to(
                 until: StreamEnd::Question,
                 history: message.history,
             };
-            return Ok(stream::respond(service, started, stream_request).into_response());
+            return Ok(stream::stream_task(service, started, stream_request).into_response());
         }
         RpcOperation::Subscribe => {
-            let started = StartedTask::known(service, task(params.task()?, agent)?).await?;
+            let started =
+                StartedTask::find(service, parse_task_id(params.task_id()?, agent)?).await?;
             if find(service, &started.id).await?.is_over() {
-                return Err(RpcError::unsupported(
+                return Err(RpcError::unsupported_operation(
                     "The task is over and sends no more updates. Get the task instead.",
                 ));
             }
@@ -210,28 +211,30 @@ async fn answer_to(
                 until: StreamEnd::End,
                 history: None,
             };
-            return Ok(stream::respond(service, started, stream_request).into_response());
+            return Ok(stream::stream_task(service, started, stream_request).into_response());
         }
         RpcOperation::Get => {
             let history = params.number("historyLength")?;
-            let task = find(service, &task(params.task()?, agent)?).await?;
+            let task = find(service, &parse_task_id(params.task_id()?, agent)?).await?;
             dialect.encode_task(task.write(dialect, history, /* artifacts */ true))
         }
         RpcOperation::Cancel => {
-            let task = cancel(service, &task(params.task()?, agent)?).await?;
+            let task = cancel(service, &parse_task_id(params.task_id()?, agent)?).await?;
             dialect.encode_task(task.write(dialect, None, /* artifacts */ true))
         }
-        RpcOperation::List => list::page(service, agent, &params, dialect).await?,
+        RpcOperation::List => list::task_page(service, agent, &params, dialect).await?,
         RpcOperation::Push => return Err(message::no_push()),
         RpcOperation::Card => {
-            return Err(RpcError::unsupported("There is no extended agent card."));
+            return Err(RpcError::unsupported_operation(
+                "There is no extended agent card.",
+            ));
         }
     };
     Ok(Json(rpc::response(&id, &result)).into_response())
 }
 
 /// Parses a task id of this agent.
-fn task(id: &str, agent: &str) -> Result<TaskId, RpcError> {
+fn parse_task_id(id: &str, agent: &str) -> Result<TaskId, RpcError> {
     TaskId::read(id, agent).ok_or_else(|| RpcError::task_not_found(id))
 }
 

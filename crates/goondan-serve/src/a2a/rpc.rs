@@ -4,12 +4,14 @@ use axum::Json;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use goondan::gateway::SubmissionError;
 use goondan::json_rpc::{INVALID_REQUEST, PARSE_ERROR, request_id};
+use goondan::received_text;
 use goondan::spec::Code;
-use goondan::{SendError, received_text};
 use serde_json::{Map, Value, json};
 
 use super::encoding::ProtocolVersion;
+use crate::error_table::{self, SWARM_STOPPED};
 use crate::problem::ApiProblem;
 use crate::received_body::content_type;
 
@@ -29,6 +31,7 @@ pub(super) enum RpcOperation {
     Push,
 }
 
+/// Operations with their method names in A2A 0.3 and 1.0.
 const OPERATIONS: [(RpcOperation, &str, &str); 11] = [
     (RpcOperation::Send, "message/send", "SendMessage"),
     (
@@ -103,8 +106,8 @@ impl RpcError {
         }
     }
 
-    /// An invalid parameter.
-    pub(super) fn field(field: &str, message: impl Into<String>) -> Self {
+    /// Error for an invalid parameter.
+    pub(super) fn invalid_param(field: &str, message: impl Into<String>) -> Self {
         RpcError {
             field: Some(field.to_owned()),
             ..RpcError::new(-32602, "INVALID_PARAMS", message)
@@ -122,7 +125,7 @@ impl RpcError {
     }
 
     /// Error for an operation that this server does not support.
-    pub(super) fn unsupported(message: impl Into<String>) -> Self {
+    pub(super) fn unsupported_operation(message: impl Into<String>) -> Self {
         RpcError::new(-32004, "UNSUPPORTED_OPERATION", message)
     }
 
@@ -132,10 +135,12 @@ impl RpcError {
     }
 
     /// Error for a swarm that stopped during the turn.
-    pub(super) fn stopped() -> Self {
-        let message = "The swarm stopped during the turn. The turn resumes at the next start; get \
-            the task then.";
-        RpcError::new(-32603, "INTERNAL", message).with("code", Code::SWARM_STOPPED.to_string())
+    pub(super) fn swarm_stopped() -> Self {
+        ApiProblem::new(
+            Code::SWARM_STOPPED,
+            format!("{SWARM_STOPPED} Get the task then."),
+        )
+        .into()
     }
 
     /// Adds a value to the error data.
@@ -178,39 +183,21 @@ pub(super) fn response(id: &Value, result: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "result": result})
 }
 
-impl From<SendError> for RpcError {
-    fn from(error: SendError) -> Self {
-        let refused = match error.code {
-            Code::AGENT_NOT_FOUND
-            | Code::AGENT_QUEUE_FULL
-            | Code::AGENT_INSTANCE_LIMIT
-            | Code::SWARM_STOPPING
-            | Code::SWARM_STOPPED
-            | Code::STORE => RpcError::new(-32603, "INTERNAL", error.message),
-            _ => RpcError::new(-32602, "INVALID_PARAMS", error.message),
-        };
-        let refused = refused.with("code", error.code.to_string());
-        match error.suggestion {
-            Some(suggestion) => refused.with("suggestion", suggestion),
-            None => refused,
-        }
+impl From<SubmissionError> for RpcError {
+    fn from(error: SubmissionError) -> Self {
+        ApiProblem::from(error).into()
     }
 }
 
 impl From<ApiProblem> for RpcError {
     fn from(problem: ApiProblem) -> Self {
-        let ApiProblem {
-            code,
-            message,
-            suggestion,
-            ..
-        } = problem;
-        SendError {
-            code,
-            message,
-            suggestion,
+        let form = error_table::rpc_form(problem.code);
+        let refused = RpcError::new(form.code, form.reason, problem.message)
+            .with("code", problem.code.to_string());
+        match problem.suggestion {
+            Some(suggestion) => refused.with("suggestion", suggestion),
+            None => refused,
         }
-        .into()
     }
 }
 
@@ -263,13 +250,21 @@ impl RpcRequest {
         let Some(method) = fields.get("method").and_then(Value::as_str) else {
             return Err(invalid(&id, "`method` must be a string."));
         };
-        let (operation, dialect) = operation(method, stated(headers).or(asked).unwrap_or_default())
-            .map_err(|error| (id.clone(), error))?;
+        let (operation, dialect) = parse_operation(
+            method,
+            header_version(headers).or(asked).unwrap_or_default(),
+        )
+        .map_err(|error| (id.clone(), error))?;
         let params = match fields.remove("params") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(params)) if dialect == ProtocolVersion::V10 => rename_fields(params),
             Some(Value::Object(params)) => params,
-            Some(_) => return Err((id, RpcError::field("params", "`params` must be an object."))),
+            Some(_) => {
+                return Err((
+                    id,
+                    RpcError::invalid_param("params", "`params` must be an object."),
+                ));
+            }
         };
         Ok(RpcRequest {
             id,
@@ -286,7 +281,7 @@ impl RpcRequest {
 fn rename_fields(fields: Map<String, Value>) -> Map<String, Value> {
     let all: Vec<String> = fields.keys().cloned().collect();
     let renamed = fields.into_iter().map(|(name, value)| {
-        let json_name = camel(&name);
+        let json_name = to_camel_case(&name);
         // If both names exist, the JSON name has priority.
         let name = if all.contains(&json_name) {
             name
@@ -312,7 +307,7 @@ fn rename_fields_within(value: Value) -> Value {
 }
 
 /// Converts `snake_case` to `camelCase`.
-fn camel(name: &str) -> String {
+fn to_camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();
     words.fold(first, |mut name, word| {
@@ -324,12 +319,12 @@ fn camel(name: &str) -> String {
 
 /// Returns true if the client states this version in a header.
 pub(super) fn is_stated(headers: &HeaderMap, dialect: ProtocolVersion) -> bool {
-    let stated = stated(headers).and_then(spoken);
+    let stated = header_version(headers).and_then(parse_version);
     stated.is_some_and(|stated| stated == Some(dialect))
 }
 
 /// Returns the protocol version from the header, if any.
-fn stated(headers: &HeaderMap) -> Option<&str> {
+fn header_version(headers: &HeaderMap) -> Option<&str> {
     headers
         .get(VERSION_HEADER)
         .map(|value| value.to_str().unwrap_or("?").trim())
@@ -337,7 +332,7 @@ fn stated(headers: &HeaderMap) -> Option<&str> {
 
 /// Parses a version and ignores its third number. `Some(None)` if the string is empty, `None` for
 /// an unsupported version.
-fn spoken(version: &str) -> Option<Option<ProtocolVersion>> {
+fn parse_version(version: &str) -> Option<Option<ProtocolVersion>> {
     let mut numbers = version.split('.');
     match (
         numbers.next().unwrap_or_default(),
@@ -351,25 +346,28 @@ fn spoken(version: &str) -> Option<Option<ProtocolVersion>> {
 }
 
 /// Returns the operation of a method and its protocol version.
-fn operation(method: &str, version: &str) -> Result<(RpcOperation, ProtocolVersion), RpcError> {
-    let Some(spoken) = spoken(version) else {
+fn parse_operation(
+    method: &str,
+    version: &str,
+) -> Result<(RpcOperation, ProtocolVersion), RpcError> {
+    let Some(stated_version) = parse_version(version) else {
         let message = format!("A2A version {version} is not supported. Use 1.0 or 0.3.");
         return Err(RpcError::new(-32009, "VERSION_NOT_SUPPORTED", message));
     };
-    let old = OPERATIONS
+    let in_v03 = OPERATIONS
         .iter()
-        .find(|(_, old, _)| *old == method)
+        .find(|(_, v03_name, _)| *v03_name == method)
         .map(|row| (row.0, ProtocolVersion::V03));
-    let new = OPERATIONS
+    let in_v10 = OPERATIONS
         .iter()
-        .find(|(.., new)| *new == method)
+        .find(|(.., v10_name)| *v10_name == method)
         .map(|row| (row.0, ProtocolVersion::V10));
-    let known = match spoken {
+    let known = match stated_version {
         // Clients of 0.3 state no version. The method names of 1.0 differ, so the name determines
         // the version.
-        None => old.or(new),
-        Some(ProtocolVersion::V03) => old,
-        Some(ProtocolVersion::V10) => new,
+        None => in_v03.or(in_v10),
+        Some(ProtocolVersion::V03) => in_v03,
+        Some(ProtocolVersion::V10) => in_v10,
     };
     known.ok_or_else(|| {
         RpcError::new(
@@ -386,24 +384,27 @@ impl RpcParams {
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(&**text).filter(|text| !text.is_empty())),
-            Some(_) => Err(RpcError::field(name, format!("`{name}` must be a string."))),
+            Some(_) => Err(RpcError::invalid_param(
+                name,
+                format!("`{name}` must be a string."),
+            )),
         }
     }
 
     /// Returns the task id of the request.
-    pub(super) fn task(&self) -> Result<&str, RpcError> {
+    pub(super) fn task_id(&self) -> Result<&str, RpcError> {
         self.text("id")?
-            .ok_or_else(|| RpcError::field("id", "`id` must be the id of a task."))
+            .ok_or_else(|| RpcError::invalid_param("id", "`id` must be the id of a task."))
     }
 
     /// Returns a non-negative integer.
     pub(super) fn number(&self, name: &str) -> Result<Option<usize>, RpcError> {
-        number(self.0.get(name), name)
+        parse_number(self.0.get(name), name)
     }
 }
 
 /// Parses a non-negative integer.
-pub(super) fn number(value: Option<&Value>, name: &str) -> Result<Option<usize>, RpcError> {
+pub(super) fn parse_number(value: Option<&Value>, name: &str) -> Result<Option<usize>, RpcError> {
     match value {
         None | Some(Value::Null) => Ok(None),
         Some(value) => {
@@ -411,7 +412,7 @@ pub(super) fn number(value: Option<&Value>, name: &str) -> Result<Option<usize>,
                 .as_u64()
                 .and_then(|number| usize::try_from(number).ok());
             number.map(Some).ok_or_else(|| {
-                RpcError::field(name, format!("`{name}` must be a number of at least 0."))
+                RpcError::invalid_param(name, format!("`{name}` must be a number of at least 0."))
             })
         }
     }

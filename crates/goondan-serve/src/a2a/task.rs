@@ -13,9 +13,8 @@ use serde_json::{Value, json};
 use super::approval;
 use super::encoding::{MessageSender, ProtocolVersion, TaskMessage, TaskPart, TaskState, set};
 use super::message::IncomingMessage;
-use crate::approvals;
 use crate::service::Service;
-use crate::turn_failure::TurnFailure;
+use crate::turn_failure::TurnFailureReport;
 use crate::wire::CLIENT_MESSAGE_ID;
 
 /// Prefix of task ids, which are event ids.
@@ -35,14 +34,14 @@ pub(super) struct TaskId {
 
 impl TaskId {
     /// Returns the task that a message starts. A repeated message gives the same id.
-    pub(super) fn of(agent: &str, incoming: &IncomingMessage) -> Self {
+    pub(super) fn for_message(agent: &str, incoming: &IncomingMessage) -> Self {
         let IncomingMessage {
             id,
             context,
             pieces,
             ..
         } = incoming;
-        let parts_json = json!(ProtocolVersion::V10.pieces(pieces)).to_string();
+        let parts_json = json!(ProtocolVersion::V10.encode_parts(pieces)).to_string();
         let hash = derived_id(&[
             "a2a",
             agent,
@@ -73,7 +72,7 @@ impl TaskId {
     }
 
     /// Returns the context id, which is the conversation key.
-    pub(super) fn context(&self) -> &str {
+    pub(super) fn context_id(&self) -> &str {
         &self.instance.instance_key
     }
 }
@@ -99,7 +98,7 @@ pub(super) struct TaskStatus {
 
 impl TaskStatus {
     /// Returns a status without a message.
-    pub(super) fn of(state: TaskState) -> Self {
+    pub(super) fn from_state(state: TaskState) -> Self {
         TaskStatus {
             state,
             message: None,
@@ -117,39 +116,45 @@ impl TaskStatus {
     /// Returns the status of a submitted event.
     pub(super) fn of_found(service: &Service, id: &TaskId, state: &SubmittedEventState) -> Self {
         let turn = match state {
-            SubmittedEventState::Over(result) => return TaskStatus::ended(result),
+            SubmittedEventState::Over(result) => return TaskStatus::from_result(result),
             SubmittedEventState::Open(turn) => turn,
         };
-        let runs = service.inner.hub.chain_of(&turn.instance).as_ref() == Some(&turn.trace_id);
-        match approvals::oldest_request(service, &turn.trace_id) {
-            Some(question) => TaskStatus::asks(service, id, &question),
-            None if runs => TaskStatus::of(TaskState::Working),
-            None => TaskStatus::of(TaskState::Submitted),
+        let gateway = service.gateway();
+        let running = gateway.hub().running_turn(&turn.instance);
+        let runs = running.is_some_and(|running| running.trace_id == turn.trace_id);
+        match gateway.approvals().open_in(&turn.trace_id).first() {
+            Some(question) => TaskStatus::awaiting_approval(service, id, question),
+            None if runs => TaskStatus::from_state(TaskState::Working),
+            None => TaskStatus::from_state(TaskState::Submitted),
         }
     }
 
     /// Returns the status after a turn.
-    pub(super) fn ended(result: &TurnResult) -> Self {
+    pub(super) fn from_result(result: &TurnResult) -> Self {
         let state = match result.finish_reason {
             FinishReason::TextResponse => TaskState::Completed,
             FinishReason::Cancelled => TaskState::Canceled,
             FinishReason::MaxSteps | FinishReason::Error => TaskState::Failed,
         };
-        let failure = TurnFailure::of(result).filter(|_| state == TaskState::Failed);
+        let failure = TurnFailureReport::from_result(result).filter(|_| state == TaskState::Failed);
         let message = failure.map(|failure| agent_message(&result.turn_id, failure.to_message()));
         TaskStatus {
             message,
             finish_reason: result.model_finish_reason.clone(),
-            ..TaskStatus::of(state)
+            ..TaskStatus::from_state(state)
         }
     }
 
     /// Returns the status of a task that waits for approval, and notes the request as shown.
-    pub(super) fn asks(service: &Service, id: &TaskId, question: &ApprovalHandle) -> Self {
+    pub(super) fn awaiting_approval(
+        service: &Service,
+        id: &TaskId,
+        question: &ApprovalHandle,
+    ) -> Self {
         service.inner.a2a.note_shown(id, question);
         TaskStatus {
             message: Some(approval::request_message(question)),
-            ..TaskStatus::of(TaskState::InputRequired)
+            ..TaskStatus::from_state(TaskState::InputRequired)
         }
     }
 
@@ -159,7 +164,7 @@ impl TaskStatus {
         let message = self
             .message
             .as_ref()
-            .map(|said| dialect.encode_message(said, &id.id, id.context()));
+            .map(|said| dialect.encode_message(said, &id.id, id.context_id()));
         set(&mut status, "message", message);
         set(&mut status, "timestamp", self.since.clone());
         status
@@ -219,7 +224,7 @@ impl Task {
             .filter(|message| message.by == MessageSender::Client)
             .collect();
         Task {
-            status: TaskStatus::of(TaskState::Submitted),
+            status: TaskStatus::from_state(TaskState::Submitted),
             answer: Vec::new(),
             history,
             ..self
@@ -239,9 +244,9 @@ impl Task {
         artifacts: bool,
     ) -> Value {
         let TaskId { id, .. } = &self.id;
-        let mut task = json!({"id": id, "contextId": self.id.context(), "status": self.status.write(&self.id, dialect)});
+        let mut task = json!({"id": id, "contextId": self.id.context_id(), "status": self.status.write(&self.id, dialect)});
         if artifacts && !self.answer.is_empty() {
-            task["artifacts"] = json!([artifact(dialect, &self.answer)]);
+            task["artifacts"] = json!([encode_artifact(dialect, &self.answer)]);
         }
         set(&mut task, "metadata", self.status.metadata());
         let skipped = history.map_or(0, |max_messages| {
@@ -249,7 +254,7 @@ impl Task {
         });
         let history: Vec<Value> = self.history[skipped..]
             .iter()
-            .map(|message| dialect.encode_message(message, id, self.id.context()))
+            .map(|message| dialect.encode_message(message, id, self.id.context_id()))
             .collect();
         if !history.is_empty() {
             task["history"] = history.into();
@@ -259,8 +264,8 @@ impl Task {
 }
 
 /// Encodes the answer artifact.
-pub(super) fn artifact(dialect: ProtocolVersion, pieces: &[TaskPart]) -> Value {
-    json!({"artifactId": ANSWER_ARTIFACT, "name": ANSWER_ARTIFACT, "parts": dialect.pieces(pieces)})
+pub(super) fn encode_artifact(dialect: ProtocolVersion, pieces: &[TaskPart]) -> Value {
+    json!({"artifactId": ANSWER_ARTIFACT, "name": ANSWER_ARTIFACT, "parts": dialect.encode_parts(pieces)})
 }
 
 /// Returns the answer of a turn. Text of a failed turn does not count as an answer.
@@ -270,11 +275,11 @@ pub(super) fn answer_of(result: &TurnResult) -> Vec<TaskPart> {
         FinishReason::TextResponse | FinishReason::MaxSteps
     );
     let message = result.response_message.as_ref().filter(|_| is_answer);
-    message.map(pieces).unwrap_or_default()
+    message.map(message_parts).unwrap_or_default()
 }
 
 /// Returns the text and the files of a message.
-fn pieces(message: &Message) -> Vec<TaskPart> {
+fn message_parts(message: &Message) -> Vec<TaskPart> {
     let piece = |part: &MessagePart| match part {
         MessagePart::Text { text, .. } if !text.is_empty() => Some(TaskPart::Text(text.clone())),
         MessagePart::File(file) => Some(TaskPart::File(file.clone())),
@@ -298,7 +303,7 @@ fn to_task_message(message: &Message) -> Option<TaskMessage> {
     let task_message = TaskMessage {
         id: client_id.unwrap_or(&message.id).to_owned(),
         by,
-        pieces: pieces(message),
+        pieces: message_parts(message),
     };
     (!task_message.pieces.is_empty()).then_some(task_message)
 }
@@ -324,7 +329,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_task_is_found_by_its_id(agent: String, id: String, context: Option<String>) {
-            let task = TaskId::of(&agent, &incoming(&id, context.as_deref(), "hi"));
+            let task = TaskId::for_message(&agent, &incoming(&id, context.as_deref(), "hi"));
             prop_assert!(task.id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)));
             prop_assert_eq!(TaskId::read(&task.id, &agent), Some(task.clone()));
             prop_assert_eq!(TaskId::read(&task.id, &format!("{agent}2")), None);
@@ -339,9 +344,9 @@ mod tests {
 
     #[test]
     fn the_same_message_is_the_same_task_and_another_one_is_not() {
-        let of = |id, context, text| TaskId::of("a", &incoming(id, context, text));
+        let of = |id, context, text| TaskId::for_message("a", &incoming(id, context, text));
         assert_eq!(of("1", None, "x"), of("1", None, "x"));
-        assert_eq!(of("1", Some("c"), "x").context(), "c");
+        assert_eq!(of("1", Some("c"), "x").context_id(), "c");
         for other in [
             of("2", None, "x"),
             of("1", Some("c"), "x"),

@@ -8,18 +8,18 @@ use goondan::{Input, Swarm};
 use serde_json::json;
 
 /// Returns the commands for the prompts of the swarm's servers.
-pub(super) fn all(swarm: &Swarm) -> Vec<wire::AvailableCommand> {
-    swarm.prompts().iter().map(available).collect()
+pub(super) fn for_swarm(swarm: &Swarm) -> Vec<wire::AvailableCommand> {
+    swarm.prompts().iter().map(to_command).collect()
 }
 
 /// Returns the update that announces commands.
-pub(super) fn announcement(commands: Vec<wire::AvailableCommand>) -> wire::SessionUpdate {
+pub(super) fn commands_update(commands: Vec<wire::AvailableCommand>) -> wire::SessionUpdate {
     let update = wire::AvailableCommandsUpdate::new(commands);
     wire::SessionUpdate::AvailableCommandsUpdate(update)
 }
 
 /// Returns the command of a prompt, without the slash that the editor adds.
-fn available(prompt: &ServerPrompt) -> wire::AvailableCommand {
+fn to_command(prompt: &ServerPrompt) -> wire::AvailableCommand {
     let (command, usage) = (prompt.command(), prompt.usage());
     let hint = usage.strip_prefix(&command).unwrap_or_default().trim();
     let input = (!hint.is_empty()).then(|| {
@@ -46,13 +46,13 @@ pub(super) async fn expand(swarm: &Swarm, mut input: Input) -> Result<Box<Input>
                 ..input
             }))
         }
-        Some(Err(error)) => Err(refusal(error)),
+        Some(Err(error)) => Err(editor_error(error)),
         None => Ok(Box::new(input)),
     }
 }
 
 /// Converts a server's failure for the editor.
-fn refusal(error: ToolError) -> Error {
+fn editor_error(error: ToolError) -> Error {
     let data = json!({"code": error.code, "suggestion": error.suggestion});
     Error::new(ErrorCode::INVALID_PARAMS, error.message).data(data)
 }

@@ -10,6 +10,8 @@ mod prompt;
 mod replay;
 mod session;
 mod session_manager;
+#[cfg(test)]
+mod tests;
 mod updates;
 
 use agent_client_protocol::schema::ProtocolVersion;
@@ -75,7 +77,7 @@ pub async fn serve(
     input: impl AsyncRead + Send + 'static,
     output: impl AsyncWrite + Send + 'static,
 ) -> Result<(), AcpError> {
-    json_lines::readable(input, output, |input, output| {
+    json_lines::serve_json_lines(input, output, |input, output| {
         serve_lines(service, agent, input, output)
     })
     .await
@@ -109,7 +111,7 @@ async fn serve_lines(
         .name("gdn")
         .on_receive_request(
             async move |_: wire::InitializeRequest, responder, _| {
-                responder.respond(introduction(&version))
+                responder.respond(initialize_response(&version))
             },
             on_receive_request!(),
         )
@@ -162,7 +164,7 @@ async fn serve_lines(
 }
 
 /// Returns the agent's name and capabilities.
-fn introduction(version: &str) -> wire::InitializeResponse {
+fn initialize_response(version: &str) -> wire::InitializeResponse {
     let prompts = wire::PromptCapabilities::new()
         .image(true)
         .embedded_context(true);

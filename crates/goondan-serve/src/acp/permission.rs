@@ -4,61 +4,39 @@ use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema as wire;
 use agent_client_protocol::{Client, Error};
 use goondan::ApprovalHandle;
-use goondan::ports::approval::{ApprovalAnswer, ApprovalCoverage, ApprovalDuration};
+use goondan::ports::approval::ApprovalAnswer;
 use serde_json::Value;
 
 use super::session::EditorSession;
 use super::updates::{ShownCall, call_id, content};
+use crate::approval_choices::{APPROVAL_CHOICES, chosen_answer};
 
-/// Answers offered to the user: id, title, kind and approval answer.
-const PERMISSION_OPTIONS: [(&str, &str, wire::PermissionOptionKind, ApprovalAnswer); 4] = [
-    (
-        "once",
-        "Allow once",
-        wire::PermissionOptionKind::AllowOnce,
-        allow(ApprovalDuration::Once),
-    ),
-    (
-        "conversation",
-        "Allow in this conversation",
-        wire::PermissionOptionKind::AllowAlways,
-        allow(ApprovalDuration::Conversation),
-    ),
-    (
-        "always",
-        "Always allow",
-        wire::PermissionOptionKind::AllowAlways,
-        allow(ApprovalDuration::Always),
-    ),
-    (
-        "deny",
-        "Deny",
-        wire::PermissionOptionKind::RejectOnce,
-        ApprovalAnswer::Deny,
-    ),
-];
-
-/// Returns the approval of one call for this duration.
-const fn allow(scope: ApprovalDuration) -> ApprovalAnswer {
-    ApprovalAnswer::Allow {
-        scope,
-        covers: ApprovalCoverage::Call,
-    }
+/// Returns the choices of the user.
+fn options() -> Vec<wire::PermissionOption> {
+    let option = |(id, title, answer): (&'static str, &'static str, ApprovalAnswer)| {
+        let kind = match answer {
+            ApprovalAnswer::ONCE => wire::PermissionOptionKind::AllowOnce,
+            ApprovalAnswer::Allow { .. } => wire::PermissionOptionKind::AllowAlways,
+            ApprovalAnswer::Deny | ApprovalAnswer::NobodyThere => {
+                wire::PermissionOptionKind::RejectOnce
+            }
+        };
+        wire::PermissionOption::new(id, title, kind)
+    };
+    APPROVAL_CHOICES.map(option).to_vec()
 }
 
 /// Asks the editor in a separate task. If another client answers first, the editor's request is
 /// cancelled.
-pub(super) fn ask(
+pub(super) fn request_permission(
     editor: &ConnectionTo<Client>,
     session: &EditorSession,
     question: ApprovalHandle,
 ) {
-    let options =
-        PERMISSION_OPTIONS.map(|(id, name, kind, _)| wire::PermissionOption::new(id, name, kind));
     let request = wire::RequestPermissionRequest::new(
         session.id(),
         describe_call(session, &question),
-        options.to_vec(),
+        options(),
     );
     let sent = editor.send_request(request);
     let cancellation = sent.cancellation_handle();
@@ -115,12 +93,10 @@ fn describe_call(session: &EditorSession, question: &ApprovalHandle) -> wire::To
 
 /// Converts the response. Everything except an explicit approval is a denial.
 fn to_answer(answered: Result<wire::RequestPermissionResponse, Error>) -> ApprovalAnswer {
-    let Ok(wire::RequestPermissionOutcome::Selected(selected)) = answered.map(|it| it.outcome)
-    else {
-        return ApprovalAnswer::Deny;
-    };
-    let chosen = PERMISSION_OPTIONS
-        .iter()
-        .find(|(id, ..)| *id == &*selected.option_id.0);
-    chosen.map_or(ApprovalAnswer::Deny, |(.., answer)| *answer)
+    match answered.map(|it| it.outcome) {
+        Ok(wire::RequestPermissionOutcome::Selected(selected)) => {
+            chosen_answer(Some(&selected.option_id.0))
+        }
+        _ => ApprovalAnswer::Deny,
+    }
 }

@@ -13,7 +13,7 @@ pub(super) fn input(prompt: Vec<ContentBlock>, session: &EditorSession) -> Resul
     for block in prompt {
         match block {
             ContentBlock::Text(text) => texts.push(text.text),
-            ContentBlock::Image(image) => files.push(attachment(
+            ContentBlock::Image(image) => files.push(build_attachment(
                 image.mime_type,
                 image.data,
                 image.uri.as_deref(),
@@ -29,11 +29,11 @@ pub(super) fn input(prompt: Vec<ContentBlock>, session: &EditorSession) -> Resul
                     let kind = it
                         .mime_type
                         .unwrap_or_else(|| "application/octet-stream".to_owned());
-                    files.push(attachment(kind, it.blob, Some(&it.uri)));
+                    files.push(build_attachment(kind, it.blob, Some(&it.uri)));
                 }
-                _ => return Err(unknown()),
+                _ => return Err(unsupported_content()),
             },
-            _ => return Err(unknown()),
+            _ => return Err(unsupported_content()),
         }
     }
     let text = texts.join("\n\n");
@@ -76,7 +76,7 @@ pub fn resource_text(uri: &str, text: &str) -> String {
 }
 
 /// Creates an attachment with the file name from `uri`.
-fn attachment(media_type: String, data: String, uri: Option<&str>) -> Attachment {
+fn build_attachment(media_type: String, data: String, uri: Option<&str>) -> Attachment {
     let name = uri
         .and_then(|uri| uri.rsplit('/').next())
         .filter(|name| !name.is_empty())
@@ -89,6 +89,6 @@ fn attachment(media_type: String, data: String, uri: Option<&str>) -> Attachment
 }
 
 /// Returns the error for unsupported content.
-fn unknown() -> Error {
+fn unsupported_content() -> Error {
     Error::invalid_params().data("the prompt contains unsupported content")
 }

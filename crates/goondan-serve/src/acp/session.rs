@@ -7,10 +7,11 @@ use agent_client_protocol::Client;
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema as wire;
 use goondan::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::gateway::RunningTurn;
 use goondan::ids::InstanceId;
 use goondan::notices::retry_notice;
 
-use super::updates::{self, RunningCall, ShownCall};
+use super::updates::{self, ShownCall, ShownToolCall};
 
 pub(super) struct EditorSession {
     editor: ConnectionTo<Client>,
@@ -23,8 +24,10 @@ pub(super) struct EditorSession {
     message: String,
     /// The editor received text of this message.
     has_spoken: bool,
+    /// Number of messages that began after missed events.
+    catch_up_count: u32,
     /// Running calls by the model's call id, which is unique in a step.
-    calls: HashMap<String, RunningCall>,
+    calls: HashMap<String, ShownToolCall>,
 }
 
 impl EditorSession {
@@ -35,15 +38,15 @@ impl EditorSession {
         cwd: PathBuf,
         workdir: PathBuf,
     ) -> Self {
-        let (message, has_spoken, calls) = (String::new(), false, HashMap::new());
         EditorSession {
             editor,
             instance,
             cwd,
             workdir,
-            message,
-            has_spoken,
-            calls,
+            message: String::new(),
+            has_spoken: false,
+            catch_up_count: 0,
+            calls: HashMap::new(),
         }
     }
 
@@ -69,26 +72,26 @@ impl EditorSession {
     /// Sends the update for an event of the conversation.
     pub(super) fn handle_event(&mut self, event: &SwarmEvent) {
         match event {
-            SwarmEvent::Runtime(event) => self.runtime(event),
-            SwarmEvent::Text { delta, .. } => self.say(delta),
+            SwarmEvent::Runtime(event) => self.handle_runtime_event(event),
+            SwarmEvent::Text { delta, .. } => self.send_text(delta),
             SwarmEvent::Reasoning { delta, .. } => {
                 let id = updates::reasoning_id(&self.message);
-                self.think(delta, Some(&id).filter(|_| !self.message.is_empty()));
+                self.send_reasoning(delta, Some(&id).filter(|_| !self.message.is_empty()));
             }
             SwarmEvent::TextReset { .. } => {
                 if self.has_spoken {
                     // Sent text cannot be revoked.
                     let text = "The connection to the model broke. The answer starts again.";
-                    self.think(text, None);
+                    self.send_reasoning(text, None);
                 }
                 self.begin(format!("{}+", self.message));
             }
-            SwarmEvent::TurnEnded { result, .. } => self.ended(result),
+            SwarmEvent::TurnEnded { result, .. } => self.handle_turn_end(result),
         }
     }
 
     /// Sends text of the answer.
-    fn say(&mut self, text: &str) {
+    fn send_text(&mut self, text: &str) {
         self.has_spoken = true;
         let id = Some(self.message.as_str()).filter(|id| !id.is_empty());
         self.send_update(wire::SessionUpdate::AgentMessageChunk(updates::text(
@@ -97,37 +100,46 @@ impl EditorSession {
     }
 
     /// Sends reasoning.
-    fn think(&self, text: &str, id: Option<&String>) {
+    fn send_reasoning(&self, text: &str, id: Option<&String>) {
         let chunk = updates::text(text, id.map(String::as_str));
         self.send_update(wire::SessionUpdate::AgentThoughtChunk(chunk));
     }
 
+    /// Sends the text of the running step after missed events.
+    pub(super) fn catch_up(&mut self, running: &RunningTurn) {
+        self.catch_up_count += 1;
+        self.begin(format!("{}-{}", running.turn_id, self.catch_up_count));
+        if !running.text.is_empty() {
+            self.send_text(&running.text);
+        }
+    }
+
     /// Begins a message with this id.
-    fn begin(&mut self, message: String) {
+    pub(super) fn begin(&mut self, message: String) {
         (self.message, self.has_spoken) = (message, false);
     }
 
-    /// Sends an answer that was not streamed: it came as a whole, or from an extension.
-    fn ended(&mut self, result: &TurnResult) {
+    /// Handles the end of a turn: sends the answer if it was not streamed.
+    pub(super) fn handle_turn_end(&mut self, result: &TurnResult) {
         let text = result.response_text();
         if !self.has_spoken && !text.is_empty() {
-            self.say(&text);
+            self.send_text(&text);
         }
-        if let Some(words) = updates::refusal(result) {
+        if let Some(words) = updates::refusal_message(result) {
             self.begin(format!("{}-refusal", result.turn_id));
-            self.say(words);
+            self.send_text(words);
         }
         self.calls.clear();
         self.begin(String::new());
     }
 
     /// Shows a runtime event.
-    fn runtime(&mut self, event: &RuntimeEvent) {
+    fn handle_runtime_event(&mut self, event: &RuntimeEvent) {
         match &event.kind {
             RuntimeEventKind::StepStarted { step_id, .. } => self.begin(step_id.clone()),
             kind @ RuntimeEventKind::ModelRetrying { .. } => {
                 if let Some(notice) = retry_notice(kind) {
-                    self.think(&notice, None);
+                    self.send_reasoning(&notice, None);
                 }
             }
             RuntimeEventKind::ToolCalled {
@@ -139,7 +151,7 @@ impl EditorSession {
             } => {
                 let id = updates::call_id(step_id, tool_call_id);
                 self.calls
-                    .insert(tool_call_id.clone(), RunningCall::new(&id));
+                    .insert(tool_call_id.clone(), ShownToolCall::new(&id));
                 let call = ShownCall {
                     id,
                     tool: tool_name,
@@ -147,7 +159,7 @@ impl EditorSession {
                     workdir: &self.workdir,
                 };
                 self.send_update(wire::SessionUpdate::ToolCall(
-                    call.begun(wire::ToolCallStatus::InProgress),
+                    call.initial_update(wire::ToolCallStatus::InProgress),
                 ));
             }
             RuntimeEventKind::ToolProgress {
@@ -157,7 +169,7 @@ impl EditorSession {
                 ..
             } => {
                 let call = self.calls.get_mut(tool_call_id);
-                let update = call.and_then(|call| call.progress(title, metadata));
+                let update = call.and_then(|call| call.progress_update(title, metadata));
                 if let Some(update) = update {
                     self.send_update(wire::SessionUpdate::ToolCallUpdate(update));
                 }
@@ -169,15 +181,11 @@ impl EditorSession {
                 shown,
                 ..
             } => {
-                let id = self
-                    .calls
-                    .remove(tool_call_id)
-                    .map(|call| call.id)
-                    .unwrap_or_else(|| updates::call_id(step_id, tool_call_id));
-                let fields = updates::completed(*status, shown);
-                self.send_update(wire::SessionUpdate::ToolCallUpdate(
-                    wire::ToolCallUpdate::new(id, fields),
-                ));
+                self.end_call(
+                    step_id,
+                    tool_call_id,
+                    updates::completed_update(*status, shown),
+                );
                 if let Some(plan) = updates::plan(&shown.metadata) {
                     self.send_update(wire::SessionUpdate::Plan(plan));
                 }
@@ -188,17 +196,18 @@ impl EditorSession {
                 error_message,
                 ..
             } => {
-                let id = self
-                    .calls
-                    .remove(tool_call_id)
-                    .map(|call| call.id)
-                    .unwrap_or_else(|| updates::call_id(step_id, tool_call_id));
-                let fields = updates::failed(error_message);
-                self.send_update(wire::SessionUpdate::ToolCallUpdate(
-                    wire::ToolCallUpdate::new(id, fields),
-                ));
+                self.end_call(step_id, tool_call_id, updates::failed_update(error_message));
             }
             _ => {}
         }
+    }
+
+    /// Shows the end of a call.
+    fn end_call(&mut self, step_id: &str, call_id: &str, fields: wire::ToolCallUpdateFields) {
+        let shown = self.calls.remove(call_id).map(|call| call.id);
+        let id = shown.unwrap_or_else(|| updates::call_id(step_id, call_id));
+        self.send_update(wire::SessionUpdate::ToolCallUpdate(
+            wire::ToolCallUpdate::new(id, fields),
+        ));
     }
 }

@@ -7,17 +7,20 @@ use std::path::PathBuf;
 use agent_client_protocol::v1::schema as wire;
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, Error, ErrorCode};
-use goondan::event::{FinishReason, RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::event::{FinishReason, SwarmEvent, TurnResult};
+use goondan::gateway::{EventReceiver, PublishedEvent, Submission};
 use goondan::ids::InstanceId;
-use goondan::{ApprovalHandle, Input, SendError};
+use goondan::{ApprovalHandle, Input, SendError, SubmittedEventState};
 use rand::RngExt;
 use serde_json::json;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::session::EditorSession;
 use super::updates;
 use super::{EditorRequest, ExpandedPrompt, commands, permission, prompt, replay};
+use crate::error_table::rpc_form;
 use crate::service::Service;
 
 /// Prefix of new session ids.
@@ -35,8 +38,6 @@ pub(super) struct SessionManager {
     prompts: HashMap<String, PendingPrompt>,
     /// Fires at the cancellation of the prompts that MCP servers expand, by conversation key.
     expanding: HashMap<String, CancellationToken>,
-    /// Trace of the running turn of each conversation.
-    chains: HashMap<InstanceId, String>,
     /// Approval requests that arrived while no session was open.
     put_off: Vec<ApprovalHandle>,
     latest: Option<String>,
@@ -59,17 +60,14 @@ impl SessionManager {
         editor: ConnectionTo<Client>,
         asks: UnboundedSender<EditorRequest>,
     ) -> Self {
-        let (sessions, prompts, chains) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let expanding = HashMap::new();
         SessionManager {
             service,
             agent,
             editor,
             asks,
-            sessions,
-            prompts,
-            expanding,
-            chains,
+            sessions: HashMap::new(),
+            prompts: HashMap::new(),
+            expanding: HashMap::new(),
             put_off: Vec::new(),
             latest: None,
         }
@@ -77,14 +75,21 @@ impl SessionManager {
 
     /// Runs until the editor disconnects or the swarm ends.
     pub(super) async fn run(mut self, requests: &mut UnboundedReceiver<EditorRequest>) {
-        let mut events = self.service.swarm().subscribe();
+        let mut events = self.service.gateway().hub().subscribe();
         let mut questions = self.service.inner.broker.listen();
         let mut prompt_changes = self.service.swarm().prompt_changes();
-        let (editor, ended) = (self.editor.clone(), self.service.inner.ended.clone());
+        let (editor, ended) = (
+            self.editor.clone(),
+            self.service.gateway().closed_token().clone(),
+        );
         loop {
             tokio::select! {
                 biased;
-                Some(event) = events.recv() => self.handle_event(&event),
+                received = events.recv() => match received {
+                    Ok(published) => self.handle_event(&published),
+                    Err(RecvError::Lagged(_)) => events = self.catch_up().await,
+                    Err(RecvError::Closed) => return,
+                },
                 Some(ask) = requests.recv() => self.answer(ask).await,
                 Some(question) = questions.next() => self.show_request(question),
                 Ok(()) = prompt_changes.changed() => self.announce_changed_commands(),
@@ -119,14 +124,14 @@ impl SessionManager {
                 self.announce_commands(&request.session_id);
                 sent
             }
-            EditorRequest::List(request, to) => to.respond(self.list(request.cwd).await),
+            EditorRequest::List(request, to) => to.respond(self.list_sessions(request.cwd).await),
             EditorRequest::Close(request, to) => {
                 self.cancel(&request.session_id).await;
                 self.sessions.remove(&*request.session_id.0);
                 to.respond(wire::CloseSessionResponse::new())
             }
             EditorRequest::Prompt(request, to) => {
-                self.prompt(request, to).await;
+                self.handle_prompt(request, to).await;
                 Ok(())
             }
             EditorRequest::Expanded(prompt) => self.start_expanded(prompt).await,
@@ -141,19 +146,19 @@ impl SessionManager {
 
     /// Sends the prompts of MCP servers, if there are any, to an open session.
     fn announce_commands(&self, id: &wire::SessionId) {
-        let commands = commands::all(self.service.swarm());
+        let commands = commands::for_swarm(self.service.swarm());
         if let Some(session) = self.sessions.get(&*id.0)
             && !commands.is_empty()
         {
-            session.send_update(commands::announcement(commands));
+            session.send_update(commands::commands_update(commands));
         }
     }
 
     /// Sends a changed list of prompts to all open sessions.
     fn announce_changed_commands(&self) {
-        let commands = commands::all(self.service.swarm());
+        let commands = commands::for_swarm(self.service.swarm());
         for session in self.sessions.values() {
-            session.send_update(commands::announcement(commands.clone()));
+            session.send_update(commands::commands_update(commands.clone()));
         }
     }
 
@@ -171,7 +176,7 @@ impl SessionManager {
     fn begin(&mut self, cwd: PathBuf) -> Result<wire::NewSessionResponse, Error> {
         let random: u64 = rand::rng().random();
         let key = format!("{SESSION_ID_PREFIX}{random:016x}");
-        self.open(&key, absolute(cwd)?);
+        self.open(&key, require_absolute(cwd)?);
         Ok(wire::NewSessionResponse::new(key))
     }
 
@@ -196,7 +201,7 @@ impl SessionManager {
         id: &wire::SessionId,
         cwd: PathBuf,
     ) -> Result<InstanceId, Error> {
-        let (instance, cwd) = (self.instance(&id.0), absolute(cwd)?);
+        let (instance, cwd) = (self.instance(&id.0), require_absolute(cwd)?);
         let is_stored = self
             .service
             .swarm()
@@ -220,12 +225,12 @@ impl SessionManager {
         let Some(session) = self.sessions.get_mut(&*id.0) else {
             return Ok(());
         };
-        replay::replay(&messages, session);
+        replay::replay_messages(&messages, session);
         Ok(())
     }
 
     /// Lists the agent's conversations, the latest first.
-    async fn list(&self, cwd: Option<PathBuf>) -> wire::ListSessionsResponse {
+    async fn list_sessions(&self, cwd: Option<PathBuf>) -> wire::ListSessionsResponse {
         let agent = self.instance("").agent;
         let mut metas = self.service.swarm().instances().await;
         metas.retain(|meta| meta.agent == agent);
@@ -247,7 +252,7 @@ impl SessionManager {
     }
 
     /// Starts a turn. The prompt is answered at the end of the turn.
-    async fn prompt(
+    async fn handle_prompt(
         &mut self,
         request: wire::PromptRequest,
         responder: Responder<wire::PromptResponse>,
@@ -310,10 +315,10 @@ impl SessionManager {
         responder: Responder<wire::PromptResponse>,
     ) {
         let key = id.0.to_string();
-        match self.submit(input).await {
-            Ok(turn) => {
+        let responded = match self.service.gateway().submit(input).await {
+            Ok(Submission::New(turn) | Submission::Running(turn)) => {
                 let open = CancellationToken::new();
-                self.watch(&id, &responder, open.clone());
+                self.watch_cancellation(&id, &responder, open.clone());
                 let (trace_id, _open) = (turn.trace_id, open.drop_guard());
                 self.latest = Some(key.clone());
                 self.prompts.insert(
@@ -325,19 +330,19 @@ impl SessionManager {
                         _open,
                     },
                 );
+                Ok(())
             }
-            // Delivery errors are ignored, for the same reason.
-            Err(error) => drop(responder.respond_with_error(refusal(error))),
-        }
-    }
-
-    /// Sends the input to the swarm.
-    async fn submit(&self, input: Input) -> Result<goondan::Turn, SendError> {
-        self.service.swarm().send(input).await
+            Ok(Submission::Finished(result)) => {
+                responder.respond_with_result(prompt_response(&result))
+            }
+            Err(error) => responder.respond_with_error(editor_error(error.into())),
+        };
+        // Delivery errors are ignored, for the same reason.
+        drop(responded);
     }
 
     /// Handles cancellation of the request like `session/cancel`.
-    fn watch(
+    fn watch_cancellation(
         &self,
         id: &wire::SessionId,
         responder: &Responder<wire::PromptResponse>,
@@ -372,37 +377,64 @@ impl SessionManager {
     }
 
     /// Passes an event to its session. The end of a turn answers its prompt.
-    fn handle_event(&mut self, event: &SwarmEvent) {
-        if let SwarmEvent::Runtime(event) = event
-            && matches!(event.kind, RuntimeEventKind::TurnStarted { .. })
-        {
-            self.chains
-                .insert(event.instance(), event.trace.trace_id.clone());
-        }
-        let instance = match event {
-            SwarmEvent::Runtime(event) => event.instance(),
-            SwarmEvent::Text { instance, .. }
-            | SwarmEvent::Reasoning { instance, .. }
-            | SwarmEvent::TextReset { instance, .. }
-            | SwarmEvent::TurnEnded { instance, .. } => instance.clone(),
-        };
+    fn handle_event(&mut self, published: &PublishedEvent) {
+        let instance = published.instance();
         if let Some(session) = self
             .sessions
             .get_mut(&instance.instance_key)
             .filter(|it| it.instance == instance)
         {
-            session.handle_event(event);
+            session.handle_event(&published.event);
         }
         if let SwarmEvent::TurnEnded {
             event_id, result, ..
-        } = event
+        } = &published.event
         {
-            self.chains.remove(&instance);
-            if let Some(prompt) = self.prompts.remove(event_id) {
-                // Delivery errors are ignored, for the same reason.
-                let _ = prompt.responder.respond_with_result(outcome(result));
+            self.answer_prompt(event_id, result);
+        }
+    }
+
+    /// Answers the prompt of a turn that is over, if a prompt started the turn.
+    fn answer_prompt(&mut self, event_id: &str, result: &TurnResult) {
+        if let Some(prompt) = self.prompts.remove(event_id) {
+            // Delivery errors are ignored, for the same reason.
+            let _ = prompt
+                .responder
+                .respond_with_result(prompt_response(result));
+        }
+    }
+
+    /// Subscribes again after missed events. Sent text cannot be revoked, so each session gets the
+    /// current text as a new message.
+    async fn catch_up(&mut self) -> EventReceiver {
+        let is_open = |instance: &InstanceId| {
+            let session = self.sessions.get(&instance.instance_key);
+            session.is_some_and(|session| session.instance == *instance)
+        };
+        let hub = self.service.gateway().hub();
+        let (events, now) = hub.subscribe_with(|instance, _| is_open(instance));
+        for (instance, running) in &now.running {
+            if let Some(session) = self.sessions.get_mut(&instance.instance_key) {
+                session.catch_up(running);
             }
         }
+        let prompts = self.prompts.iter();
+        let open: Vec<(String, String)> = prompts
+            .map(|(event_id, prompt)| (event_id.clone(), prompt.session.clone()))
+            .collect();
+        for (event_id, key) in open {
+            let found = self.service.swarm().find(&event_id).await;
+            let Some(SubmittedEventState::Over(result)) = found else {
+                continue;
+            };
+            // The answer precedes the response to the prompt.
+            if let Some(session) = self.sessions.get_mut(&key) {
+                session.begin(format!("{}-answer", result.turn_id));
+                session.handle_turn_end(&result);
+            }
+            self.answer_prompt(&event_id, &result);
+        }
+        events
     }
 
     /// Shows an approval request in its conversation's session, in the session of its trace, or in
@@ -414,11 +446,10 @@ impl SessionManager {
             .iter()
             .find(|(_, session)| session.instance == *instance)
             .map(|(key, _)| key);
-        let chain = self.chains.get(instance);
-        let of_chain = || {
+        let of_trace = || {
             self.prompts
                 .values()
-                .find(|it| Some(&it.trace_id) == chain)
+                .find(|it| it.trace_id == question.request.trace_id)
                 .map(|it| &it.session)
         };
         let latest = || {
@@ -427,11 +458,11 @@ impl SessionManager {
                 .filter(|key| self.sessions.contains_key(*key))
         };
         match own_session
-            .or_else(of_chain)
+            .or_else(of_trace)
             .or_else(latest)
             .and_then(|key| self.sessions.get(key))
         {
-            Some(session) => permission::ask(&self.editor, session, question),
+            Some(session) => permission::request_permission(&self.editor, session, question),
             None => self.put_off.push(question),
         }
     }
@@ -444,7 +475,7 @@ fn was_issued_here(id: &str) -> bool {
 }
 
 /// Fails if the directory is not absolute.
-fn absolute(cwd: PathBuf) -> Result<PathBuf, Error> {
+fn require_absolute(cwd: PathBuf) -> Result<PathBuf, Error> {
     match cwd.is_absolute() {
         true => Ok(cwd),
         false => Err(Error::invalid_params().data("`cwd` is not an absolute path")),
@@ -452,13 +483,13 @@ fn absolute(cwd: PathBuf) -> Result<PathBuf, Error> {
 }
 
 /// Converts an error of the swarm for the editor.
-fn refusal(error: SendError) -> Error {
+fn editor_error(error: SendError) -> Error {
     let data = json!({"code": error.code.as_str(), "suggestion": error.suggestion});
-    Error::new(ErrorCode::INTERNAL_ERROR, error.message).data(data)
+    Error::new(rpc_form(error.code).code, error.message).data(data)
 }
 
 /// Returns the prompt response for a finished turn.
-fn outcome(result: &TurnResult) -> Result<wire::PromptResponse, Error> {
+fn prompt_response(result: &TurnResult) -> Result<wire::PromptResponse, Error> {
     let reason = match result.finish_reason {
         FinishReason::TextResponse if result.model_finish_reason.is_some() => {
             wire::StopReason::MaxTokens
@@ -466,7 +497,9 @@ fn outcome(result: &TurnResult) -> Result<wire::PromptResponse, Error> {
         FinishReason::TextResponse => wire::StopReason::EndTurn,
         FinishReason::MaxSteps => wire::StopReason::MaxTurnRequests,
         FinishReason::Cancelled => wire::StopReason::Cancelled,
-        FinishReason::Error if updates::refusal(result).is_some() => wire::StopReason::Refusal,
+        FinishReason::Error if updates::refusal_message(result).is_some() => {
+            wire::StopReason::Refusal
+        }
         FinishReason::Error => {
             let Some(error) = &result.error else {
                 return Err(Error::internal_error());

@@ -29,7 +29,7 @@ pub(super) fn reasoning_id(message: &str) -> String {
 }
 
 /// Returns the error message of a turn whose model declined to answer.
-pub(super) fn refusal(result: &TurnResult) -> Option<&str> {
+pub(super) fn refusal_message(result: &TurnResult) -> Option<&str> {
     let error = result.error.as_ref()?;
     let is_refusal = Code::find(&error.code) == Some(Code::MODEL_DECLINED);
     is_refusal.then_some(&*error.message)
@@ -41,23 +41,23 @@ pub(super) fn call_id(step_id: &str, tool_call_id: &str) -> String {
 }
 
 /// Call that is not over.
-pub(super) struct RunningCall {
+pub(super) struct ShownToolCall {
     /// Id that the editor has for the call.
     pub(super) id: String,
     /// End of the output of a running command.
     output: String,
 }
 
-impl RunningCall {
+impl ShownToolCall {
     pub(super) fn new(id: &str) -> Self {
-        RunningCall {
+        ShownToolCall {
             id: id.to_owned(),
             output: String::new(),
         }
     }
 
     /// Returns the update for a progress event: the output of a command so far, or a new title.
-    pub(super) fn progress(
+    pub(super) fn progress_update(
         &mut self,
         title: &str,
         metadata: &JsonObject,
@@ -95,7 +95,7 @@ pub(super) struct ShownCall<'a> {
 
 impl ShownCall<'_> {
     /// Returns the first update of the call.
-    pub(super) fn begun(&self, status: wire::ToolCallStatus) -> wire::ToolCall {
+    pub(super) fn initial_update(&self, status: wire::ToolCallStatus) -> wire::ToolCall {
         wire::ToolCall::new(self.id.clone(), self.title())
             .name(self.tool.to_owned())
             .kind(kind(self.tool))
@@ -173,12 +173,15 @@ pub(super) fn status(status: ToolCallStatus) -> wire::ToolCallStatus {
 }
 
 /// Returns the update for a finished call.
-pub(super) fn completed(ended: ToolCallStatus, shown: &ShownResult) -> wire::ToolCallUpdateFields {
+pub(super) fn completed_update(
+    ended: ToolCallStatus,
+    shown: &ShownResult,
+) -> wire::ToolCallUpdateFields {
     let error = shown
         .error
         .as_ref()
         .map(|error| content(&format!("{} [{}]", error.message, error.code)));
-    let output = words(&shown.output).map(|words| content(&words));
+    let output = output_text(&shown.output).map(|text| content(&text));
     wire::ToolCallUpdateFields::new()
         .status(status(ended))
         .title(shown.title.clone())
@@ -187,7 +190,7 @@ pub(super) fn completed(ended: ToolCallStatus, shown: &ShownResult) -> wire::Too
 }
 
 /// Returns the update for a failed call.
-pub(super) fn failed(message: &str) -> wire::ToolCallUpdateFields {
+pub(super) fn failed_update(message: &str) -> wire::ToolCallUpdateFields {
     wire::ToolCallUpdateFields::new()
         .status(wire::ToolCallStatus::Failed)
         .content(vec![content(message)])
@@ -199,7 +202,7 @@ pub(super) fn content(text: &str) -> wire::ToolCallContent {
 }
 
 /// Returns an output as text; `None` if it is empty.
-pub(super) fn words(output: &Value) -> Option<String> {
+pub(super) fn output_text(output: &Value) -> Option<String> {
     match output {
         Value::Null => None,
         Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
@@ -236,9 +239,9 @@ mod tests {
 
     #[test]
     fn a_running_command_shows_the_end_of_its_output() {
-        let mut call = RunningCall::new("s/c");
+        let mut call = ShownToolCall::new("s/c");
         let mut shown = |title: &str, metadata: Value| {
-            let update = call.progress(title, metadata.as_object()?)?;
+            let update = call.progress_update(title, metadata.as_object()?)?;
             Some(json!(update))
         };
         let text = |update: &Option<Value>| {
@@ -262,7 +265,7 @@ mod tests {
             arguments,
             workdir: Path::new("/w"),
         };
-        json!(call.begun(wire::ToolCallStatus::InProgress))
+        json!(call.initial_update(wire::ToolCallStatus::InProgress))
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(super) fn result(call: &str, content: &str) -> Value {
 }
 
 /// Returns the visible part of a result as text.
-pub(super) fn shown(shown: &ShownResult) -> String {
+pub(super) fn result_text(shown: &ShownResult) -> String {
     match &shown.error {
         Some(error) => format!("[{}] {}", error.code, error.message),
         None => plain_text(&shown.output),
@@ -89,20 +89,20 @@ pub(super) fn reasoning_end(id: &str) -> [Value; 2] {
 }
 
 /// Returns the event for an incomplete answer.
-pub(super) fn cut(reason: &ModelFinishReason) -> Value {
+pub(super) fn incomplete_answer(reason: &ModelFinishReason) -> Value {
     let message = CutNotice::of(reason).map(|notice| notice.sentences());
     let value = json!({"reason": reason.as_str(), "message": message});
     json!({"type": "CUSTOM", "name": "modelFinishReason", "value": value})
 }
 
 /// Returns the event for a model call that is retried.
-pub(super) fn retrying(kind: &RuntimeEventKind) -> Value {
+pub(super) fn model_retrying(kind: &RuntimeEventKind) -> Value {
     let value = json!({"message": retry_notice(kind)});
     json!({"type": "CUSTOM", "name": "modelRetrying", "value": value})
 }
 
 /// Returns the last event of a run with an answer.
-pub(super) fn finished(thread: &str, run: &str, result: &TurnResult) -> Value {
+pub(super) fn run_finished(thread: &str, run: &str, result: &TurnResult) -> Value {
     let usage = result.usage;
     json!({
         "type": "RUN_FINISHED",
@@ -118,7 +118,7 @@ pub(super) fn finished(thread: &str, run: &str, result: &TurnResult) -> Value {
 }
 
 /// Returns the last event of a failed run.
-pub(super) fn failed(code: &str, message: &str, suggestion: Option<&str>) -> Value {
+pub(super) fn run_error(code: &str, message: &str, suggestion: Option<&str>) -> Value {
     let suggestion = suggestion
         .map(|words| format!(" {words}"))
         .unwrap_or_default();
@@ -126,13 +126,13 @@ pub(super) fn failed(code: &str, message: &str, suggestion: Option<&str>) -> Val
 }
 
 /// Returns the event with all messages of the conversation.
-pub(super) fn snapshot<'m>(messages: impl Iterator<Item = &'m Message>) -> Value {
-    json!({"type": "MESSAGES_SNAPSHOT", "messages": messages.flat_map(written).collect::<Vec<_>>()})
+pub(super) fn messages_snapshot<'m>(messages: impl Iterator<Item = &'m Message>) -> Value {
+    json!({"type": "MESSAGES_SNAPSHOT", "messages": messages.flat_map(encode_message).collect::<Vec<_>>()})
 }
 
-/// Encodes a message, with one entry for each tool result. Message ids equal those of the live
-/// stream.
-fn written(message: &Message) -> Vec<Value> {
+/// Encodes a message, with one entry for each tool result. The live stream uses the same message
+/// ids.
+fn encode_message(message: &Message) -> Vec<Value> {
     let text = message.text();
     let step_id = match &message.source {
         MessageSource::Assistant { step_id } | MessageSource::Tool { step_id } => step_id,

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goondan::message::{MessageData, MessagePart, MessageRole};
-use goondan::ports::approval::{ApprovalAnswer, ApprovalCoverage};
+use goondan::ports::approval::ApprovalAnswer;
 use goondan::ports::tool::Attachment;
 use goondan::spec::{Code, JsonObject};
 use serde::Deserialize;
@@ -71,7 +71,7 @@ pub(super) struct ThreadMessages {
 }
 
 /// Returns the error for an invalid body.
-fn wrong(message: impl Into<String>) -> ApiProblem {
+fn invalid_body(message: impl Into<String>) -> ApiProblem {
     ApiProblem::new(Code::SERVE_REQUEST, message).suggest("/openapi.json describes every body.")
 }
 
@@ -103,9 +103,12 @@ impl RunInput {
                     said.files.extend(files);
                     said.id = message.get("id").and_then(Value::as_str).map(str::to_owned);
                 }
-                "user" => said.history.push(past(MessageRole::User, text, files)),
+                "user" => said
+                    .history
+                    .push(history_message(MessageRole::User, text, files)),
                 "assistant" if !text.is_empty() => {
-                    said.history.push(past(MessageRole::Assistant, text, files))
+                    said.history
+                        .push(history_message(MessageRole::Assistant, text, files))
                 }
                 _ => {}
             }
@@ -122,7 +125,7 @@ impl RunInput {
 }
 
 /// Creates a history message.
-fn past(role: MessageRole, text: String, files: Vec<Attachment>) -> MessageData {
+fn history_message(role: MessageRole, text: String, files: Vec<Attachment>) -> MessageData {
     let content = std::iter::once(MessagePart::text(text))
         .chain(files.into_iter().map(MessagePart::File))
         .collect();
@@ -140,7 +143,7 @@ fn content(message: &JsonObject, index: usize) -> Result<(String, Vec<Attachment
             return Ok(Default::default());
         }
         Some(_) => {
-            return Err(wrong(format!(
+            return Err(invalid_body(format!(
                 "`messages[{index}].content` must be a string or a list."
             )));
         }
@@ -158,13 +161,13 @@ fn content(message: &JsonObject, index: usize) -> Result<(String, Vec<Attachment
         let data = text(source, "data")
             .or_else(|| text(source, "value").filter(|_| source["type"] == "data"));
         let Some((data, media_type)) = data.zip(text(source, "mimeType")) else {
-            return Err(wrong(format!(
+            return Err(invalid_body(format!(
                 "`messages[{index}].content` has a part that is neither text nor file bytes."
             ))
             .suggest("Send the bytes of files: the server fetches no URLs."));
         };
         if STANDARD.decode(&data).is_err() {
-            return Err(wrong(format!(
+            return Err(invalid_body(format!(
                 "`messages[{index}].content` has bytes that are not Base64."
             )));
         }
@@ -179,23 +182,17 @@ fn content(message: &JsonObject, index: usize) -> Result<(String, Vec<Attachment
 
 impl ResumeBody {
     /// Converts the answer. Everything except an explicit approval is a denial.
-    pub(super) fn meaning(&self) -> (ApprovalAnswer, ApprovalCoverage) {
+    pub(super) fn to_approval_answer(&self) -> ApprovalAnswer {
         if self.status != "resolved" {
-            return (ApprovalAnswer::Deny, ApprovalCoverage::Call);
+            return ApprovalAnswer::Deny;
         }
         if let Ok(body) = serde_json::from_value::<AnswerBody>(self.payload.clone()) {
-            let AnswerBody { covers, .. } = body;
-            return (body.meaning(), covers.into());
+            return body.to_approval_answer();
         }
-        let is_approved = self.payload.get("approved") == Some(&Value::Bool(true));
-        (
-            if is_approved {
-                ApprovalAnswer::ONCE
-            } else {
-                ApprovalAnswer::Deny
-            },
-            ApprovalCoverage::Call,
-        )
+        match self.payload.get("approved") {
+            Some(Value::Bool(true)) => ApprovalAnswer::ONCE,
+            _ => ApprovalAnswer::Deny,
+        }
     }
 }
 
@@ -271,8 +268,7 @@ mod tests {
             let body = json!({"interruptId": "i", "status": status, "payload": payload});
             serde_json::from_value::<ResumeBody>(body)
                 .unwrap()
-                .meaning()
-                .0
+                .to_approval_answer()
         };
         for yes in [
             json!({"approved": true}),

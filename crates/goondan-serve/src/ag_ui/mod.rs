@@ -6,7 +6,7 @@ mod input;
 mod run;
 mod stream;
 
-use crate::trace_context::caller;
+use crate::trace_context::caller_trace;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -44,10 +44,10 @@ pub(crate) async fn run(
         }
     }
     Ok(
-        match run::begin(&service, &agent, &input, caller(&headers)).await {
-            Ok(run) => stream::respond(&service, &input, run).into_response(),
+        match run::begin(&service, &agent, &input, caller_trace(&headers)).await {
+            Ok(run) => stream::stream_run(&service, &input, run).into_response(),
             // AG-UI clients expect errors in the stream.
-            Err(problem) => stream::refused(&problem).into_response(),
+            Err(problem) => stream::rejected_run(&problem).into_response(),
         },
     )
 }

@@ -1,24 +1,20 @@
 //! Conversion of a run's input to the turn that the run shows.
 
 use goondan::Input;
-use goondan::event::turn_id;
+use goondan::gateway::{ApprovalRefusal, ApprovalReports, TurnStream};
 use goondan::ids::{InstanceId, derived_id, turn_of_message};
-use goondan::ports::approval::ApprovalCoverage;
 use goondan::spec::{Code, JsonObject};
 use goondan::start::telemetry::CallerTrace;
 
 use super::input::{ResumeBody, RunInput};
-use crate::approvals;
 use crate::problem::ApiProblem;
 use crate::service::Service;
-use crate::turn_subscription::{InputLookup, TurnSubscription};
 use crate::wire::CLIENT_MESSAGE_ID;
 
 /// Turn that a run shows.
 pub(super) struct StartedRun {
     pub(super) instance: InstanceId,
-    pub(super) turn_id: String,
-    pub(super) watch: TurnSubscription,
+    pub(super) turn: TurnStream,
     /// The client may have missed earlier text of the turn.
     pub(super) is_again: bool,
 }
@@ -36,27 +32,33 @@ pub(super) async fn begin(
     }
     let hash = derived_id(&["ag-ui", agent, &input.thread_id, &input.run_id]);
     let event_id = format!("evt-agui-{hash}");
-    let new_input = match TurnSubscription::look_up(service, &event_id, &instance).await {
-        InputLookup::Taken(watch) => {
-            return Ok(StartedRun {
-                instance,
-                turn_id: turn_id(&event_id),
-                watch,
-                is_again: true,
-            });
+    let gateway = service.gateway();
+    let (turn, is_again) = match gateway.follow(&event_id, ApprovalReports::OneByOne).await {
+        Some(turn) => (turn, true),
+        None => {
+            let input = new_input(service, &instance, event_id, input, caller).await?;
+            let submitted = gateway.submit_and_follow(input, ApprovalReports::OneByOne);
+            (submitted.await?, false)
         }
-        InputLookup::Free(new_input) => new_input,
     };
-    if service.is_draining() {
-        return Err(
-            ApiProblem::new(Code::SWARM_STOPPING, "The server is stopping.")
-                .suggest("Retry in a few seconds."),
-        );
-    }
-    if approvals::open_requests(service, &chain(service, &instance))
-        .next()
-        .is_some()
-    {
+    Ok(StartedRun {
+        instance,
+        turn,
+        is_again,
+    })
+}
+
+/// Converts the input of a new run.
+async fn new_input(
+    service: &Service,
+    instance: &InstanceId,
+    event_id: String,
+    input: &RunInput,
+    caller: Option<CallerTrace>,
+) -> Result<Input, ApiProblem> {
+    let gateway = service.gateway();
+    let running = gateway.hub().running_turn(instance);
+    if running.is_some_and(|turn| !gateway.approvals().open_in(&turn.trace_id).is_empty()) {
         let problem = ApiProblem::new(
             Code::SERVE_CLOSED,
             "The thread waits for an answer to an approval request.",
@@ -70,18 +72,16 @@ pub(super) async fn begin(
         let problem = ApiProblem::new(Code::SERVE_REQUEST, "The run has no new user message.");
         return Err(problem.suggest("Put a user message at the end of `messages`."));
     }
-    let is_known = service.swarm().has_instance(&instance).await;
+    let is_known = service.swarm().has_instance(instance).await;
     let metadata = messages
         .id
         .map(|id| (CLIENT_MESSAGE_ID.to_owned(), id.into()));
-    let input = Input {
-        output: None,
-        answer_call: None,
+    Ok(Input {
         text: messages.text,
         files: messages.files,
         agent: Some(instance.agent.clone()),
         instance_key: Some(instance.instance_key.clone()),
-        id: Some(event_id.clone()),
+        id: Some(event_id),
         // A long history is stored only once.
         history: if is_known {
             Vec::new()
@@ -91,18 +91,8 @@ pub(super) async fn begin(
         instructions: messages.instructions,
         metadata: metadata.into_iter().collect::<JsonObject>(),
         caller,
-    };
-    Ok(StartedRun {
-        instance,
-        turn_id: turn_id(&event_id),
-        watch: new_input.send(input).await?,
-        is_again: false,
+        ..Input::default()
     })
-}
-
-/// Returns the trace of the running turn; an empty string if no turn runs.
-fn chain(service: &Service, instance: &InstanceId) -> String {
-    service.inner.hub.chain_of(instance).unwrap_or_default()
 }
 
 /// Answers approval requests of the thread's running turn, and follows the turn.
@@ -120,64 +110,50 @@ async fn resume_run(
             "The request was answered or withdrawn. GET /api/approvals lists the open requests.",
         )
     };
-    let running = service
-        .inner
-        .hub
-        .subscribe()
-        .1
-        .running
-        .remove(&instance)
-        .map(|turn| turn.turn_id);
+    let gateway = service.gateway();
+    let running = gateway.hub().running_turn(&instance);
     let is_running = running.is_some();
     let turn_id = match running {
-        Some(turn_id) => turn_id,
+        Some(running) => running.turn_id,
         None => last_turn(service, &instance).await.ok_or_else(closed)?,
     };
     let event_suffix = turn_id.strip_prefix("turn-").unwrap_or(&turn_id);
-    let mut subscription = None;
+    let mut followed = None;
     // The event id is generated (`evt-…`) or chosen by a client.
     for event_id in [format!("evt-{event_suffix}"), event_suffix.to_owned()] {
-        if subscription.is_none() {
-            subscription = TurnSubscription::begin(service, &event_id, &instance).await;
+        if followed.is_none() {
+            followed = gateway.follow(&event_id, ApprovalReports::OneByOne).await;
         }
     }
-    let watch = subscription.ok_or_else(closed)?;
+    let turn = followed.ok_or_else(closed)?;
     let conversation = instance.to_string();
-    let open: Vec<_> = approvals::open_requests(service, watch.trace_id()).collect();
+    let open = turn.open_approvals();
     let mut chosen = Vec::new();
     for answer in answers {
-        let question = open
+        let request = open
             .iter()
-            .find(|question| question.request.id == answer.interrupt_id);
-        let (meaning, covers) = answer.meaning();
-        match question {
-            Some(question)
-                if covers != ApprovalCoverage::Call && !question.request.is_offered(covers) =>
-            {
-                return Err(ApiProblem::new(
-                    Code::INVALID_ARGUMENT,
-                    "The approval request does not offer this scope.",
-                )
-                .suggest("The request is still open. Use a scope from its `offers`."));
-            }
-            Some(question) => chosen.push((question, meaning)),
+            .find(|request| request.request.id == answer.interrupt_id);
+        let meaning = answer.to_approval_answer();
+        match request {
+            Some(request) if request.offers(meaning) => chosen.push((request, meaning)),
+            Some(_) => return Err(ApprovalRefusal::NotOffered.into()),
             // A repeated answer.
-            None if service.inner.given.has(&conversation, &answer.interrupt_id) => {}
+            None if gateway
+                .approvals()
+                .was_given(&conversation, &answer.interrupt_id) => {}
             None => return Err(closed()),
         }
     }
-    for (question, meaning) in chosen {
-        service
-            .inner
-            .given
-            .note(&conversation, &question.request.id);
+    for (request, meaning) in chosen {
+        gateway
+            .approvals()
+            .note_given(&conversation, &request.request.id);
         // If another client answered first, its answer counts.
-        question.answer(meaning);
+        request.answer(meaning);
     }
     Ok(StartedRun {
         instance,
-        turn_id,
-        watch,
+        turn,
         is_again: !is_running,
     })
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use goondan::ApprovalHandle;
 use goondan::event::{FinishReason, RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::gateway::TurnUpdate;
 use goondan::ids::InstanceId;
 use goondan::spec::Code;
 use serde_json::{Value, json};
@@ -11,12 +12,11 @@ use serde_json::{Value, json};
 use super::events;
 use super::input::RunInput;
 use super::run::StartedRun;
-use crate::approvals;
-use crate::hub::PublishedEvent;
+use crate::error_table::SWARM_STOPPED;
 use crate::problem::ApiProblem;
 use crate::service::Service;
-use crate::turn_failure::TurnFailure;
-use crate::turn_stream::{self, ClientGone, Events, StreamFlow, StreamSender, TurnEncoder};
+use crate::turn_encoder::{self, ClientGone, Events, StreamFlow, StreamSender, TurnEncoder};
+use crate::turn_failure::TurnFailureReport;
 
 /// Encoder state of a run.
 struct RunStream {
@@ -36,7 +36,7 @@ struct RunStream {
     /// Number of reasoning messages in the step.
     reasoning_count: u32,
     /// Text of the last message.
-    said: String,
+    sent_text: String,
     /// Number of times that the step's text began again.
     resets: u32,
     /// Running calls: the model's call id with the id in the stream.
@@ -49,9 +49,9 @@ struct RunStream {
 }
 
 /// Returns the stream of a run that failed before it began.
-pub(super) fn refused(problem: &ApiProblem) -> Events {
+pub(super) fn rejected_run(problem: &ApiProblem) -> Events {
     let code = problem.code.to_string();
-    turn_stream::respond_once(&events::failed(
+    turn_encoder::respond_once(&events::run_error(
         &code,
         &problem.message,
         problem.suggestion.as_deref(),
@@ -59,16 +59,16 @@ pub(super) fn refused(problem: &ApiProblem) -> Events {
 }
 
 /// Returns the stream of a run.
-pub(super) fn respond(service: &Service, input: &RunInput, run: StartedRun) -> Events {
+pub(super) fn stream_run(service: &Service, input: &RunInput, run: StartedRun) -> Events {
     let StartedRun {
         instance,
-        turn_id,
-        watch,
+        turn,
         is_again,
     } = run;
-    let (service, trace_id) = (service.clone(), watch.trace_id().to_owned());
-    turn_stream::respond(watch, |out| RunStream {
-        service,
+    let turn_id = turn.turn_id().to_owned();
+    let trace_id = turn.trace_id().to_owned();
+    turn_encoder::stream_turn(service.gateway(), turn, |out| RunStream {
+        service: service.clone(),
         thread: input.thread_id.clone(),
         run: input.run_id.clone(),
         turn_id,
@@ -79,7 +79,7 @@ pub(super) fn respond(service: &Service, input: &RunInput, run: StartedRun) -> E
         message: None,
         reasoning: None,
         reasoning_count: 0,
-        said: String::new(),
+        sent_text: String::new(),
         resets: 0,
         calls: HashMap::new(),
         asked: None,
@@ -88,10 +88,6 @@ pub(super) fn respond(service: &Service, input: &RunInput, run: StartedRun) -> E
 }
 
 impl TurnEncoder for RunStream {
-    fn turn_id(&self) -> &str {
-        &self.turn_id
-    }
-
     async fn begin(&mut self, _: bool) -> Result<StreamFlow, ClientGone> {
         self.out
             .send(&json!({"type": "RUN_STARTED", "threadId": self.thread, "runId": self.run}))
@@ -99,63 +95,55 @@ impl TurnEncoder for RunStream {
         Ok(StreamFlow::More)
     }
 
-    /// Sends the missed text of a step. If the sent text is not the beginning of `text`, begins the
-    /// message again.
+    async fn encode(&mut self, update: TurnUpdate) -> Result<StreamFlow, ClientGone> {
+        match update {
+            TurnUpdate::TextSoFar(running) => self.catch_up(&running.text).await?,
+            TurnUpdate::Text(delta) => self.send_text(&delta).await?,
+            TurnUpdate::Reasoning(delta) => self.send_reasoning(&delta).await?,
+            TurnUpdate::Restarted => self.restart_text().await?,
+            TurnUpdate::Event(published) => {
+                if let SwarmEvent::Runtime(event) = &published.event {
+                    self.encode_event(event).await?;
+                }
+            }
+            TurnUpdate::ApprovalRequested(request) => self.asked = Some(request),
+            // If another request is open, it is reported next.
+            TurnUpdate::ApprovalClosed(_) => self.asked = None,
+            TurnUpdate::Lagged => (self.asked, self.is_off) = (None, true),
+            TurnUpdate::Ended(result) => {
+                self.end(&result).await?;
+                return Ok(StreamFlow::Enough);
+            }
+            TurnUpdate::SwarmEnded => {
+                self.send_swarm_stopped().await?;
+                return Ok(StreamFlow::Enough);
+            }
+        }
+        self.interrupt_run().await
+    }
+}
+
+impl RunStream {
+    /// Sends the missed rest of `text`, the text of the step so far. Sends all of it as a new
+    /// message if no message is open, or if the sent text is not the beginning of `text`.
     async fn catch_up(&mut self, text: &str) -> Result<(), ClientGone> {
-        let more = text.strip_prefix(&*self.said).map(str::to_owned);
+        let more = text.strip_prefix(&*self.sent_text).map(str::to_owned);
         match more.filter(|_| self.message.is_some()) {
-            Some(more) => self.say(&more).await,
+            Some(more) => self.send_text(&more).await,
             None => {
-                self.begin_again().await?;
-                self.say(text).await
+                self.restart_text().await?;
+                self.send_text(text).await
             }
         }
     }
 
-    async fn event_published(
-        &mut self,
-        published: &PublishedEvent,
-    ) -> Result<StreamFlow, ClientGone> {
-        match &published.event {
-            SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => {
-                self.say(delta).await?
-            }
-            SwarmEvent::Reasoning { turn_id, delta, .. } if *turn_id == self.turn_id => {
-                self.reason(delta).await?
-            }
-            SwarmEvent::TextReset { turn_id, .. } if *turn_id == self.turn_id => {
-                self.begin_again().await?
-            }
-            SwarmEvent::Runtime(event) => self.encode_event(event).await?,
-            _ => {}
-        }
-        self.interrupt().await
-    }
-
-    async fn approval_requested(
-        &mut self,
-        question: &ApprovalHandle,
-    ) -> Result<StreamFlow, ClientGone> {
-        self.asked = Some(question.clone());
-        self.interrupt().await
-    }
-
-    async fn approval_closed(&mut self) -> Result<(), ClientGone> {
-        // If another request is open, it is reported next.
-        self.asked = None;
-        Ok(())
-    }
-
-    fn missed(&mut self) {
-        (self.asked, self.is_off) = (None, true);
-    }
-
-    async fn over(&mut self, result: &TurnResult) -> Result<(), ClientGone> {
+    /// Sends the end of the run.
+    async fn end(&mut self, result: &TurnResult) -> Result<(), ClientGone> {
         let text = result.response_text();
-        if result.finish_reason == FinishReason::TextResponse && self.said != text {
+        if result.finish_reason == FinishReason::TextResponse && self.sent_text != text {
             // The answer was not streamed, or an extension changed it.
-            if self.said.is_empty() && !self.is_off {
-                self.say(&text).await?;
+            if self.sent_text.is_empty() && !self.is_off {
+                self.send_text(&text).await?;
             } else {
                 self.is_off = true;
             }
@@ -169,33 +157,33 @@ impl TurnEncoder for RunStream {
                 .await
                 .unwrap_or_default();
             self.out
-                .send(&events::snapshot(messages.iter().map(|message| &**message)))
+                .send(&events::messages_snapshot(
+                    messages.iter().map(|message| &**message),
+                ))
                 .await?;
         }
         if let Some(reason) = &result.model_finish_reason {
-            self.out.send(&events::cut(reason)).await?;
+            self.out.send(&events::incomplete_answer(reason)).await?;
         }
-        let end = match TurnFailure::of(result) {
-            None => events::finished(&self.thread, &self.run, result),
-            Some(why) => events::failed(why.code, why.message, why.suggestion),
+        let end = match TurnFailureReport::from_result(result) {
+            None => events::run_finished(&self.thread, &self.run, result),
+            Some(why) => events::run_error(why.code, why.message, why.suggestion),
         };
         self.out.send(&end).await
     }
 
-    async fn stopped(&mut self) -> Result<(), ClientGone> {
+    /// Sends the end of a run whose swarm ended.
+    async fn send_swarm_stopped(&mut self) -> Result<(), ClientGone> {
         self.close().await?;
-        let message = "The swarm stopped during the turn. The turn resumes at the next start.";
         self.out
-            .send(&events::failed(
+            .send(&events::run_error(
                 &Code::SWARM_STOPPED.to_string(),
-                message,
+                SWARM_STOPPED,
                 None,
             ))
             .await
     }
-}
 
-impl RunStream {
     /// Returns true if the call of the request is not sent yet. A client that connected late may
     /// have missed it.
     fn awaits_call_of(&self, question: &ApprovalHandle) -> bool {
@@ -217,7 +205,7 @@ impl RunStream {
                     .send(&json!({"type": "STEP_STARTED", "stepName": name}))
                     .await?;
                 self.step = Some((step_id.clone(), name));
-                (self.resets, self.reasoning_count, self.said) = (0, 0, String::new());
+                (self.resets, self.reasoning_count, self.sent_text) = (0, 0, String::new());
                 Ok(())
             }
             RuntimeEventKind::StepCompleted { turn_id, .. }
@@ -251,7 +239,7 @@ impl RunStream {
             } if *turn_id == self.turn_id => {
                 let id = events::call_id(step_id, tool_call_id);
                 self.out
-                    .send(&events::result(&id, &events::shown(shown)))
+                    .send(&events::result(&id, &events::result_text(shown)))
                     .await
             }
             RuntimeEventKind::ToolFailed {
@@ -265,14 +253,14 @@ impl RunStream {
                 self.out.send(&events::result(&id, error_message)).await
             }
             kind @ RuntimeEventKind::ModelRetrying { turn_id, .. } if *turn_id == self.turn_id => {
-                self.out.send(&events::retrying(kind)).await
+                self.out.send(&events::model_retrying(kind)).await
             }
             _ => Ok(()),
         }
     }
 
     /// Sends text; opens a message if needed.
-    async fn say(&mut self, delta: &str) -> Result<(), ClientGone> {
+    async fn send_text(&mut self, delta: &str) -> Result<(), ClientGone> {
         if delta.is_empty() {
             return Ok(());
         }
@@ -293,18 +281,18 @@ impl RunStream {
                 };
                 self.out.send(&json!({"type": "TEXT_MESSAGE_START", "messageId": id, "role": "assistant"})).await?;
                 self.message = Some(id.clone());
-                self.said.clear();
+                self.sent_text.clear();
                 id
             }
         };
-        self.said.push_str(delta);
+        self.sent_text.push_str(delta);
         self.out
             .send(&json!({"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": delta}))
             .await
     }
 
     /// Sends reasoning; opens a reasoning message if needed.
-    async fn reason(&mut self, delta: &str) -> Result<(), ClientGone> {
+    async fn send_reasoning(&mut self, delta: &str) -> Result<(), ClientGone> {
         if delta.is_empty() {
             return Ok(());
         }
@@ -338,7 +326,7 @@ impl RunStream {
     }
 
     /// Voids the step's text so far, because the step sends its text again.
-    async fn begin_again(&mut self) -> Result<(), ClientGone> {
+    async fn restart_text(&mut self) -> Result<(), ClientGone> {
         if self.message.is_some() {
             self.is_off = true;
             self.resets += 1;
@@ -374,7 +362,7 @@ impl RunStream {
 
     /// Ends the run with the open approval requests, after their call is sent. The next run brings
     /// the answers.
-    async fn interrupt(&mut self) -> Result<StreamFlow, ClientGone> {
+    async fn interrupt_run(&mut self) -> Result<StreamFlow, ClientGone> {
         if self
             .asked
             .as_ref()
@@ -383,15 +371,16 @@ impl RunStream {
             return Ok(StreamFlow::More);
         }
         self.close().await?;
-        let questions = approvals::open_requests(&self.service, &self.trace_id);
-        let interrupts: Vec<Value> = questions
+        let requests = self.service.gateway().approvals().open_in(&self.trace_id);
+        let interrupts: Vec<Value> = requests
+            .iter()
             .map(|question| {
                 let is_own = question.request.instance == self.instance;
                 let call = self
                     .calls
                     .get(&question.request.tool_call_id)
                     .filter(|_| is_own);
-                events::interrupt(&question, call)
+                events::interrupt(question, call)
             })
             .collect();
         let outcome = json!({"type": "interrupt", "interrupts": interrupts});

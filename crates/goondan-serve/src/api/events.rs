@@ -37,21 +37,19 @@ pub(super) async fn events(
     QueryParams(interest): QueryParams<EventFilter>,
     headers: HeaderMap,
 ) -> Result<Response, ApiProblem> {
-    let after = after(&headers, interest.after)?;
+    let after = resume_position(&headers, interest.after)?;
     let interest = EventFilter { after, ..interest };
     Ok(EventStream {
-        service,
         interest,
-        until: None,
-        live: None,
+        ..EventStream::of_swarm(service)
     }
-    .respond()
+    .into_sse()
     .into_response())
 }
 
 /// Returns the position at which the stream starts. The header has priority: client libraries
 /// update it, but keep the query string of the first request.
-pub(super) fn after(
+pub(super) fn resume_position(
     headers: &HeaderMap,
     query_value: Option<u64>,
 ) -> Result<Option<u64>, ApiProblem> {

@@ -36,9 +36,9 @@ pub(super) async fn metrics(
     headers: HeaderMap,
 ) -> ([(HeaderName, &'static str); 2], String) {
     let inner = &service.inner;
-    let format = MetricsFormat::accepted(&headers);
+    let format = MetricsFormat::from_headers(&headers);
     (
         [(CONTENT_TYPE, format.media_type()), (VARY, "accept")],
-        inner.metrics.text(inner.hub.running(), format),
+        inner.metrics.text(inner.gateway.hub().running(), format),
     )
 }

@@ -1,7 +1,5 @@
 //! Inputs: submit, follow, cancel.
 
-use std::sync::Arc;
-
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -9,21 +7,20 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::{GeneralPurpose, PAD};
-use goondan::event::{RuntimeEventKind, TurnResult};
-use goondan::ids::{InstanceId, is_message_of};
-use goondan::message::Message;
+use goondan::event::TurnResult;
+use goondan::gateway::Submission;
 use goondan::ports::tool::Attachment;
 use goondan::spec::Code;
 use goondan::start::telemetry::CallerTrace;
-use goondan::{Input, SubmittedEventState, Turn};
+use goondan::{Input, SubmittedEventState};
 
 use super::ErrorResponses;
-use super::events::{LastSeen, after};
+use super::events::{LastSeen, resume_position};
 use crate::accept_header::AcceptHeader;
-use crate::event_stream::{EventStream, FollowedInput, Live};
+use crate::event_stream::{EventStream, FollowedInput};
 use crate::problem::{ApiProblem, JsonBody, QueryParams};
 use crate::service::Service;
-use crate::trace_context::caller;
+use crate::trace_context::caller_trace;
 use crate::wire::{EventFilter, FollowOptions, InputBody, InputOptions, InputState};
 
 /// Submit an input. It is on disk when the response arrives.
@@ -48,40 +45,42 @@ pub(super) async fn send(
     headers: HeaderMap,
     JsonBody(body): JsonBody<InputBody>,
 ) -> Result<Response, ApiProblem> {
-    if service.is_draining() {
-        return Err(
-            ApiProblem::new(Code::SWARM_STOPPING, "The server is stopping.")
-                .suggest("Retry in a few seconds."),
-        );
-    }
     check(&body)?;
-    let is_stream = AcceptHeader::of(&headers).names("text/event-stream");
-    let earlier = match &body.id {
-        Some(id) => service.swarm().find(id).await,
-        None => None,
-    };
+    let is_stream = AcceptHeader::from_headers(&headers).names("text/event-stream");
+    let gateway = service.gateway();
     // Subscribes before the submission, so that the stream misses no event of a new input.
-    let live = (is_stream && earlier.is_none()).then(|| service.inner.hub.subscribe());
-    let turn = accept(&service, body, caller(&headers)).await?;
-    let (followed, result) = match earlier {
-        None => (FollowedInput::from(&turn), None),
-        Some(earlier) => follow_earlier(&service, earlier, &turn).await?,
+    let live = is_stream.then(|| gateway.hub().subscribe_at_sequence());
+    let listener = (is_stream && waiting.approvals).then(|| service.inner.broker.listen());
+    let id = body.id.clone();
+    let submission = gateway.submit(input(body, caller_trace(&headers))).await?;
+    let followed = match &submission {
+        Submission::New(turn) | Submission::Running(turn) => FollowedInput::from(turn),
+        Submission::Finished(_) => finished_input(id.unwrap_or_default()),
     };
     if is_stream {
-        let interest = EventFilter {
-            approvals: waiting.approvals,
-            ..EventFilter::default()
-        };
-        return Ok(stream(service, followed, interest, live));
+        let is_new = matches!(submission, Submission::New(_));
+        return Ok(EventStream {
+            interest: EventFilter {
+                approvals: waiting.approvals,
+                ..EventFilter::default()
+            },
+            live: live.filter(|_| is_new),
+            listener,
+            ..EventStream::of_input(service, followed)
+        }
+        .into_sse()
+        .into_response());
     }
-    if result.is_some() {
-        return Ok(Json(followed.state(result)).into_response());
+    match submission {
+        Submission::Finished(result) => Ok(Json(followed.state(Some(*result))).into_response()),
+        Submission::New(turn) | Submission::Running(turn) if waiting.wait => {
+            let result = turn.result().await.ok_or_else(ended_first)?;
+            Ok(Json(followed.state(Some(result))).into_response())
+        }
+        Submission::New(_) | Submission::Running(_) => {
+            Ok((StatusCode::ACCEPTED, Json(followed.state(None))).into_response())
+        }
     }
-    if waiting.wait {
-        let result = turn.result().await.ok_or_else(ended_first)?;
-        return Ok(Json(followed.state(Some(result))).into_response());
-    }
-    Ok((StatusCode::ACCEPTED, Json(followed.state(None))).into_response())
 }
 
 /// Rejects inputs that no agent can handle.
@@ -129,106 +128,29 @@ fn is_file(file: &Attachment) -> bool {
     is_type && LENIENT_BASE64.decode(&file.data).is_ok()
 }
 
-/// Submits the input. A repeated input starts no second turn.
-async fn accept(
-    service: &Service,
-    body: InputBody,
-    caller: Option<CallerTrace>,
-) -> Result<Turn, ApiProblem> {
-    let input = Input {
-        output: None,
-        answer_call: None,
+/// Converts the body of a request.
+fn input(body: InputBody, caller: Option<CallerTrace>) -> Input {
+    Input {
         text: body.input,
         agent: body.agent,
         instance_key: body.instance_key,
         id: body.id,
         files: body.files,
-        history: Vec::new(),
         instructions: body.instructions,
         metadata: body.metadata,
         caller,
-    };
-    Ok(service.swarm().send(input).await?)
-}
-
-/// Returns the state to follow for an input that was accepted before and is submitted again.
-async fn follow_earlier(
-    service: &Service,
-    earlier: SubmittedEventState,
-    turn: &Turn,
-) -> Result<(FollowedInput, Option<TurnResult>), ApiProblem> {
-    match earlier {
-        SubmittedEventState::Open(first) if first.instance != turn.instance => {
-            Err(of_another_conversation())
-        }
-        SubmittedEventState::Open(first) => Ok((FollowedInput::from(&first), None)),
-        SubmittedEventState::Over(result) if !is_in(service, &result, &turn.instance).await => {
-            Err(of_another_conversation())
-        }
-        SubmittedEventState::Over(result) => Ok((over(turn.event_id.clone()), Some(*result))),
-    }
-}
-
-/// Returns false if the answer of a finished turn is not from the conversation.
-async fn is_in(service: &Service, result: &TurnResult, instance: &InstanceId) -> bool {
-    if result.response_message.is_none() {
-        return true;
-    }
-    let messages = service.swarm().conversation(instance).await;
-    let messages = messages.unwrap_or_default();
-    let is_own = |message: &Arc<Message>| is_message_of(&message.id, &result.turn_id);
-    // Extensions remove messages, but no events.
-    messages.iter().any(is_own) || has_started(service, &result.turn_id, instance).await
-}
-
-/// Returns true if the conversation has the start event of the turn.
-async fn has_started(service: &Service, turn: &str, instance: &InstanceId) -> bool {
-    let events = service.swarm().events(instance, 0).await;
-    let mut kinds = events.iter().flatten().map(|event| &event.kind);
-    kinds.any(
-        |kind| matches!(kind, RuntimeEventKind::TurnStarted { turn_id, .. } if turn_id == turn),
-    )
-}
-
-fn of_another_conversation() -> ApiProblem {
-    let problem = ApiProblem::new(
-        Code::SERVE_REQUEST,
-        "Another input with this `id` was sent to another conversation.",
-    );
-    ApiProblem {
-        status: StatusCode::CONFLICT,
-        ..problem.suggest("Use a different id for each input.")
+        delivery: body.delivery,
+        ..Input::default()
     }
 }
 
 /// Input that is over. Its trace and conversation are no longer available.
-fn over(event_id: String) -> FollowedInput {
+fn finished_input(event_id: String) -> FollowedInput {
     FollowedInput {
         event_id,
         trace_id: None,
         instance: None,
     }
-}
-
-/// Streams the input until its turn is over.
-fn stream(
-    service: Service,
-    followed: FollowedInput,
-    interest: EventFilter,
-    live: Option<Live>,
-) -> Response {
-    let interest = EventFilter {
-        trace_id: followed.trace_id.clone(),
-        ..interest
-    };
-    EventStream {
-        service,
-        interest,
-        until: Some(followed),
-        live,
-    }
-    .respond()
-    .into_response()
 }
 
 /// Return the state of an input.
@@ -254,8 +176,8 @@ async fn find(
 ) -> Result<(FollowedInput, Option<TurnResult>), ApiProblem> {
     match service.swarm().find(&event_id).await {
         Some(SubmittedEventState::Open(turn)) => Ok((FollowedInput::from(&turn), None)),
-        Some(SubmittedEventState::Over(result)) => Ok((over(event_id), Some(*result))),
-        None => Err(unknown()),
+        Some(SubmittedEventState::Over(result)) => Ok((finished_input(event_id), Some(*result))),
+        None => Err(unknown_input()),
     }
 }
 
@@ -278,7 +200,7 @@ pub(super) async fn cancel(
             Code::SERVE_CLOSED,
             "The turn of this input is already over.",
         )),
-        None => Err(unknown()),
+        None => Err(unknown_input()),
     }
 }
 
@@ -295,18 +217,22 @@ pub(super) async fn events(
     QueryParams(following): QueryParams<FollowOptions>,
     headers: HeaderMap,
 ) -> Result<Response, ApiProblem> {
-    let after = after(&headers, None)?;
+    let after = resume_position(&headers, None)?;
     let (followed, _) = find(&service, id).await?;
-    let interest = EventFilter {
-        after,
-        approvals: following.approvals,
-        ..EventFilter::default()
-    };
-    Ok(stream(service, followed, interest, None))
+    Ok(EventStream {
+        interest: EventFilter {
+            after,
+            approvals: following.approvals,
+            ..EventFilter::default()
+        },
+        ..EventStream::of_input(service, followed)
+    }
+    .into_sse()
+    .into_response())
 }
 
 /// Error for an unknown input.
-fn unknown() -> ApiProblem {
+fn unknown_input() -> ApiProblem {
     ApiProblem::new(
         Code::SERVE_NOT_FOUND,
         "There is no input with this id, or its result is no longer kept.",

@@ -64,10 +64,13 @@ pub(super) async fn messages(
     Path((agent, key)): Path<(String, String)>,
     QueryParams(filter): QueryParams<MessageFilter>,
 ) -> Result<Json<MessagesBody>, ApiProblem> {
-    let id = known(&service, agent, key).await?;
+    let id = existing_instance(&service, agent, key).await?;
     if let (Some(_), Some(_)) = (filter.first, filter.last) {
         let problem = "The request has both `first` and `last`.";
         return Err(ApiProblem::new(Code::SERVE_REQUEST, problem).suggest("Use one of them."));
+    }
+    if let (Some(count), None) = (filter.first, &filter.before) {
+        return first_messages(&service, &id, count as usize).await;
     }
     // The page of a long conversation needs only its end, so no more is read at first.
     let mut count = match (filter.last, &filter.before) {
@@ -91,7 +94,22 @@ pub(super) async fn messages(
     }
 }
 
-/// Factor by which more messages are read if the wanted ones are not among them.
+/// Returns the first `count` messages.
+async fn first_messages(
+    service: &Service,
+    id: &InstanceId,
+    count: usize,
+) -> Result<Json<MessagesBody>, ApiProblem> {
+    let (messages, omitted) = service.swarm().first_messages(id, count).await?;
+    let shown = messages.iter().take(count);
+    Ok(Json(MessagesBody {
+        start: 0,
+        total: messages.len() + omitted,
+        messages: shown.map(|message| Message::clone(message)).collect(),
+    }))
+}
+
+/// Growth factor of the number of messages to read, if the requested messages are not among them.
 const READ_GROWTH: usize = 8;
 
 /// Returns the range of messages that the filter selects; `None` if it may include some of the
@@ -140,7 +158,7 @@ pub(super) async fn cancel(
     State(service): State<Service>,
     Path((agent, key)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiProblem> {
-    let id = known(&service, agent, key).await?;
+    let id = existing_instance(&service, agent, key).await?;
     match service.swarm().cancel(&id).await {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(ApiProblem::new(
@@ -166,7 +184,7 @@ pub(super) async fn retry(
     Path((agent, key)): Path<(String, String)>,
     JsonBody(body): JsonBody<RetryBody>,
 ) -> Result<(StatusCode, Json<InputState>), ApiProblem> {
-    let id = known(&service, agent, key).await?;
+    let id = existing_instance(&service, agent, key).await?;
     let turn = service.swarm().retry(&id, &body.event_id).await?;
     Ok((
         StatusCode::ACCEPTED,
@@ -192,7 +210,7 @@ pub(super) async fn fork(
     Path((agent, key)): Path<(String, String)>,
     JsonBody(body): JsonBody<ForkBody>,
 ) -> Result<(StatusCode, Json<ForkedBody>), ApiProblem> {
-    let id = known(&service, agent, key).await?;
+    let id = existing_instance(&service, agent, key).await?;
     let forked = service
         .swarm()
         .fork(&id, body.message_id.as_deref())
@@ -214,7 +232,7 @@ pub(super) async fn fork(
 }
 
 /// Returns the conversation; fails if the conversation does not exist.
-pub(super) async fn known(
+pub(super) async fn existing_instance(
     service: &Service,
     agent: String,
     key: String,

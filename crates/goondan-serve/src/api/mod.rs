@@ -2,12 +2,15 @@
 
 mod approvals;
 mod cases;
+mod description;
 mod events;
 mod failed_events;
 mod health;
 mod inputs;
 mod instances;
 mod model_calls;
+mod operations;
+mod project_files;
 mod site;
 mod swarm;
 mod topology;
@@ -15,8 +18,8 @@ mod topology;
 use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{HeaderName, HeaderValue, Method};
-use axum::{Extension, Json, Router, middleware};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::{Extension, Router, middleware};
 use goondan::internal::real_path;
 use goondan::spec::Code;
 use serde_json::{Value, json};
@@ -26,11 +29,15 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::auth::{AccessPolicy, guard, no_larger, refuse_larger};
+use self::description::ApiDescription;
+use crate::auth::{AccessPolicy, no_larger, refuse_larger, require_access};
+use crate::case_runner::CaseRunner;
 use crate::problem::ApiProblem;
+use crate::project_editor::ProjectEditor;
 use crate::recorder::CaseRecorder;
 use crate::server::ServerOptions;
 use crate::service::Service;
+use crate::wire::StudioFeaturesBody;
 use crate::{a2a, ag_ui, openai, received_body, studio};
 
 /// Error responses of the server.
@@ -52,6 +59,9 @@ pub(crate) enum ErrorResponses {
     /// Another client was faster, or used the same id.
     #[response(status = 409)]
     Closed(crate::wire::ProblemBody),
+    /// A project file has changed since the client read it.
+    #[response(status = 412)]
+    FileChanged(crate::wire::ProblemBody),
     /// The request body is too large.
     #[response(status = 413)]
     TooLarge(crate::wire::ProblemBody),
@@ -72,7 +82,7 @@ pub(crate) enum ErrorResponses {
 struct ApiDocument;
 
 /// Returns the routes in the OpenAPI document. All of them need the token.
-fn described(has_studio: bool, recorder: Option<Arc<dyn CaseRecorder>>) -> OpenApiRouter<Service> {
+fn documented_routes(studio: Option<StudioPorts>) -> OpenApiRouter<Service> {
     let routes = OpenApiRouter::with_openapi(ApiDocument::openapi())
         .routes(routes!(swarm::swarm))
         .routes(routes!(swarm::reload))
@@ -86,6 +96,8 @@ fn described(has_studio: bool, recorder: Option<Arc<dyn CaseRecorder>>) -> OpenA
         .routes(routes!(instances::cancel))
         .routes(routes!(instances::retry))
         .routes(routes!(instances::fork))
+        .routes(routes!(operations::compact))
+        .routes(routes!(operations::undo))
         .routes(routes!(failed_events::list))
         .routes(routes!(failed_events::discard))
         .routes(routes!(topology::topology))
@@ -100,22 +112,53 @@ fn described(has_studio: bool, recorder: Option<Arc<dyn CaseRecorder>>) -> OpenA
         .routes(routes!(a2a::call))
         .merge(a2a::former_card_routes())
         .routes(routes!(ag_ui::run));
-    let routes = if has_studio {
-        routes
-            .routes(routes!(model_calls::list))
-            .routes(routes!(model_calls::call))
-            .routes(routes!(model_calls::http))
-            .routes(routes!(studio::code))
-            .routes(routes!(studio::end))
-    } else {
-        routes
-    };
-    match recorder.filter(|_| has_studio) {
-        Some(recorder) => routes
-            .routes(routes!(cases::record))
-            .layer(Extension(recorder)),
+    match studio {
+        Some(ports) => with_studio(routes, ports),
         None => routes,
     }
+}
+
+/// Functions of the studio that the program around this server may provide.
+#[derive(Default)]
+struct StudioPorts {
+    recorder: Option<Arc<dyn CaseRecorder>>,
+    runner: Option<Arc<dyn CaseRunner>>,
+    editor: Option<Arc<dyn ProjectEditor>>,
+}
+
+/// Adds the studio routes. The routes for test cases and project files exist only with their port.
+fn with_studio(routes: OpenApiRouter<Service>, ports: StudioPorts) -> OpenApiRouter<Service> {
+    let features = StudioFeaturesBody {
+        cases: ports.runner.is_some(),
+        edit: ports.editor.is_some(),
+    };
+    let mut routes = routes
+        .routes(routes!(model_calls::list))
+        .routes(routes!(model_calls::call))
+        .routes(routes!(model_calls::http))
+        .routes(routes!(studio::code))
+        .routes(routes!(studio::end))
+        .routes(routes!(studio::features))
+        .layer(Extension(features));
+    if let Some(recorder) = ports.recorder {
+        routes = routes
+            .routes(routes!(cases::record))
+            .layer(Extension(recorder));
+    }
+    if let Some(runner) = ports.runner {
+        routes = routes
+            .routes(routes!(cases::list))
+            .routes(routes!(cases::run))
+            .layer(Extension(runner));
+    }
+    if let Some(editor) = ports.editor {
+        routes = routes
+            .routes(routes!(project_files::list))
+            .routes(routes!(project_files::read, project_files::save))
+            .routes(routes!(project_files::check))
+            .layer(Extension(editor));
+    }
+    routes
 }
 
 /// Routes of the HTTP API.
@@ -126,17 +169,25 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
         site,
         studio: has_studio,
         recorder,
+        runner,
+        editor,
         further,
     } = offer;
+    let ports = StudioPorts {
+        recorder,
+        runner,
+        editor,
+    };
     if has_studio {
         service.swarm().model_calls().switch_on();
     }
     let access = Arc::new(access);
-    let (guarded, document) = described(has_studio, recorder).split_for_parts();
-    let document = finished(document, has_studio, &service.inner.version);
+    let (guarded, document) = documented_routes(has_studio.then_some(ports)).split_for_parts();
+    let description = ApiDescription::new(document, has_studio, &service.inner.version);
+    let description = Arc::new(description);
     let no_larger = middleware::from_fn_with_state(limits.body, no_larger);
-    let readable = middleware::from_fn_with_state(limits.body, received_body::readable);
-    let obey = middleware::from_fn_with_state(limits.body, crate::mcp::http_rules::obey);
+    let readable = middleware::from_fn_with_state(limits.body, received_body::require_readable);
+    let obey = middleware::from_fn_with_state(limits.body, crate::mcp::http_rules::enforce_rules);
     let mcp = Router::new()
         .route_service("/mcp", crate::mcp::endpoint(&service, limits))
         .route_layer(obey)
@@ -145,13 +196,18 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
         .route_layer(readable)
         .route_layer(no_larger.clone())
         .merge(mcp)
-        .route_layer(middleware::from_fn_with_state(Arc::clone(&access), guard));
+        .route_layer(middleware::from_fn_with_state(
+            Arc::clone(&access),
+            require_access,
+        ));
     let open = Router::new()
         .route("/healthz", axum::routing::get(health::alive))
         .route("/readyz", axum::routing::get(health::ready))
         .route(
             "/openapi.json",
-            axum::routing::get(move || async move { Json(document.clone()) }),
+            axum::routing::get(
+                move |headers: HeaderMap| async move { description.response(&headers) },
+            ),
         );
     let open = if has_studio {
         open.merge(studio::router(&access, limits.head))
@@ -173,8 +229,8 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
     all.method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(limits.body))
         .layer(Extension(Arc::clone(&access)))
-        .layer(middleware::map_response(received_body::unbuffered))
-        .layer(cors(access))
+        .layer(middleware::map_response(received_body::disable_buffering))
+        .layer(cors_layer(access))
         .with_state(service)
         .merge(
             further
@@ -185,7 +241,7 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
 
 /// Completes the document with the URLs of other routers, and with facts that the derive macros
 /// cannot express.
-fn finished(document: utoipa::openapi::OpenApi, has_studio: bool, version: &str) -> Value {
+fn complete_document(document: utoipa::openapi::OpenApi, has_studio: bool, version: &str) -> Value {
     let mut document = document.merge_from(openai::OpenAiDocument::openapi());
     if has_studio {
         document.merge(studio::StudioDocument::openapi());
@@ -205,7 +261,7 @@ fn finished(document: utoipa::openapi::OpenApi, has_studio: bool, version: &str)
 }
 
 /// Allows pages of the configured origins. Browsers send a preflight request first.
-fn cors(access: Arc<AccessPolicy>) -> CorsLayer {
+fn cors_layer(access: Arc<AccessPolicy>) -> CorsLayer {
     let allowed = move |origin: &HeaderValue, head: &axum::http::request::Parts| {
         origin
             .to_str()
@@ -278,8 +334,8 @@ mod tests {
 
     #[test]
     fn every_reference_of_the_document_has_a_target() {
-        let (_, document) = described(true, None).split_for_parts();
-        let document = finished(document, true, "1.0.0");
+        let (_, document) = documented_routes(Some(StudioPorts::default())).split_for_parts();
+        let document = complete_document(document, true, "1.0.0");
         let mut references = BTreeSet::new();
         add_references(&document, &mut references);
         assert!(!references.is_empty());

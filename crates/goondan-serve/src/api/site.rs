@@ -1,6 +1,6 @@
 //! Static pages served by the swarm's server, so that they need no second server.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 
 use axum::body::Body;
@@ -16,6 +16,10 @@ use crate::problem::ApiProblem;
 /// Page served for a directory.
 const INDEX_FILE_NAME: &str = "index.html";
 
+/// Limit of directory entries that are searched for the names of a file.
+#[cfg(unix)]
+const MAX_SEARCHED_ENTRIES: usize = 200_000;
+
 /// The answer to the path of a request.
 #[derive(Debug)]
 enum SiteEntry {
@@ -26,7 +30,8 @@ enum SiteEntry {
 }
 
 /// Serves the requested file of the directory `folder`, a real path. Names that begin with a dot
-/// stay private: a published directory may contain `.env` or `.git`.
+/// stay private: a published directory may contain `.env` or `.git`. A file with another name outside
+/// of the site, or with a private one, also stays private.
 ///
 /// Programs that can write to the directory, such as agents, can create symbolic links at any
 /// time, also instead of the directory itself. The file is therefore opened once, without links in its
@@ -35,14 +40,14 @@ pub(super) async fn file(folder: PathBuf, request: Request) -> Response {
     let path = request.uri().path().to_owned();
     let entry = tokio::task::spawn_blocking(move || find(&folder, &path)).await;
     match entry.ok().flatten() {
-        Some(SiteEntry::Page { file, path }) => serve(&file, &path, request).await,
+        Some(SiteEntry::Page { file, path }) => serve_file(&file, &path, request).await,
         Some(SiteEntry::Directory) => add_slash(&request),
         None => super::nothing_there().await.into_response(),
     }
 }
 
 /// Serves a file of a mounted directory.
-async fn serve(file: &File, path: &Path, request: Request) -> Response {
+async fn serve_file(file: &File, path: &Path, request: Request) -> Response {
     let media_type = mime_guess::from_path(path).first_or_octet_stream();
     let mut files = ServeFile::new_with_mime(served_path(file, path), &media_type);
     match files.try_call(request).await {
@@ -87,7 +92,6 @@ fn add_slash(request: &Request) -> Response {
 fn find(root: &Path, path: &str) -> Option<SiteEntry> {
     let is_directory_path = path.is_empty() || path.ends_with('/');
     let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
-    let is_hidden = |name: &str| name.starts_with('.');
     let parts = || decoded.split(['/', '\\']).filter(|name| !name.is_empty());
     if parts().any(is_hidden) {
         return None;
@@ -107,8 +111,64 @@ fn find(root: &Path, path: &str) -> Option<SiteEntry> {
         real = index;
     }
     let file = open_without_links(&real, FileOpenMode::Read).ok()?;
-    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
-    is_file.then_some(SiteEntry::Page { file, path: real })
+    let metadata = file.metadata().ok()?;
+    if !metadata.is_file() {
+        return None;
+    }
+    if has_other_names(root, &metadata) {
+        tracing::warn!(
+            file = %real.display(),
+            "a file of the site is not served, because it has a hard link that is not a page of the \
+            site; replace it with a copy"
+        );
+        return None;
+    }
+    Some(SiteEntry::Page { file, path: real })
+}
+
+/// Returns true for a name that stays private.
+fn is_hidden(name: &str) -> bool {
+    name.starts_with('.')
+}
+
+/// Returns true if a file has a hard link outside of the site or with a private name, or if the site
+/// has too many entries to find out. Such a file may contain keys: no list has the names of all
+/// files with keys.
+#[cfg(unix)]
+fn has_other_names(root: &Path, metadata: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = |metadata: &Metadata| (metadata.dev(), metadata.ino());
+    let (mut missing, wanted) = (metadata.nlink(), identity(metadata));
+    if missing < 2 {
+        return false;
+    }
+    let (mut folders, mut searched) = (vec![root.to_owned()], 0);
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir().into_iter().flatten().flatten() {
+            searched += 1;
+            if searched > MAX_SEARCHED_ENTRIES {
+                return true;
+            }
+            if is_hidden(&entry.file_name().to_string_lossy()) {
+                continue;
+            }
+            match entry.metadata() {
+                Ok(found) if found.is_dir() => folders.push(entry.path()),
+                Ok(found) if identity(&found) == wanted => missing -= 1,
+                Ok(_) | Err(_) => {}
+            }
+            if missing == 0 {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Returns false: the system reports no identity of files.
+#[cfg(not(unix))]
+fn has_other_names(_: &Path, _: &Metadata) -> bool {
+    false
 }
 
 #[cfg(test)]
@@ -174,6 +234,23 @@ mod tests {
             "/sub\\..\\..\\outside",
             "/missing",
         ] {
+            assert!(find(&site, wrong).is_none(), "{wrong}");
+        }
+        fs::write(base.join(".env"), "KEY=1").unwrap();
+        fs::write(base.join(".netrc"), "password").unwrap();
+        fs::write(site.join(".npmrc"), "token").unwrap();
+        for (target, name) in [
+            (base.join(".env"), "keys"),
+            (base.join(".netrc"), "login"),
+            (site.join(".npmrc"), "package"),
+            (site.join(".private/x"), "hidden"),
+            (outside.join("secret"), "other"),
+            (site.join("index.html"), "sub/page"),
+        ] {
+            fs::hard_link(target, site.join(name)).unwrap();
+        }
+        assert!(find(&site, "/sub/page").is_some());
+        for wrong in ["/keys", "/login", "/package", "/hidden", "/other"] {
             assert!(find(&site, wrong).is_none(), "{wrong}");
         }
         fs::rename(&site, base.join("moved")).unwrap();

@@ -71,7 +71,7 @@ fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) 
         models: spec.models().map(|model| model.name.clone()).collect(),
         exports: catalog.iter().map(|tool| tool.name.clone()).collect(),
         calls: match catalog.iter().any(can_call) {
-            true => others(swarm, &resource.id.name),
+            true => other_agents(swarm, &resource.id.name),
             false => Vec::new(),
         },
         extensions: spec
@@ -83,13 +83,13 @@ fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) 
             .permissions
             .as_ref()
             .filter(|permissions| !permissions.rules.iter().any(is_implied))
-            .map(|permissions| action(permissions.default).to_owned()),
-        permission_rules: rules(spec.permissions.as_ref()),
+            .map(|permissions| action_name(permissions.default).to_owned()),
+        permission_rules: permission_rules(spec.permissions.as_ref()),
     }
 }
 
 /// Returns all agents except one.
-fn others(swarm: &Swarm, name: &str) -> Vec<String> {
+fn other_agents(swarm: &Swarm, name: &str) -> Vec<String> {
     let mut agents = swarm.agents();
     agents.retain(|other| other != name);
     agents
@@ -101,12 +101,12 @@ fn is_implied(rule: &PermissionRule) -> bool {
 }
 
 /// Describes the permission rules that apply to an agent.
-fn rules(permissions: Option<&Permissions>) -> Vec<PermissionRuleBody> {
+fn permission_rules(permissions: Option<&Permissions>) -> Vec<PermissionRuleBody> {
     let Some(permissions) = permissions else {
         // The same rules apply to an agent without permissions.
         let implied = |permission: &str| PermissionRuleBody {
             permission: Some(permission.to_owned()),
-            action: action(PermissionAction::Ask).to_owned(),
+            action: action_name(PermissionAction::Ask).to_owned(),
             implied: true,
             ..PermissionRuleBody::default()
         };
@@ -114,16 +114,18 @@ fn rules(permissions: Option<&Permissions>) -> Vec<PermissionRuleBody> {
     };
     let rule = |rule: &PermissionRule| PermissionRuleBody {
         tool: rule.tool.clone(),
-        permission: rule.permission.map(|needed| permission(needed).to_owned()),
+        permission: rule
+            .permission
+            .map(|needed| permission_name(needed).to_owned()),
         args: rule.args.clone(),
-        action: action(rule.action).to_owned(),
+        action: action_name(rule.action).to_owned(),
         implied: is_implied(rule),
     };
     permissions.rules.iter().map(rule).collect()
 }
 
 /// Name of a permission.
-fn permission(permission: Permission) -> &'static str {
+fn permission_name(permission: Permission) -> &'static str {
     match permission {
         Permission::Read => "read",
         Permission::Write => "write",
@@ -133,7 +135,7 @@ fn permission(permission: Permission) -> &'static str {
 }
 
 /// Name of a permission action.
-fn action(action: PermissionAction) -> &'static str {
+fn action_name(action: PermissionAction) -> &'static str {
     match action {
         PermissionAction::Allow => "allow",
         PermissionAction::Ask => "ask",
@@ -199,6 +201,6 @@ fn kind(entry: &ToolEntry) -> &'static str {
 #[utoipa::path(get, path = "/api/reloads", responses((status = 200, body = ReloadsBody), ErrorResponses))]
 pub(super) async fn reloads(State(service): State<Service>) -> Json<ReloadsBody> {
     Json(ReloadsBody {
-        reloads: service.inner.reloads.all(),
+        reloads: service.inner.reloads.records(),
     })
 }

@@ -5,27 +5,24 @@
 //! events. Streamed text is not stored: a client that connects in the middle of an answer gets
 //! `text.reset` and all reasoning and text so far.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::Stream;
-use goondan::event::{RuntimeEvent, SwarmEvent, TurnResult};
+use goondan::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::gateway::{
+    EncodedEvent, EventReceiver, HubSnapshot, PublishedEvent, REASONING_DELTA_TYPE, RunningTurn,
+    TEXT_DELTA_TYPE, TEXT_RESET_TYPE, piece,
+};
 use goondan::ids::InstanceId;
 use goondan::ports::store::InstanceStatus;
 use goondan::{ApprovalHandle, ApprovalListener, SubmittedEventState, Turn};
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc::{self, Sender};
 
-use crate::hub::{
-    EncodedEvent, HubSnapshot, PublishedEvent, REASONING_DELTA_TYPE, RunningTurn, TEXT_DELTA_TYPE,
-    TEXT_RESET_TYPE, piece,
-};
 use crate::service::Service;
 use crate::wire::{EventFilter, InputState, InputStatus, QuestionBody};
 
@@ -86,7 +83,7 @@ impl FollowedInput {
 }
 
 /// Subscription to the hub.
-pub(crate) type Live = (Receiver<Arc<PublishedEvent>>, HubSnapshot);
+pub(crate) type Live = (EventReceiver, HubSnapshot);
 
 /// A stream that is about to begin.
 pub(crate) struct EventStream {
@@ -97,19 +94,47 @@ pub(crate) struct EventStream {
     /// Subscription from before the input was submitted. Without it, the stream could miss the end
     /// of a short turn.
     pub(crate) live: Option<Live>,
+    /// Client of approval requests from before the input was submitted.
+    pub(crate) listener: Option<ApprovalListener>,
 }
+
+/// Event after the stored events that a client requested with `last`.
+const STORED_COMPLETE: &str = "stored.complete";
 
 struct StreamClosed;
 
 impl EventStream {
+    /// Creates the stream of all events.
+    pub(crate) fn of_swarm(service: Service) -> Self {
+        EventStream {
+            service,
+            interest: EventFilter::default(),
+            until: None,
+            live: None,
+            listener: None,
+        }
+    }
+
+    /// Creates the stream of an input, until its turn is over.
+    pub(crate) fn of_input(service: Service, followed: FollowedInput) -> Self {
+        EventStream {
+            until: Some(followed),
+            ..EventStream::of_swarm(service)
+        }
+    }
+
     /// Returns the event stream response.
-    pub(crate) fn respond(self) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    pub(crate) fn into_sse(mut self) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
         let (out, mut events) = mpsc::channel(STREAM_BUFFER_EVENTS);
-        let ended = self.service.inner.ended.clone();
+        let ended = self.service.gateway().closed_token().clone();
+        if let Some(followed) = &self.until {
+            self.interest.trace_id.clone_from(&followed.trace_id);
+        }
+        let earlier = self.listener.take();
         let listener = self
             .interest
             .approvals
-            .then(|| self.service.inner.broker.listen());
+            .then(|| earlier.unwrap_or_else(|| self.service.inner.broker.listen()));
         tokio::spawn(async move {
             let pump = EventPump {
                 last: self.interest.after.unwrap_or_default(),
@@ -156,8 +181,11 @@ impl EventPump {
             let (over, (mut live, now)) = match self.feed.live.take() {
                 Some(live) => (None, live),
                 None => {
-                    let live = self.feed.service.inner.hub.subscribe();
-                    (self.over().await, live)
+                    let hub = self.feed.service.gateway().hub();
+                    let live = hub.subscribe_with(|instance, turn| {
+                        self.is_selected(instance, Some(&turn.trace_id))
+                    });
+                    (self.finished_result().await, live)
                 }
             };
             if let Some(after) = after {
@@ -167,14 +195,18 @@ impl EventPump {
                 } else {
                     now.sequence
                 };
+                let is_first = self.feed.interest.last.is_some();
                 self.catch_up(after, up_to).await?;
+                if is_first {
+                    self.send_named(STORED_COMPLETE, &json!({})).await?;
+                }
             }
             self.last = self.last.max(now.sequence);
             if let Some(result) = over {
                 return self.end(result).await;
             }
             self.send_partial_text(&now.running).await?;
-            match self.follow(&mut live).await? {
+            match self.send_live_events(&mut live).await? {
                 StreamStep::End => return Ok(()),
                 StreamStep::ReadAgain => after = Some(self.last),
             }
@@ -182,7 +214,7 @@ impl EventPump {
     }
 
     /// Returns the result of the followed input, if its turn is over.
-    async fn over(&self) -> Option<TurnResult> {
+    async fn finished_result(&self) -> Option<TurnResult> {
         let followed = self.feed.until.as_ref()?;
         match self.feed.service.swarm().find(&followed.event_id).await {
             Some(SubmittedEventState::Over(result)) => Some(*result),
@@ -243,7 +275,7 @@ impl EventPump {
     /// Sends the text and reasoning so far of running steps.
     async fn send_partial_text(
         &mut self,
-        running: &HashMap<InstanceId, RunningTurn>,
+        running: &[(InstanceId, RunningTurn)],
     ) -> Result<(), StreamClosed> {
         for (instance, turn) in running {
             let so_far = [
@@ -255,7 +287,7 @@ impl EventPump {
                 .filter(|(_, text)| !text.is_empty())
                 .map(|(kind, text)| (kind, Some(text.as_str())))
                 .collect();
-            if so_far.is_empty() || !self.is_selected(instance, Some(&turn.trace_id)) {
+            if so_far.is_empty() {
                 continue;
             }
             for (kind, delta) in [(TEXT_RESET_TYPE, None)].into_iter().chain(so_far) {
@@ -267,11 +299,14 @@ impl EventPump {
     }
 
     /// Sends live events until the stream ends or must read missed events from the store.
-    async fn follow(
+    async fn send_live_events(
         &mut self,
-        live: &mut Receiver<Arc<PublishedEvent>>,
+        live: &mut EventReceiver,
     ) -> Result<StreamStep, StreamClosed> {
-        let (closed, ended) = (self.out.clone(), self.feed.service.inner.ended.clone());
+        let (closed, ended) = (
+            self.out.clone(),
+            self.feed.service.gateway().closed_token().clone(),
+        );
         loop {
             tokio::select! {
                 // Sends pending events before the end.
@@ -283,7 +318,7 @@ impl EventPump {
                     Err(RecvError::Lagged(_)) => return Ok(StreamStep::ReadAgain),
                     Err(RecvError::Closed) => return Ok(StreamStep::End),
                 },
-                Some(question) = next_question(&mut self.listener) => self.ask(&question).await?,
+                Some(question) = next_question(&mut self.listener) => self.send_approval_request(&question).await?,
                 () = closed.closed() => return Err(StreamClosed),
                 () = ended.cancelled() => return Ok(StreamStep::End),
             }
@@ -296,19 +331,14 @@ impl EventPump {
         &mut self,
         published: &PublishedEvent,
     ) -> Result<Option<StreamStep>, StreamClosed> {
-        if let (
-            SwarmEvent::TurnEnded {
-                event_id, result, ..
-            },
-            Some(followed),
-        ) = (&published.event, &self.feed.until)
-            && *event_id == followed.event_id
-        {
-            self.end((**result).clone()).await?;
+        let followed = self.feed.until.as_ref();
+        if let Some(result) = followed.and_then(|it| published.event.result_of(&it.event_id)) {
+            self.end(result.clone()).await?;
             return Ok(Some(StreamStep::End));
         }
         if let SwarmEvent::Runtime(event) = &published.event {
             self.last = self.last.max(event.sequence);
+            self.follow_joined(event);
         }
         if !self.is_selected(
             &published.instance(),
@@ -329,6 +359,16 @@ impl EventPump {
         Ok(None)
     }
 
+    /// Selects the trace of the turn that the followed input joins.
+    fn follow_joined(&mut self, event: &RuntimeEvent) {
+        if let (RuntimeEventKind::InputJoined { event_id, .. }, Some(followed)) =
+            (&event.kind, &self.feed.until)
+            && *event_id == followed.event_id
+        {
+            self.feed.interest.trace_id = Some(event.trace.trace_id.clone());
+        }
+    }
+
     /// Checks the client's filter. Without a trace, checks if the conversation can match at all.
     fn is_selected(&self, instance: &InstanceId, trace_id: Option<&str>) -> bool {
         let EventFilter {
@@ -346,7 +386,7 @@ impl EventPump {
     }
 
     /// Sends an approval request, and later its end.
-    async fn ask(&self, question: &ApprovalHandle) -> Result<(), StreamClosed> {
+    async fn send_approval_request(&self, question: &ApprovalHandle) -> Result<(), StreamClosed> {
         self.send_named("approval.request", &QuestionBody::from(&*question.request))
             .await?;
         let (out, question) = (self.out.clone(), question.clone());

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use axum::response::IntoResponse;
+use goondan::gateway::SwarmGateway;
 use goondan::spec::Environment;
 use goondan::{ApprovalBroker, Input, Swarm};
 use http_body_util::BodyExt;
 
 use super::*;
-use crate::hub::EventHub;
 
 const PROJECT: &str = "
 apiVersion: goondan.ai/v1
@@ -39,16 +39,16 @@ async fn who_reads_slowly_reads_on_from_the_store() {
         .state_root(folder.path())
         .environment(Environment::default());
     let swarm = builder.start().await.unwrap();
-    let hub = EventHub::keeping(4, swarm.sequence_at_start());
-    let (service, _serving) =
-        Service::with_hub(hub, swarm.clone(), ApprovalBroker::default(), String::new());
-    let feed = EventStream {
-        service,
-        interest: EventFilter::default(),
-        until: None,
-        live: None,
-    };
-    let mut body = feed.respond().into_response().into_body();
+    let (service, _serving) = Service::begin_with(
+        swarm.clone(),
+        ApprovalBroker::default(),
+        String::new(),
+        |swarm, broker| SwarmGateway::with_buffer(swarm, broker, 4),
+    );
+    let mut body = EventStream::of_swarm(service)
+        .into_sse()
+        .into_response()
+        .into_body();
     let mut seen = BTreeSet::new();
     let mut ended = 0;
     for number in 0..TURNS {

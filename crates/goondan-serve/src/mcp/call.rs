@@ -1,11 +1,14 @@
 //! A tool call of an MCP client: an input for an agent, and the result of its turn.
 
+use std::collections::BTreeMap;
+
 use axum::http::request::Parts;
 use goondan::event::{FinishReason, TurnResult};
+use goondan::gateway::TurnStream;
 use goondan::notices::CutNotice;
 use goondan::spec::Code;
 use goondan::start::telemetry::CallerTrace;
-use goondan::{Input, SendError, SubmittedEventState, Turn};
+use goondan::{Input, SendError};
 use rand::RngExt;
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -14,11 +17,12 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use serde_json::{Value, json};
 
-use super::elicitation;
-use super::running_call::{CallEnd, RunningCall};
+use super::elicitation::{self, ElicitationSupport};
+use super::running_call::{CallEnd, RunningMcpCall};
 use super::tools::AskArguments;
+use crate::error_table::SWARM_STOPPED;
 use crate::service::Service;
-use crate::turn_failure::TurnFailure;
+use crate::turn_failure::TurnFailureReport;
 
 /// Prefix of generated conversation keys.
 const CONVERSATION_PREFIX: &str = "mcp-";
@@ -30,111 +34,89 @@ pub(super) async fn answer(
     request: CallToolRequestParams,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
-    // Subscribes before the input is submitted, so that no event is missed.
-    let live = service.inner.hub.subscribe().0;
+    let asking = ElicitationSupport::from_context(context);
     let turn = match &request.request_state {
-        Some(event_id) => match resumed_turn(service, event_id, &agent).await? {
-            SubmittedEventState::Over(result) => return Ok(tool_result(&result, None).into()),
-            SubmittedEventState::Open(turn) => {
-                elicitation::apply_answers(service, request.input_responses.unwrap_or_default());
-                turn
+        Some(event_id) => {
+            let answers = request.input_responses.unwrap_or_default();
+            resumed_turn(service, event_id, &agent, asking, answers).await?
+        }
+        None => {
+            let submitted = match input(&agent, request.arguments.unwrap_or_default()) {
+                Ok(input) => {
+                    let input = Input {
+                        caller: caller_trace(context),
+                        ..input
+                    };
+                    let gateway = service.gateway();
+                    let submitted = gateway.submit_and_follow(input, asking.approval_reports());
+                    submitted.await.map_err(SendError::from)
+                }
+                Err(refused) => Err(refused),
+            };
+            match submitted {
+                Ok(turn) => turn,
+                Err(refused) => return Ok(rejection_result(refused).into()),
             }
-        },
-        None => match begin(
-            service,
-            agent,
-            request.arguments.unwrap_or_default(),
-            caller(context),
-        )
-        .await
-        {
-            Ok(turn) => turn,
-            Err(refused) => {
-                return Ok(failed(
-                    &refused.code.to_string(),
-                    &refused.message,
-                    refused.suggestion,
-                )
-                .into());
-            }
-        },
+        }
     };
-    let conversation = turn.instance.instance_key.clone();
-    match RunningCall::new(service, turn, context).follow(live).await {
-        CallEnd::Over(result) => Ok(tool_result(&result, Some(conversation)).into()),
+    let conversation = turn
+        .instance()
+        .map(|instance| instance.instance_key.clone());
+    let call = RunningMcpCall::new(service, agent, asking, &turn, context);
+    match call.wait_for_end(turn).await {
+        CallEnd::Over(result) => Ok(tool_result(&result, conversation).into()),
         CallEnd::Asks(asked) => Ok(asked.into()),
         CallEnd::GivenUp => Err(ErrorData::internal_error("the call was cancelled", None)),
-        CallEnd::SwarmGone => Err(ErrorData::internal_error(
-            "the swarm stopped; the turn resumes at its next start",
-            None,
-        )),
+        CallEnd::SwarmGone => Err(ErrorData::internal_error(SWARM_STOPPED, None)),
     }
 }
 
 /// Returns the caller in the call's `_meta`, or else in the headers of its HTTP request.
-fn caller(context: &RequestContext<RoleServer>) -> Option<CallerTrace> {
+fn caller_trace(context: &RequestContext<RoleServer>) -> Option<CallerTrace> {
     match context.meta.get_traceparent() {
         Some(parent) => CallerTrace::read(parent, context.meta.get_tracestate()),
-        None => crate::trace_context::caller(&context.extensions.get::<Parts>()?.headers),
+        None => crate::trace_context::caller_trace(&context.extensions.get::<Parts>()?.headers),
     }
 }
 
-/// Starts a turn with the arguments of the call.
-async fn begin(
-    service: &Service,
-    agent: String,
-    arguments: serde_json::Map<String, Value>,
-    caller: Option<CallerTrace>,
-) -> Result<Turn, SendError> {
-    let refuse = |code, message: String| SendError {
-        code,
+/// Converts the arguments of a call.
+fn input(agent: &str, arguments: serde_json::Map<String, Value>) -> Result<Input, SendError> {
+    let refuse = |message: String| SendError {
+        code: Code::SERVE_REQUEST,
         message,
         suggestion: None,
     };
-    if service.is_draining() {
-        return Err(refuse(
-            Code::SWARM_STOPPING,
-            "The server is stopping.".to_owned(),
-        ));
-    }
-    let arguments: AskArguments =
-        serde_json::from_value(Value::Object(arguments)).map_err(|error| {
-            refuse(
-                Code::SERVE_REQUEST,
-                format!("The arguments are invalid: {error}."),
-            )
-        })?;
+    let arguments: AskArguments = serde_json::from_value(Value::Object(arguments))
+        .map_err(|error| refuse(format!("The arguments are invalid: {error}.")))?;
     if arguments.input.trim().is_empty() {
-        return Err(refuse(
-            Code::SERVE_REQUEST,
-            "The input is empty.".to_owned(),
-        ));
+        return Err(refuse("The input is empty.".to_owned()));
     }
     let random: u64 = rand::rng().random();
     let key = arguments.conversation.filter(|key| !key.is_empty());
     let key = key.unwrap_or_else(|| format!("{CONVERSATION_PREFIX}{random:016x}"));
-    let input = Input {
-        agent: Some(agent),
+    Ok(Input {
+        agent: Some(agent.to_owned()),
         instance_key: Some(key),
-        caller,
         ..Input::text(arguments.input)
-    };
-    service.swarm().send(input).await
+    })
 }
 
-/// Returns the turn of a resumed call.
+/// Follows the turn of a resumed call, and applies the answers that the call brings.
 async fn resumed_turn(
     service: &Service,
     event_id: &str,
     agent: &str,
-) -> Result<SubmittedEventState, ErrorData> {
-    match service.swarm().find(event_id).await {
-        Some(SubmittedEventState::Open(turn)) if turn.instance.agent != agent => {
-            Err(unknown_state())
-        }
-        Some(found) => Ok(found),
-        None => Err(unknown_state()),
-    }
+    asking: ElicitationSupport,
+    answers: BTreeMap<String, Value>,
+) -> Result<TurnStream, ErrorData> {
+    let turn = service
+        .gateway()
+        .follow(event_id, asking.approval_reports())
+        .await;
+    let is_own = |turn: &TurnStream| turn.instance().is_none_or(|it| it.agent == agent);
+    let turn = turn.filter(is_own).ok_or_else(unknown_state)?;
+    elicitation::apply_answers(&turn.open_approvals(), &answers);
+    Ok(turn)
 }
 
 /// Error for a call state that this server did not create.
@@ -146,7 +128,7 @@ fn unknown_state() -> ErrorData {
 /// resumed.
 fn tool_result(result: &TurnResult, conversation: Option<String>) -> CallToolResult {
     let text = result.response_text();
-    match TurnFailure::of(result) {
+    match TurnFailureReport::from_result(result) {
         None => {
             let mut content = vec![ContentBlock::text(text.clone())];
             let mut data =
@@ -161,21 +143,22 @@ fn tool_result(result: &TurnResult, conversation: Option<String>) -> CallToolRes
             call_result
         }
         Some(why) if result.finish_reason == FinishReason::MaxSteps => {
-            failure(&format!("{} {text}", why.to_message()))
+            error_result(&format!("{} {text}", why.to_message()))
         }
-        Some(why) => failure(&why.to_message()),
+        Some(why) => error_result(&why.to_message()),
     }
 }
 
-/// Creates the result of a failed call.
-fn failed(code: &str, message: &str, suggestion: Option<String>) -> CallToolResult {
-    let suggestion = suggestion
+/// Creates the result of a call whose input was rejected.
+fn rejection_result(error: SendError) -> CallToolResult {
+    let suggestion = error
+        .suggestion
         .map(|words| format!(" {words}"))
         .unwrap_or_default();
-    failure(&format!("[{code}] {message}{suggestion}"))
+    error_result(&format!("[{}] {}{suggestion}", error.code, error.message))
 }
 
 /// Creates an error result with this text.
-fn failure(message: &str) -> CallToolResult {
+fn error_result(message: &str) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(message.trim_end().to_owned())])
 }

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use goondan::ports::approval::{ApprovalAnswer, ApprovalCoverage, ApprovalDuration};
-use goondan::{ApprovalHandle, ApprovalListener};
+use goondan::ApprovalHandle;
+use goondan::gateway::ApprovalReports;
+use goondan::ports::approval::ApprovalAnswer;
 use rmcp::RoleServer;
 use rmcp::model::{
     ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
@@ -16,7 +17,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext};
 use serde_json::{Value, json};
 
-use crate::service::Service;
+use crate::approval_choices::{APPROVAL_CHOICES, chosen_answer};
 
 /// Way in which a client accepts approval requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub(super) enum ElicitationSupport {
 
 impl ElicitationSupport {
     /// Reads how the client can prompt its user.
-    pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
+    pub(super) fn from_context(context: &RequestContext<RoleServer>) -> Self {
         let elicitation = context.client_capabilities().and_then(|it| it.elicitation);
         // Clients of the first revision with forms name neither form nor URL.
         if !elicitation.is_some_and(|it| it.form.is_some() || it.url.is_none()) {
@@ -45,25 +46,20 @@ impl ElicitationSupport {
         }
     }
 
-    /// Returns true if the client can prompt its user.
-    pub(super) fn can_ask(self) -> bool {
-        self != ElicitationSupport::Not
-    }
-}
-
-/// Waits for an approval request; never returns without a listener.
-pub(super) async fn next(listener: &mut Option<ApprovalListener>) -> Option<ApprovalHandle> {
-    match listener {
-        Some(listener) => listener.next().await,
-        None => std::future::pending().await,
+    /// Returns the approval requests that the client receives.
+    pub(super) fn approval_reports(self) -> ApprovalReports {
+        match self {
+            ElicitationSupport::Not => ApprovalReports::Off,
+            _ => ApprovalReports::All,
+        }
     }
 }
 
 /// Asks the client while the call runs.
 pub(super) async fn put(peer: Peer<RoleServer>, question: ApprovalHandle) {
     tokio::select! {
-        told = peer.create_elicitation(form(&question)) => {
-            question.answer(told.map_or(ApprovalAnswer::Deny, |told| meaning(&told)));
+        told = peer.create_elicitation(approval_form(&question)) => {
+            question.answer(told.map_or(ApprovalAnswer::Deny, |told| to_approval_answer(&told)));
         }
         // Another client answered, or the request was withdrawn.
         () = question.ended() => {}
@@ -75,57 +71,36 @@ pub(super) fn ask_for(questions: &[ApprovalHandle], event_id: String) -> InputRe
     let ask = |question: &ApprovalHandle| {
         (
             question.request.id.clone(),
-            InputRequest::Elicitation(ElicitRequest::new(form(question))),
+            InputRequest::Elicitation(ElicitRequest::new(approval_form(question))),
         )
     };
     InputRequiredResult::new(Some(questions.iter().map(ask).collect()), Some(event_id))
 }
 
-/// Applies the answers of a resumed call.
-pub(super) fn apply_answers(service: &Service, answers: BTreeMap<String, Value>) {
-    for question in service.inner.broker.open() {
-        if let Some(told) = answers.get(&question.request.id) {
-            let told = serde_json::from_value(told.clone()).ok();
-            question.answer(told.map_or(ApprovalAnswer::Deny, |told| meaning(&told)));
+/// Applies the answers of a resumed call to the open requests of its trace.
+pub(super) fn apply_answers(open: &[ApprovalHandle], answers: &BTreeMap<String, Value>) {
+    for question in open {
+        if let Some(answer) = answers.get(&question.request.id) {
+            let answer = serde_json::from_value(answer.clone()).ok();
+            question
+                .answer(answer.map_or(ApprovalAnswer::Deny, |answer| to_approval_answer(&answer)));
         }
     }
 }
 
 /// Returns the request as a form with one choice.
-fn form(question: &ApprovalHandle) -> ElicitRequestParams {
+fn approval_form(question: &ApprovalHandle) -> ElicitRequestParams {
     let message = question.request.to_plain_text();
     ElicitRequestParams::FormElicitationParams {
         meta: None,
         message,
-        requested_schema: choice(),
+        requested_schema: choice_schema(),
     }
 }
 
-/// Possible answers: value, title and approval answer.
-const APPROVAL_ANSWERS: [(&str, &str, ApprovalAnswer); 4] = [
-    ("once", "Yes, this time", ApprovalAnswer::ONCE),
-    (
-        "conversation",
-        "Yes, in this conversation",
-        ApprovalAnswer::Allow {
-            scope: ApprovalDuration::Conversation,
-            covers: ApprovalCoverage::Call,
-        },
-    ),
-    (
-        "always",
-        "Yes, always",
-        ApprovalAnswer::Allow {
-            scope: ApprovalDuration::Always,
-            covers: ApprovalCoverage::Call,
-        },
-    ),
-    ("deny", "No", ApprovalAnswer::Deny),
-];
-
 /// Creates the form with the approval answers.
-fn choice() -> ElicitationSchema {
-    let options: Vec<Value> = APPROVAL_ANSWERS
+fn choice_schema() -> ElicitationSchema {
+    let options: Vec<Value> = APPROVAL_CHOICES
         .iter()
         .map(|(word, title, _)| json!({"const": word, "title": title}))
         .collect();
@@ -140,28 +115,25 @@ fn choice() -> ElicitationSchema {
 }
 
 /// Converts the form. Everything except an explicit approval is a denial.
-fn meaning(result: &ElicitResult) -> ApprovalAnswer {
-    let word = result
-        .content
-        .as_ref()
-        .and_then(|content| content.get("answer"))
-        .and_then(Value::as_str);
-    let chosen = APPROVAL_ANSWERS
-        .iter()
-        .find(|(answer, ..)| Some(*answer) == word)
-        .map(|(.., answer)| *answer);
+fn to_approval_answer(result: &ElicitResult) -> ApprovalAnswer {
+    let content = result.content.as_ref();
+    let word = content.and_then(|content| content.get("answer")?.as_str());
     match result.action {
-        ElicitationAction::Accept => chosen.unwrap_or(ApprovalAnswer::Deny),
+        ElicitationAction::Accept => chosen_answer(word),
         _ => ApprovalAnswer::Deny,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use goondan::ports::approval::{ApprovalCoverage, ApprovalDuration};
+
     use super::*;
 
     fn told(action: &str, content: Value) -> ApprovalAnswer {
-        meaning(&serde_json::from_value(json!({"action": action, "content": content})).unwrap())
+        to_approval_answer(
+            &serde_json::from_value(json!({"action": action, "content": content})).unwrap(),
+        )
     }
 
     #[test]
@@ -195,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_form_is_one_that_the_protocol_knows() {
-        let form = json!(choice());
+        let form = json!(choice_schema());
         assert_eq!(form["properties"]["answer"]["default"], "deny");
         assert_eq!(
             form["properties"]["answer"]["oneOf"]

@@ -12,7 +12,7 @@ use goondan::json_rpc::{INVALID_REQUEST, PARSE_ERROR, refusal, request_id};
 use serde_json::Value;
 
 use crate::accept_header::AcceptHeader;
-use crate::received_body::normalized;
+use crate::received_body::normalize_request;
 
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
@@ -24,21 +24,25 @@ const SESSION_NOT_FOUND: i32 = -32_001;
 const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Middleware of the MCP endpoint. `limit` is the largest request body, in bytes.
-pub(crate) async fn obey(State(limit): State<usize>, request: Request, next: Next) -> Response {
+pub(crate) async fn enforce_rules(
+    State(limit): State<usize>,
+    request: Request,
+    next: Next,
+) -> Response {
     let method = request.method().clone();
     if method == Method::GET && !request.headers().contains_key(SESSION_HEADER) {
         let message = "This URL has a stream only within a session. Begin with a POST request.";
-        let refused = refused(StatusCode::METHOD_NOT_ALLOWED, &Value::Null, message);
+        let refused = rejection_response(StatusCode::METHOD_NOT_ALLOWED, &Value::Null, message);
         return ([(ALLOW, "POST, DELETE")], refused).into_response();
     }
     if method != Method::POST {
         let response = next.run(accepting_all(request)).await;
-        return readable(deleted(&method, response), &Value::Null).await;
+        return rejection_to_json_rpc(correct_delete_status(&method, response), &Value::Null).await;
     }
-    let accepted = AcceptHeader::of(request.headers());
-    let request = match normalized(request, limit).await {
+    let accepted = AcceptHeader::from_headers(request.headers());
+    let request = match normalize_request(request, limit).await {
         Ok(request) => request,
-        Err(problem) => return refused(problem.status, &Value::Null, &problem.message),
+        Err(problem) => return rejection_response(problem.status, &Value::Null, &problem.message),
     };
     let (head, body) = request.into_parts();
     let Ok(body) = to_bytes(body, limit).await else {
@@ -57,10 +61,10 @@ pub(crate) async fn obey(State(limit): State<usize>, request: Request, next: Nex
     let accepts_stream = accepted.accepts(EVENT_STREAM);
     if !accepts_stream && !accepted.accepts(JSON) {
         let message = "The client must accept application/json or text/event-stream.";
-        return refused(StatusCode::NOT_ACCEPTABLE, &id, message);
+        return rejection_response(StatusCode::NOT_ACCEPTABLE, &id, message);
     }
     let request = Request::from_parts(head, Body::from(body));
-    let response = readable(next.run(accepting_all(request)).await, &id).await;
+    let response = rejection_to_json_rpc(next.run(accepting_all(request)).await, &id).await;
     match accepts_stream {
         true => response,
         false => without_stream(response, &id).await,
@@ -74,8 +78,8 @@ fn accepting_all(mut request: Request) -> Request {
     request
 }
 
-/// The library answers that it will end the session, which it has done.
-fn deleted(method: &Method, mut response: Response) -> Response {
+/// Corrects the status of a DELETE response: the session has already ended.
+fn correct_delete_status(method: &Method, mut response: Response) -> Response {
     if method == Method::DELETE && response.status() == StatusCode::ACCEPTED {
         *response.status_mut() = StatusCode::NO_CONTENT;
         response.headers_mut().remove(CONTENT_LENGTH);
@@ -85,7 +89,7 @@ fn deleted(method: &Method, mut response: Response) -> Response {
 }
 
 /// Returns a refusal as JSON-RPC.
-fn refused(status: StatusCode, id: &Value, message: &str) -> Response {
+fn rejection_response(status: StatusCode, id: &Value, message: &str) -> Response {
     let code = match status {
         StatusCode::NOT_FOUND => SESSION_NOT_FOUND,
         _ => INVALID_REQUEST,
@@ -94,20 +98,20 @@ fn refused(status: StatusCode, id: &Value, message: &str) -> Response {
 }
 
 /// Returns true if the content type of a response begins with `media_type`.
-fn is(response: &Response, media_type: &str) -> bool {
+fn has_content_type(response: &Response, media_type: &str) -> bool {
     let stated = response.headers().get(CONTENT_TYPE);
     stated.is_some_and(|stated| stated.as_bytes().starts_with(media_type.as_bytes()))
 }
 
 /// Converts a refusal that is bare text to JSON-RPC.
-async fn readable(response: Response, id: &Value) -> Response {
+async fn rejection_to_json_rpc(response: Response, id: &Value) -> Response {
     let is_refusal = response.status().is_client_error() || response.status().is_server_error();
-    if !is_refusal || is(&response, JSON) {
+    if !is_refusal || has_content_type(&response, JSON) {
         return response;
     }
     let (head, body) = response.into_parts();
     let text = to_bytes(body, MAX_RESPONSE_BYTES).await.unwrap_or_default();
-    let mut answer = refused(head.status, id, String::from_utf8_lossy(&text).trim());
+    let mut answer = rejection_response(head.status, id, String::from_utf8_lossy(&text).trim());
     if let Some(allowed) = head.headers.get(ALLOW) {
         answer.headers_mut().insert(ALLOW, allowed.clone());
     }
@@ -116,7 +120,7 @@ async fn readable(response: Response, id: &Value) -> Response {
 
 /// Converts an event stream to its response as JSON, for clients that accept no stream.
 async fn without_stream(response: Response, id: &Value) -> Response {
-    if !is(&response, EVENT_STREAM) {
+    if !has_content_type(&response, EVENT_STREAM) {
         return response;
     }
     let (mut head, body) = response.into_parts();
@@ -128,7 +132,7 @@ async fn without_stream(response: Response, id: &Value) -> Response {
     let is_answer = |message: &Value| message.get("method").is_none() && message["id"] == *id;
     let Some(answer) = messages.into_iter().find(is_answer) else {
         let message = "The connection ended before the answer.";
-        return refused(StatusCode::INTERNAL_SERVER_ERROR, id, message);
+        return rejection_response(StatusCode::INTERNAL_SERVER_ERROR, id, message);
     };
     head.headers.remove(CONTENT_LENGTH);
     head.headers

@@ -37,7 +37,7 @@ pub async fn serve(
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
 ) -> Result<(), McpError> {
-    json_lines::readable(input, output, |input, output| {
+    json_lines::serve_json_lines(input, output, |input, output| {
         serve_lines(service, input, output)
     })
     .await
@@ -49,7 +49,7 @@ async fn serve_lines(
     input: DuplexStream,
     output: DuplexStream,
 ) -> Result<(), McpError> {
-    let ended = service.inner.ended.child_token();
+    let ended = service.gateway().closed_token().child_token();
     let handshake =
         rmcp::service::serve_server_with_ct(AgentsAsTools(service.clone()), (input, output), ended)
             .await;
@@ -78,7 +78,7 @@ pub(crate) fn endpoint(
     let config = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .with_max_request_body_bytes(limits.body)
-        .with_cancellation_token(service.inner.ended.child_token());
+        .with_cancellation_token(service.gateway().closed_token().child_token());
     let service = service.clone();
     StreamableHttpService::new(
         move || Ok(AgentsAsTools(service.clone())),

@@ -1,24 +1,17 @@
 //! A call with a running turn: progress, approval requests, and cancellation by the client.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use goondan::event::{SwarmEvent, TurnResult};
-use goondan::ids::InstanceId;
-use goondan::{ApprovalHandle, Turn};
+use goondan::gateway::{TurnStream, TurnUpdate};
 use rmcp::RoleServer;
 use rmcp::model::{InputRequiredResult, ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use super::elicitation::{self, ElicitationSupport};
-use crate::approvals;
-use crate::hub::PublishedEvent;
 use crate::progress;
 use crate::service::Service;
 
@@ -30,14 +23,10 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(8);
 
 /// A call with a running turn.
-pub(super) struct RunningCall<'a> {
-    service: &'a Service,
+pub(super) struct RunningMcpCall<'a> {
     context: &'a RequestContext<RoleServer>,
-    turn: Option<Turn>,
-    trace_id: String,
+    agent: String,
     asking: ElicitationSupport,
-    /// Approval requests, by id, that may belong to this trace and were not sent yet.
-    open: BTreeMap<String, ApprovalHandle>,
     progress: Option<ProgressReporter>,
     /// Cancels the turn if the call ends before the turn.
     given_up: CancelOnDrop,
@@ -72,88 +61,60 @@ impl Drop for CancelOnDrop {
     }
 }
 
-impl<'a> RunningCall<'a> {
-    /// Follows the turn of a call.
+impl<'a> RunningMcpCall<'a> {
+    /// Creates the state of a call to `agent`.
     pub(super) fn new(
-        service: &'a Service,
-        turn: Turn,
+        service: &Service,
+        agent: String,
+        asking: ElicitationSupport,
+        turn: &TurnStream,
         context: &'a RequestContext<RoleServer>,
     ) -> Self {
         let progress = context.meta.get_progress_token();
-        let given_up = CancelOnDrop {
-            service: service.clone(),
-            event_id: turn.event_id.clone(),
-            is_off: false,
-        };
-        RunningCall {
-            service,
+        RunningMcpCall {
             context,
-            trace_id: turn.trace_id.clone(),
-            turn: Some(turn),
-            asking: ElicitationSupport::of(context),
-            open: BTreeMap::new(),
+            agent,
+            asking,
             progress: progress.map(ProgressReporter::new),
-            given_up,
+            given_up: CancelOnDrop {
+                service: service.clone(),
+                event_id: turn.event_id().to_owned(),
+                is_off: false,
+            },
         }
     }
 
     /// Waits for the end of the call.
-    pub(super) async fn follow(mut self, mut live: Receiver<Arc<PublishedEvent>>) -> CallEnd {
-        let Some(turn) = self.turn.take() else {
-            return CallEnd::SwarmGone;
-        };
-        let event_id = turn.event_id.clone();
-        let mut result = std::pin::pin!(turn.result());
-        let mut listener = self
-            .asking
-            .can_ask()
-            .then(|| self.service.inner.broker.listen());
+    pub(super) async fn wait_for_end(mut self, mut turn: TurnStream) -> CallEnd {
         let mut put = FuturesUnordered::new();
         let ended = loop {
-            tokio::select! {
+            let update = tokio::select! {
                 biased;
-                result = &mut result => break result.map_or(CallEnd::SwarmGone, |result| CallEnd::Over(Box::new(result))),
                 () = self.context.ct.cancelled() => return CallEnd::GivenUp,
-                Some(question) = elicitation::next(&mut listener) => {
-                    self.open.insert(question.request.id.clone(), question);
+                Some(()) = put.next() => continue,
+                () = heartbeat_due(self.progress.as_ref()) => {
+                    self.report_heartbeat().await;
+                    continue;
                 }
-                Some(()) = put.next() => {}
-                () = heartbeat_due(self.progress.as_ref()) => self.report_heartbeat().await,
-                received = live.recv() => match received {
-                    Ok(received) => self.report_progress(&received).await,
-                    // Lost events are only missed progress.
-                    Err(RecvError::Lagged(_)) => {}
-                    Err(RecvError::Closed) => break CallEnd::SwarmGone,
+                update = turn.next() => update,
+            };
+            match update {
+                Some(TurnUpdate::Ended(result)) => break CallEnd::Over(result),
+                Some(TurnUpdate::SwarmEnded) | None => break CallEnd::SwarmGone,
+                Some(TurnUpdate::ApprovalRequested(request)) => {
+                    if self.asking == ElicitationSupport::ByCallingAgain {
+                        let event_id = turn.event_id().to_owned();
+                        let asked = elicitation::ask_for(&turn.open_approvals(), event_id);
+                        turn.park();
+                        break CallEnd::Asks(asked);
+                    }
+                    put.push(elicitation::put(self.context.peer.clone(), request));
                 }
+                Some(update) => self.report_progress(&update).await,
             }
-            let own_requests = self.take_own_requests();
-            if !own_requests.is_empty() && self.asking == ElicitationSupport::ByCallingAgain {
-                approvals::park(listener.take(), &own_requests);
-                break CallEnd::Asks(elicitation::ask_for(&own_requests, event_id));
-            }
-            let peer = &self.context.peer;
-            put.extend(
-                own_requests
-                    .into_iter()
-                    .map(|question| elicitation::put(peer.clone(), question)),
-            );
         };
         self.given_up.is_off = true;
         ended
-    }
-
-    /// Removes and returns the requests of this trace. A turn's start event may arrive after its
-    /// request.
-    fn take_own_requests(&mut self) -> Vec<ApprovalHandle> {
-        let (hub, trace_id) = (&self.service.inner.hub, &self.trace_id);
-        let chain = |instance: &InstanceId| hub.chain_of(instance);
-        let own_requests = self.open.extract_if(.., |_, question| {
-            question.end().is_some() || chain(&question.request.instance).as_ref() == Some(trace_id)
-        });
-        own_requests
-            .map(|(_, question)| question)
-            .filter(|question| question.end().is_none())
-            .collect()
     }
 
     /// Notifies the client that the turn still runs.
@@ -165,15 +126,18 @@ impl<'a> RunningCall<'a> {
         }
     }
 
-    /// Notifies the client, if the event belongs to the trace and the client requested progress.
-    async fn report_progress(&mut self, published: &PublishedEvent) {
-        if published.trace_id.as_ref() != Some(&self.trace_id) {
-            return;
-        }
+    /// Notifies the client, if the client requested progress.
+    async fn report_progress(&mut self, update: &TurnUpdate) {
         let Some(progress) = &mut self.progress else {
             return;
         };
-        if let Some(notification) = progress.notification(&published.event) {
+        let notification = match update {
+            TurnUpdate::Text(_) => progress.activity_notification(&self.agent, "writes"),
+            TurnUpdate::Reasoning(_) => progress.activity_notification(&self.agent, "reasons"),
+            TurnUpdate::Event(published) => progress.notification(&published.event),
+            _ => None,
+        };
+        if let Some(notification) = notification {
             // A disconnected client abandons the call; its handler detects that.
             let _ = self.context.peer.notify_progress(notification).await;
         }
@@ -213,23 +177,30 @@ impl ProgressReporter {
 
     /// Returns the progress message for an event, if any.
     fn notification(&mut self, event: &SwarmEvent) -> Option<ProgressNotificationParam> {
-        let message = match event {
-            SwarmEvent::Runtime(event) => progress::progress_line(event)?,
-            SwarmEvent::Text { instance, .. } | SwarmEvent::Reasoning { instance, .. } => {
-                if self
-                    .spoke
-                    .is_some_and(|spoke| spoke.elapsed() < PROGRESS_INTERVAL)
-                {
-                    return None;
-                }
-                self.spoke = Some(Instant::now());
-                let is_text = matches!(event, SwarmEvent::Text { .. });
-                let activity = if is_text { "writes" } else { "reasons" };
-                format!("{}: {activity}", instance.agent)
+        match event {
+            SwarmEvent::Runtime(event) => Some(self.message(progress::progress_line(event)?)),
+            SwarmEvent::Text { instance, .. } => {
+                self.activity_notification(&instance.agent, "writes")
             }
-            SwarmEvent::TextReset { .. } | SwarmEvent::TurnEnded { .. } => return None,
-        };
-        Some(self.message(message))
+            SwarmEvent::Reasoning { instance, .. } => {
+                self.activity_notification(&instance.agent, "reasons")
+            }
+            SwarmEvent::TextReset { .. } | SwarmEvent::TurnEnded { .. } => None,
+        }
+    }
+
+    /// Returns a progress message about model output, at most one each [`PROGRESS_INTERVAL`].
+    fn activity_notification(
+        &mut self,
+        agent: &str,
+        activity: &str,
+    ) -> Option<ProgressNotificationParam> {
+        let is_early = |spoke: Instant| spoke.elapsed() < PROGRESS_INTERVAL;
+        if self.spoke.is_some_and(is_early) {
+            return None;
+        }
+        self.spoke = Some(Instant::now());
+        Some(self.message(format!("{agent}: {activity}")))
     }
 
     /// Returns a progress message with the next number.

@@ -34,11 +34,13 @@ impl ServerHandler for AgentsAsTools {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::all(self.0.swarm())))
+        Ok(ListToolsResult::with_all_items(tools::for_swarm(
+            self.0.swarm(),
+        )))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        tools::all(self.0.swarm())
+        tools::for_swarm(self.0.swarm())
             .into_iter()
             .find(|tool| tool.name == name)
     }

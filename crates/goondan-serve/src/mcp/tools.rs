@@ -23,7 +23,7 @@ pub(super) struct AskArguments {
 }
 
 /// Returns a tool for each agent, the entry agent's first.
-pub(super) fn all(swarm: &Swarm) -> Vec<Tool> {
+pub(super) fn for_swarm(swarm: &Swarm) -> Vec<Tool> {
     let entry = swarm.entry_agent();
     let mut agents = swarm.agents();
     agents.sort_by_key(|agent| *agent != entry);
@@ -56,7 +56,7 @@ fn tool(swarm: &Swarm, agent: &str, is_entry: bool) -> Tool {
 
 /// JSON Schema of the arguments.
 fn input() -> Arc<JsonObject> {
-    object(json!({
+    into_object(json!({
         "type": "object",
         "properties": {
             "input": {"type": "string", "minLength": 1, "description": "Message for the agent."},
@@ -74,7 +74,7 @@ fn input() -> Arc<JsonObject> {
 
 /// JSON Schema of the result.
 fn output() -> Arc<JsonObject> {
-    object(json!({
+    into_object(json!({
         "type": "object",
         "properties": {
             "answer": {"type": "string", "description": "The agent's answer."},
@@ -91,6 +91,6 @@ fn output() -> Arc<JsonObject> {
 }
 
 /// Returns the fields of a JSON object.
-fn object(value: Value) -> Arc<JsonObject> {
+fn into_object(value: Value) -> Arc<JsonObject> {
     Arc::new(value.as_object().cloned().unwrap_or_default())
 }

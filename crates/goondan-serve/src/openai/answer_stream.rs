@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult, turn_id};
+use goondan::event::{TurnResult, turn_id};
+use goondan::gateway::TurnUpdate;
 use goondan::ids::InstanceId;
 use goondan::message::{Message, MessageSource};
 use goondan::ports::model::TokenUsage;
 use tokio::sync::watch;
 
 use super::error::OpenAiError;
-use super::outcome::{AnswerOutcome, refusal};
+use super::outcome::{AnswerOutcome, refusal_message};
 
 pub(super) struct AnswerBroadcast {
     pub(super) event_id: String,
@@ -26,10 +27,10 @@ struct AnswerState {
     parts: Vec<StepText>,
     /// Reasoning so far, one entry a step.
     reasoning: Vec<StepReasoning>,
-    /// The step of the last entry still runs.
-    is_reasoning: bool,
+    /// Further reasoning continues the last entry.
+    is_reasoning_open: bool,
     /// Text of a repeated model call so far. It must repeat the sent text before new text counts.
-    again: Option<String>,
+    repeated_text: Option<String>,
     /// The repeated text differs from sent text, which cannot be revoked.
     is_void: bool,
     end: Option<Arc<TrackEnd>>,
@@ -50,7 +51,7 @@ struct StepReasoning {
 
 /// An item of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum OutputItem {
+pub(super) enum StreamedItem {
     /// Reasoning of one step.
     Reasoning(String),
     /// Text of one step.
@@ -71,7 +72,7 @@ pub(super) enum TrackEnd {
 #[derive(Debug)]
 pub(super) struct FinishedAnswer {
     /// Reasoning and texts, at most one of each a step; then a refusal if there is one.
-    pub(super) items: Vec<OutputItem>,
+    pub(super) items: Vec<StreamedItem>,
     pub(super) outcome: AnswerOutcome,
     pub(super) usage: TokenUsage,
 }
@@ -85,7 +86,7 @@ impl FinishedAnswer {
     /// Returns the reasoning of all steps.
     pub(super) fn reasoning(&self) -> String {
         let reasoning = self.items.iter().filter_map(|item| match item {
-            OutputItem::Reasoning(text) => Some(text.as_str()),
+            StreamedItem::Reasoning(text) => Some(text.as_str()),
             _ => None,
         });
         reasoning.collect::<Vec<_>>().join(STEP_TEXT_SEPARATOR)
@@ -94,7 +95,7 @@ impl FinishedAnswer {
     /// Returns the message of a declined answer.
     pub(super) fn refusal(&self) -> Option<&str> {
         self.items.iter().find_map(|item| match item {
-            OutputItem::Refusal(words) => Some(words.as_str()),
+            StreamedItem::Refusal(words) => Some(words.as_str()),
             _ => None,
         })
     }
@@ -102,7 +103,7 @@ impl FinishedAnswer {
     /// Returns the text of each step.
     fn texts(&self) -> Vec<&str> {
         let texts = self.items.iter().filter_map(|item| match item {
-            OutputItem::Text(text) => Some(text.as_str()),
+            StreamedItem::Text(text) => Some(text.as_str()),
             _ => None,
         });
         texts.collect()
@@ -137,29 +138,24 @@ impl AnswerBroadcast {
     }
 
     /// Publishes the conversation of the turn.
-    pub(super) fn accepted(&self, instance: &InstanceId) {
+    pub(super) fn publish_instance(&self, instance: &InstanceId) {
         self.state
             .send_modify(|state| state.instance = Some(instance.clone()));
     }
 
-    /// Applies an event, if it belongs to this turn.
-    pub(super) fn take(&self, event: &SwarmEvent) {
-        match event {
-            SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => {
-                self.state.send_modify(|state| state.say(delta));
+    /// Applies an update of this turn.
+    pub(super) fn take(&self, update: &TurnUpdate) {
+        match update {
+            TurnUpdate::Text(delta) => self.state.send_modify(|state| state.add_text(delta)),
+            TurnUpdate::Reasoning(delta) => {
+                self.state.send_modify(|state| state.add_reasoning(delta))
             }
-            SwarmEvent::Reasoning { turn_id, delta, .. } if *turn_id == self.turn_id => {
-                self.state.send_modify(|state| state.reason(delta));
-            }
-            SwarmEvent::TextReset { turn_id, .. } if *turn_id == self.turn_id => {
+            TurnUpdate::Restarted => {
                 self.state.send_if_modified(AnswerState::restart_text);
             }
-            SwarmEvent::Runtime(event) => match &event.kind {
-                RuntimeEventKind::StepStarted { turn_id, .. } if *turn_id == self.turn_id => {
-                    self.state.send_if_modified(AnswerState::step);
-                }
-                _ => {}
-            },
+            TurnUpdate::Event(published) if published.begins_step_of(&self.turn_id) => {
+                self.state.send_if_modified(AnswerState::step);
+            }
             _ => {}
         }
     }
@@ -170,19 +166,19 @@ impl AnswerBroadcast {
             .borrow()
             .parts
             .iter()
-            .map(|saying| saying.text.clone())
+            .map(|part| part.text.clone())
             .collect()
     }
 
     /// Returns the reasoning and the texts so far. They are complete if no event was missed.
-    pub(super) fn items(&self) -> Vec<OutputItem> {
+    pub(super) fn items(&self) -> Vec<StreamedItem> {
         let state = self.state.borrow();
         let mut items = Vec::new();
         for index in 0..=state.parts.len() {
             let reasoning = state.reasoning.iter().filter(|entry| entry.before == index);
-            items.extend(reasoning.map(|entry| OutputItem::Reasoning(entry.text.clone())));
+            items.extend(reasoning.map(|entry| StreamedItem::Reasoning(entry.text.clone())));
             let part = state.parts.get(index);
-            items.extend(part.map(|saying| OutputItem::Text(saying.text.clone())));
+            items.extend(part.map(|part| StreamedItem::Text(part.text.clone())));
         }
         items
     }
@@ -193,7 +189,7 @@ impl AnswerBroadcast {
             let is_open = state.end.is_none();
             state
                 .end
-                .get_or_insert_with(|| Arc::new(TrackEnd::Failed(OpenAiError::stopped())));
+                .get_or_insert_with(|| Arc::new(TrackEnd::Failed(OpenAiError::swarm_stopped())));
             is_open
         });
     }
@@ -204,7 +200,7 @@ impl AnswerBroadcast {
             if let TrackEnd::Over(answer) = &end
                 && answer.outcome != AnswerOutcome::Declined
             {
-                state.complete(&answer.texts(), is_exact);
+                state.add_missed_text(&answer.texts(), is_exact);
             }
             state.end = Some(Arc::new(end));
         });
@@ -213,18 +209,18 @@ impl AnswerBroadcast {
 
 impl AnswerState {
     /// Adds text to the current step.
-    fn say(&mut self, delta: &str) {
-        let is_new = self.parts.last().is_none_or(|saying| saying.is_over);
-        match (&mut self.again, self.parts.last_mut()) {
-            (Some(again), Some(saying)) => {
-                again.push_str(delta);
-                if again.starts_with(&saying.text) {
-                    saying.text.clone_from(again);
-                } else if !saying.text.starts_with(&**again) {
+    fn add_text(&mut self, delta: &str) {
+        let is_new = self.parts.last().is_none_or(|part| part.is_over);
+        match (&mut self.repeated_text, self.parts.last_mut()) {
+            (Some(repeated), Some(part)) => {
+                repeated.push_str(delta);
+                if repeated.starts_with(&part.text) {
+                    part.text.clone_from(repeated);
+                } else if !part.text.starts_with(&**repeated) {
                     self.is_void = true;
                 }
             }
-            (_, Some(saying)) if !is_new => saying.text.push_str(delta),
+            (_, Some(part)) if !is_new => part.text.push_str(delta),
             _ => self.parts.push(StepText {
                 text: delta.to_owned(),
                 is_over: false,
@@ -233,12 +229,13 @@ impl AnswerState {
     }
 
     /// Adds reasoning to the current step.
-    fn reason(&mut self, delta: &str) {
-        let is_open = std::mem::replace(&mut self.is_reasoning, true);
+    fn add_reasoning(&mut self, delta: &str) {
+        let is_open = std::mem::replace(&mut self.is_reasoning_open, true);
         match self.reasoning.last_mut() {
             Some(entry) if is_open => entry.text.push_str(delta),
             _ => {
-                let has_text = self.parts.last().is_some_and(|saying| !saying.is_over);
+                // Reasoning precedes the text of its step, even if a retry sends it after the text.
+                let has_text = self.parts.last().is_some_and(|part| !part.is_over);
                 self.reasoning.push(StepReasoning {
                     text: delta.to_owned(),
                     before: self.parts.len() - usize::from(has_text),
@@ -251,18 +248,18 @@ impl AnswerState {
     /// notice.
     fn restart_text(&mut self) -> bool {
         // Reasoning that was sent stays, and the reasoning of the next attempt is a second entry.
-        self.is_reasoning = false;
-        if self.parts.last().is_some_and(|saying| !saying.is_over) {
-            self.again = Some(String::new());
+        self.is_reasoning_open = false;
+        if self.parts.last().is_some_and(|part| !part.is_over) {
+            self.repeated_text = Some(String::new());
         }
         false
     }
 
     /// Ends the current step. Returns true if readers must be notified.
     fn step(&mut self) -> bool {
-        self.is_void |= self.is_cut();
-        self.again = None;
-        self.is_reasoning = false;
+        self.is_void |= self.is_repeat_incomplete();
+        self.repeated_text = None;
+        self.is_reasoning_open = false;
         let Some(last) = self.parts.last_mut() else {
             return false;
         };
@@ -270,17 +267,17 @@ impl AnswerState {
         true
     }
 
-    /// Returns true if the repeated text is shorter than the sent text.
-    fn is_cut(&self) -> bool {
-        match (&self.again, self.parts.last()) {
-            (Some(again), Some(saying)) => again.len() < saying.text.len(),
+    /// Returns true if a repeated model call has not repeated all of the sent text.
+    fn is_repeat_incomplete(&self) -> bool {
+        match (&self.repeated_text, self.parts.last()) {
+            (Some(repeated), Some(part)) => repeated.len() < part.text.len(),
             _ => false,
         }
     }
 
     /// Adds missed text.
-    fn complete(&mut self, parts: &[&str], is_exact: bool) {
-        self.is_void |= self.is_cut();
+    fn add_missed_text(&mut self, parts: &[&str], is_exact: bool) {
+        self.is_void |= self.is_repeat_incomplete();
         let known_parts = self.parts.len();
         let fits = known_parts <= parts.len()
             && self
@@ -288,9 +285,9 @@ impl AnswerState {
                 .iter()
                 .zip(parts)
                 .enumerate()
-                .all(|(index, (saying, part))| {
-                    saying.text == *part
-                        || (index + 1 == known_parts && part.starts_with(&saying.text))
+                .all(|(index, (known, part))| {
+                    known.text == *part
+                        || (index + 1 == known_parts && part.starts_with(&known.text))
                 });
         match fits {
             true => {
@@ -356,18 +353,18 @@ impl AnswerSubscriber {
     }
 
     /// Waits until the event is accepted or rejected.
-    pub(super) async fn accepted(&mut self) -> Result<InstanceId, OpenAiError> {
+    pub(super) async fn wait_until_accepted(&mut self) -> Result<InstanceId, OpenAiError> {
         let decided = self
             .state
             .wait_for(|state| state.instance.is_some() || state.end.is_some())
             .await;
         let Ok(state) = decided else {
-            return Err(OpenAiError::stopped());
+            return Err(OpenAiError::swarm_stopped());
         };
         match (&state.instance, state.end.as_deref()) {
             (Some(instance), _) => Ok(instance.clone()),
             (None, Some(TrackEnd::Failed(error))) => Err(error.clone()),
-            (None, _) => Err(OpenAiError::stopped()),
+            (None, _) => Err(OpenAiError::swarm_stopped()),
         }
     }
 
@@ -375,7 +372,7 @@ impl AnswerSubscriber {
     pub(super) async fn end(&mut self) -> Arc<TrackEnd> {
         let ended = self.state.wait_for(|state| state.end.is_some()).await;
         let end = ended.ok().and_then(|state| state.end.clone());
-        end.unwrap_or_else(|| Arc::new(TrackEnd::Failed(OpenAiError::stopped())))
+        end.unwrap_or_else(|| Arc::new(TrackEnd::Failed(OpenAiError::swarm_stopped())))
     }
 
     /// Waits for the next update.
@@ -385,7 +382,7 @@ impl AnswerSubscriber {
                 return update;
             }
             if self.state.changed().await.is_err() {
-                return AnswerUpdate::End(Arc::new(TrackEnd::Failed(OpenAiError::stopped())));
+                return AnswerUpdate::End(Arc::new(TrackEnd::Failed(OpenAiError::swarm_stopped())));
             }
         }
     }
@@ -415,18 +412,18 @@ impl AnswerSubscriber {
             }
             (self.entry, self.entry_offset) = (entry + 1, 0);
         }
-        if let (Some(saying), false) = (state.parts.get(self.part), state.is_void) {
+        if let (Some(step), false) = (state.parts.get(self.part), state.is_void) {
             let part = self.part;
-            let delta = saying.text.get(self.offset..).unwrap_or_default();
+            let delta = step.text.get(self.offset..).unwrap_or_default();
             if !delta.is_empty() {
-                self.offset = saying.text.len();
+                self.offset = step.text.len();
                 self.is_begun = true;
                 return Some(AnswerUpdate::Text {
                     part,
                     delta: delta.to_owned(),
                 });
             }
-            if saying.is_over {
+            if step.is_over {
                 (self.part, self.offset) = (part + 1, 0);
                 return Some(AnswerUpdate::PartOver);
             }
@@ -439,7 +436,7 @@ impl AnswerSubscriber {
 pub(super) fn items_of_turn<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
     turn_id: &str,
-) -> Vec<OutputItem> {
+) -> Vec<StreamedItem> {
     let turn_messages = messages
         .into_iter()
         .filter(|message| is_said_in(message, turn_id));
@@ -447,15 +444,15 @@ pub(super) fn items_of_turn<'a>(
 }
 
 /// Returns the reasoning and the text of a message, without those that are empty.
-pub(super) fn items_of(message: &Message) -> Vec<OutputItem> {
+pub(super) fn items_of(message: &Message) -> Vec<StreamedItem> {
     let mut items = Vec::new();
     let reasoning = message.reasoning();
     if !reasoning.is_empty() {
-        items.push(OutputItem::Reasoning(reasoning));
+        items.push(StreamedItem::Reasoning(reasoning));
     }
     let text = message.text();
     if !text.is_empty() {
-        items.push(OutputItem::Text(text));
+        items.push(StreamedItem::Text(text));
     }
     items
 }
@@ -474,9 +471,9 @@ fn is_said_in(message: &Message, turn_id: &str) -> bool {
 
 impl TrackEnd {
     /// Converts a turn result to its end.
-    pub(super) fn of(result: &TurnResult, mut items: Vec<OutputItem>) -> TrackEnd {
-        items.extend(refusal(result).map(|words| OutputItem::Refusal(words.to_owned())));
-        match AnswerOutcome::of(result) {
+    pub(super) fn from_result(result: &TurnResult, mut items: Vec<StreamedItem>) -> TrackEnd {
+        items.extend(refusal_message(result).map(|words| StreamedItem::Refusal(words.to_owned())));
+        match AnswerOutcome::from_result(result) {
             Ok(outcome) => TrackEnd::Over(FinishedAnswer {
                 items,
                 outcome,
@@ -492,7 +489,7 @@ mod tests {
     use std::sync::Arc;
 
     use futures::FutureExt as _;
-    use goondan::event::RuntimeEvent;
+    use goondan::event::{RuntimeEvent, SwarmEvent};
     use serde_json::json;
 
     use super::*;
@@ -501,33 +498,21 @@ mod tests {
         Arc::new(AnswerBroadcast::new("evt-1"))
     }
 
-    fn text(turn_id: &str, delta: &str) -> SwarmEvent {
-        let instance = InstanceId::new("a", "main");
-        SwarmEvent::Text {
-            instance,
-            turn_id: turn_id.to_owned(),
-            delta: delta.to_owned(),
-        }
+    fn text(delta: &str) -> TurnUpdate {
+        TurnUpdate::Text(delta.to_owned())
     }
 
-    fn reset() -> SwarmEvent {
-        SwarmEvent::TextReset {
-            instance: InstanceId::new("a", "main"),
-            turn_id: "turn-1".to_owned(),
-        }
-    }
-
-    fn step(turn_id: &str) -> SwarmEvent {
+    fn step(turn_id: &str) -> TurnUpdate {
         let event: RuntimeEvent = serde_json::from_value(json!({
             "type": "step.started", "stepId": "s", "stepIndex": 0, "turnId": turn_id, "timestamp": "2026-01-01T00:00:00Z",
             "agentName": "a", "instanceKey": "main", "traceId": "t", "spanId": "s",
         }))
         .unwrap();
-        SwarmEvent::Runtime(Arc::new(event))
+        TurnUpdate::Event(Arc::new(SwarmEvent::Runtime(Arc::new(event)).into()))
     }
 
     fn over(parts: &[&str]) -> TrackEnd {
-        let text = |&part: &&str| OutputItem::Text(part.to_owned());
+        let text = |&part: &&str| StreamedItem::Text(part.to_owned());
         TrackEnd::Over(FinishedAnswer {
             items: parts.iter().map(text).collect(),
             outcome: AnswerOutcome::Complete,
@@ -557,18 +542,12 @@ mod tests {
     fn readers_get_what_the_turn_says_and_nothing_else() {
         let track = track();
         let mut early = track.read();
-        for event in [
-            step("turn-1"),
-            text("turn-1", "a"),
-            text("turn-2", "x"),
-            text("turn-1", "b"),
-            step("turn-2"),
-        ] {
+        for event in [step("turn-1"), text("a"), text("b"), step("turn-2")] {
             track.take(&event);
         }
         assert_eq!(read(&mut early), "ab");
         track.take(&step("turn-1"));
-        track.take(&text("turn-1", "c"));
+        track.take(&text("c"));
         track.end(over(&["ab", "c"]), true);
         assert_eq!(
             (read(&mut early), read(&mut track.read())),
@@ -576,12 +555,8 @@ mod tests {
         );
     }
 
-    fn reasoning(delta: &str) -> SwarmEvent {
-        SwarmEvent::Reasoning {
-            instance: InstanceId::new("a", "main"),
-            turn_id: "turn-1".to_owned(),
-            delta: delta.to_owned(),
-        }
+    fn reasoning(delta: &str) -> TurnUpdate {
+        TurnUpdate::Reasoning(delta.to_owned())
     }
 
     #[test]
@@ -594,10 +569,10 @@ mod tests {
             reasoning("0"),
             step("turn-1"),
             reasoning("r1"),
-            text("turn-1", "a"),
+            text("a"),
             step("turn-1"),
             reasoning("r2"),
-            text("turn-1", "b"),
+            text("b"),
         ];
         let mut seen = String::new();
         for event in &events {
@@ -608,8 +583,8 @@ mod tests {
         seen += &read(&mut early);
         assert_eq!(seen, "<0:r><0:0><1:r1>a/<2:r2>b/.");
         assert_eq!(read(&mut late), "<0:r0><1:r1>a/<2:r2>b/.");
-        let reasoned = |text: &str| OutputItem::Reasoning(text.to_owned());
-        let said = |text: &str| OutputItem::Text(text.to_owned());
+        let reasoned = |text: &str| StreamedItem::Reasoning(text.to_owned());
+        let said = |text: &str| StreamedItem::Text(text.to_owned());
         assert_eq!(
             track.items(),
             [
@@ -628,9 +603,9 @@ mod tests {
         let mut reader = track.read();
         for event in [
             reasoning("one"),
-            reset(),
+            TurnUpdate::Restarted,
             reasoning("two"),
-            text("turn-1", "a"),
+            text("a"),
         ] {
             track.take(&event);
         }
@@ -643,9 +618,7 @@ mod tests {
         for heard in [&[][..], &["on"], &["one"]] {
             let track = track();
             let mut reader = track.read();
-            heard
-                .iter()
-                .for_each(|heard| track.take(&text("turn-1", heard)));
+            heard.iter().for_each(|heard| track.take(&text(heard)));
             let before = read(&mut reader);
             track.end(over(&["one", "two"]), false);
             assert_eq!(before + &read(&mut reader), "one/two/.");
@@ -656,7 +629,7 @@ mod tests {
     fn what_does_not_fit_to_what_was_read_is_told() {
         let track = track();
         let (mut reader, mut late) = (track.read(), track.read());
-        track.take(&text("turn-1", "two"));
+        track.take(&text("two"));
         assert_eq!(read(&mut reader), "two");
         track.end(over(&["one", "two"]), false);
         // A reader that has read nothing gets the answer from the end itself.
@@ -670,11 +643,11 @@ mod tests {
     fn an_answer_that_begins_again_goes_on_where_it_was() {
         let track = track();
         let mut reader = track.read();
-        track.take(&text("turn-1", "one t"));
+        track.take(&text("one t"));
         let mut seen = read(&mut reader);
-        track.take(&reset());
+        track.take(&TurnUpdate::Restarted);
         for delta in ["one", " two", " three"] {
-            track.take(&text("turn-1", delta));
+            track.take(&text(delta));
             seen += &read(&mut reader);
         }
         track.end(over(&["one two three"]), true);
@@ -686,12 +659,10 @@ mod tests {
         for (again, end) in [(Some("other"), "other"), (Some("on"), "on"), (None, "")] {
             let track = track();
             let mut reader = track.read();
-            track.take(&text("turn-1", "one"));
+            track.take(&text("one"));
             assert_eq!(read(&mut reader), "one");
-            track.take(&reset());
-            again
-                .iter()
-                .for_each(|again| track.take(&text("turn-1", again)));
+            track.take(&TurnUpdate::Restarted);
+            again.iter().for_each(|again| track.take(&text(again)));
             track.end(over(&[end]), true);
             assert_eq!(read(&mut reader), "!", "{again:?}");
         }
@@ -702,7 +673,13 @@ mod tests {
         let track = track();
         let mut reader = track.read();
         track.end_unless_over();
-        assert!(reader.accepted().now_or_never().unwrap().is_err());
+        assert!(
+            reader
+                .wait_until_accepted()
+                .now_or_never()
+                .unwrap()
+                .is_err()
+        );
         assert_eq!(read(&mut reader), ".");
     }
 }

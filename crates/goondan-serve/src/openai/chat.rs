@@ -129,7 +129,7 @@ pub(super) async fn create(
     let request = OpenAiRequest::read("chat/completions", &header, body)?;
     let has_usage = request.get("stream_options.include_usage") == Some(&Value::Bool(true));
     let talk = |request: &OpenAiRequest| ChatInput::read(request.list("messages")?, "messages");
-    let (model, ask) = request.ask(
+    let (model, ask) = request.parse_common_params(
         &service,
         &header,
         &UNSUPPORTED_CHAT_PARAMS,
@@ -165,7 +165,7 @@ pub(super) async fn create(
         }
         false => {
             let end = reader.end().await;
-            reading.delivered();
+            reading.mark_delivered();
             match &*end {
                 TrackEnd::Over(answer) => Json(head.completion(answer)).into_response(),
                 TrackEnd::Failed(error) => error.clone().into_response(),
@@ -283,7 +283,7 @@ impl ChatChunks {
                     STEP_TEXT_SEPARATOR
                 };
                 self.part = part;
-                vec![self.delta("content", &format!("{between}{delta}"))]
+                vec![self.delta_chunk("content", &format!("{between}{delta}"))]
             }
             AnswerUpdate::Reasoning { entry, delta } => {
                 let between = if entry == self.entry {
@@ -292,16 +292,16 @@ impl ChatChunks {
                     STEP_TEXT_SEPARATOR
                 };
                 self.entry = entry;
-                vec![self.delta("reasoning_content", &format!("{between}{delta}"))]
+                vec![self.delta_chunk("reasoning_content", &format!("{between}{delta}"))]
             }
             AnswerUpdate::PartOver => Vec::new(),
-            AnswerUpdate::Void => self.fail(&OpenAiError::begun_again()),
+            AnswerUpdate::Void => self.error_chunks(&OpenAiError::begun_again()),
             AnswerUpdate::End(end) => self.end(&end),
         })
     }
 
     /// Encodes a chunk with more of a field.
-    fn delta(&self, field: &str, text: &str) -> String {
+    fn delta_chunk(&self, field: &str, text: &str) -> String {
         self.with_usage(self.head.chunk(&json!({field: text}), None), None)
     }
 
@@ -317,7 +317,7 @@ impl ChatChunks {
     /// Returns the chunks for the end of the turn.
     fn end(&mut self, end: &Arc<TrackEnd>) -> Vec<String> {
         let answer = match &**end {
-            TrackEnd::Failed(error) => return self.fail(error),
+            TrackEnd::Failed(error) => return self.error_chunks(error),
             TrackEnd::Over(answer) => answer,
         };
         let mut chunks = Vec::new();
@@ -332,7 +332,7 @@ impl ChatChunks {
         ];
         for (field, text) in missing {
             if let Some(text) = text.filter(|text| !text.is_empty()) {
-                chunks.push(self.delta(field, &text));
+                chunks.push(self.delta_chunk(field, &text));
             }
         }
         let last = self.head.chunk(&json!({}), Some(answer.outcome));
@@ -346,7 +346,7 @@ impl ChatChunks {
     }
 
     /// Returns the chunks for a failed turn.
-    fn fail(&mut self, error: &OpenAiError) -> Vec<String> {
+    fn error_chunks(&mut self, error: &OpenAiError) -> Vec<String> {
         self.close();
         vec![json!({"error": error.body()}).to_string()]
     }
@@ -354,7 +354,7 @@ impl ChatChunks {
     /// Ends the stream, and records that the client received the answer.
     fn close(&mut self) {
         if let Some(mut reading) = self.reading.take() {
-            reading.delivered();
+            reading.mark_delivered();
         }
     }
 }

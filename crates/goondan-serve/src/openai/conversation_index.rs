@@ -124,7 +124,7 @@ impl ConversationIndex {
     }
 
     /// Takes a conversation at any position; `None` if another request is continuing it.
-    pub(super) fn hold(self: &Arc<Self>, instance: &InstanceId) -> Option<ConversationHold> {
+    pub(super) fn try_hold(self: &Arc<Self>, instance: &InstanceId) -> Option<ConversationHold> {
         let mut state = self.lock_state();
         if !state.held.insert(instance.clone()) {
             return None;
@@ -141,7 +141,7 @@ impl ConversationIndex {
     }
 
     /// Joins the running turn of this event, or registers a new turn.
-    pub(super) fn enter(&self, event_id: &str) -> TurnLookup {
+    pub(super) fn join_or_register(&self, event_id: &str) -> TurnLookup {
         let mut state = self.lock_state();
         if let Some(track) = state.tracks.get(event_id).and_then(Weak::upgrade) {
             return TurnLookup::Joined(track);
@@ -154,12 +154,16 @@ impl ConversationIndex {
     }
 
     /// Removes the turn of this event, because it is over.
-    pub(super) fn leave(&self, event_id: &str) {
+    pub(super) fn remove_turn(&self, event_id: &str) {
         self.lock_state().tracks.remove(event_id);
     }
 
     /// Registers an attempt of a request with this event.
-    pub(super) fn attempt(&self, fingerprint: Fingerprint, event_id: &str) -> AttemptReader {
+    pub(super) fn register_attempt(
+        &self,
+        fingerprint: Fingerprint,
+        event_id: &str,
+    ) -> AttemptReader {
         let mut state = self.lock_state();
         let attempts = state.attempts.get_or_insert_mut(fingerprint, Vec::new);
         attempts.retain(|attempt| attempt.is_retriable());
@@ -209,7 +213,7 @@ impl ConversationIndex {
     fn fate_of_read(&self, fingerprint: &Fingerprint) -> Option<watch::Receiver<AttemptState>> {
         let mut state = self.lock_state();
         let mut attempts = state.attempts.get(fingerprint)?.iter().rev();
-        let read = attempts.find(|attempt| attempt.fate() == AttemptState::Read)?;
+        let read = attempts.find(|attempt| attempt.state() == AttemptState::Read)?;
         Some(read.fate.subscribe())
     }
 
@@ -217,7 +221,7 @@ impl ConversationIndex {
     /// the retry.
     fn take_lost(&self, fingerprint: &Fingerprint, count: u32) -> Option<AttemptReader> {
         self.take_attempt(fingerprint, count, |attempt| {
-            matches!(attempt.fate(), AttemptState::Lost(_))
+            matches!(attempt.state(), AttemptState::Lost(_))
         })
     }
 
@@ -227,7 +231,7 @@ impl ConversationIndex {
         let before = count.checked_sub(1)?;
         self.take_attempt(fingerprint, count, |attempt| {
             let is_before = *attempt.count() == Some(before);
-            is_before && matches!(attempt.fate(), AttemptState::Delivered(_))
+            is_before && matches!(attempt.state(), AttemptState::Delivered(_))
         })
     }
 
@@ -260,7 +264,7 @@ impl ConversationIndex {
 
 impl RequestAttempt {
     /// Returns the state of the attempt.
-    fn fate(&self) -> AttemptState {
+    fn state(&self) -> AttemptState {
         *self.fate.borrow()
     }
 
@@ -275,7 +279,7 @@ impl RequestAttempt {
 
     /// Returns true if a retry is still possible.
     fn is_retriable(&self) -> bool {
-        match self.fate() {
+        match self.state() {
             AttemptState::Read => true,
             AttemptState::Lost(at) | AttemptState::Delivered(at) => at.elapsed() < RETRY_WINDOW,
         }
@@ -299,12 +303,12 @@ impl AttemptReader {
     }
 
     /// Records the conversation.
-    pub(super) fn accepted(&self, instance: &InstanceId) {
+    pub(super) fn set_instance(&self, instance: &InstanceId) {
         self.attempt.instance.get_or_init(|| instance.clone());
     }
 
     /// Records that the client received the whole answer.
-    pub(super) fn delivered(&mut self) {
+    pub(super) fn mark_delivered(&mut self) {
         self.is_delivered = true;
     }
 }
@@ -362,12 +366,12 @@ mod tests {
     }
 
     fn hash(text: impl ToString) -> HistoryHash {
-        HistoryHash::begin("a", None, None).and(&ChatEntry::user(text.to_string()))
+        HistoryHash::begin("a", None, None).with_message(&ChatEntry::user(text.to_string()))
     }
 
     fn stand(memory: &Arc<ConversationIndex>, key: impl ToString, text: impl ToString) {
         memory
-            .hold(&instance(key))
+            .try_hold(&instance(key))
             .unwrap()
             .set_position(Some(hash(text)));
     }
@@ -379,7 +383,7 @@ mod tests {
         let hold = memory.take(hash("x")).unwrap();
         assert_eq!(hold.instance, instance(1));
         assert!(memory.take(hash("x")).is_none());
-        assert!(memory.hold(&instance(1)).is_none());
+        assert!(memory.try_hold(&instance(1)).is_none());
         hold.set_position(Some(hash("y")));
         assert!(memory.take(hash("x")).is_none());
         assert_eq!(memory.take(hash("y")).unwrap().instance, instance(1));
@@ -390,7 +394,7 @@ mod tests {
         let memory = memory();
         stand(&memory, 1, "x");
         memory.take(hash("x")).unwrap().keep_position();
-        memory.hold(&instance(1)).unwrap().keep_position();
+        memory.try_hold(&instance(1)).unwrap().keep_position();
         memory.take(hash("x")).unwrap().clear_position();
         assert!(memory.take(hash("x")).is_none());
         assert_eq!(memory.len(), (0, 0, 0));
@@ -405,7 +409,7 @@ mod tests {
         let hold = memory.take(hash("x")).unwrap();
         assert_eq!(hold.instance, instance(2));
         assert!(memory.take(hash("x")).is_none());
-        assert!(memory.hold(&instance(1)).is_some());
+        assert!(memory.try_hold(&instance(1)).is_some());
     }
 
     #[test]
@@ -426,11 +430,11 @@ mod tests {
     async fn a_retry_gets_only_an_answer_that_its_client_lost() {
         let memory = memory();
         assert!(memory.attempt_again(&[0; 32], 1).await.is_none());
-        let mut delivered = memory.attempt([0; 32], "delivered");
-        delivered.delivered();
+        let mut delivered = memory.register_attempt([0; 32], "delivered");
+        delivered.mark_delivered();
         drop(delivered);
-        drop(memory.attempt([0; 32], "lost"));
-        let read = memory.attempt([0; 32], "read");
+        drop(memory.register_attempt([0; 32], "lost"));
+        let read = memory.register_attempt([0; 32], "read");
         let again = memory.attempt_again(&[0; 32], 1).await.unwrap();
         assert_eq!(again.event_id(), "lost");
         assert!(memory.attempt_again(&[1; 32], 1).await.is_none());
@@ -442,9 +446,9 @@ mod tests {
         assert_eq!(later.as_ref().unwrap().event_id(), "read");
         // The client of `delivered` stated no count.
         assert!(memory.attempt_again(&[0; 32], 1).await.is_none());
-        let mut counted = memory.attempt([0; 32], "counted");
+        let mut counted = memory.register_attempt([0; 32], "counted");
         counted.set_count(0);
-        counted.delivered();
+        counted.mark_delivered();
         drop(counted);
         assert!(memory.attempt_again(&[0; 32], 2).await.is_none());
         let counted = memory.attempt_again(&[0; 32], 1).await.unwrap();

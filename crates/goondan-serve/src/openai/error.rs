@@ -3,11 +3,12 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use goondan::SendError;
 use goondan::event::TurnError;
+use goondan::gateway::SubmissionError;
 use goondan::spec::Code;
 use serde_json::{Value, json};
 
+use crate::error_table::{SWARM_STOPPED, openai_type};
 use crate::problem::ApiProblem;
 
 /// Header that allows or forbids automatic retries of the client.
@@ -36,7 +37,7 @@ impl OpenAiError {
     }
 
     /// Error for the value of the parameter `param`.
-    pub(super) fn parameter(param: impl Into<String>, message: impl Into<String>) -> Self {
+    pub(super) fn invalid_param(param: impl Into<String>, message: impl Into<String>) -> Self {
         OpenAiError {
             param: Some(param.into()),
             ..OpenAiError::new(StatusCode::BAD_REQUEST, message)
@@ -54,13 +55,13 @@ impl OpenAiError {
     }
 
     /// Error 405.
-    pub(super) fn method(message: impl Into<String>) -> Self {
+    pub(super) fn method_not_allowed(message: impl Into<String>) -> Self {
         OpenAiError::new(StatusCode::METHOD_NOT_ALLOWED, message)
     }
 
     /// Sets the parameter that the error is about.
     #[must_use]
-    pub(super) fn about(self, param: &str) -> Self {
+    pub(super) fn with_param(self, param: &str) -> Self {
         OpenAiError {
             param: Some(param.to_owned()),
             ..self
@@ -77,9 +78,8 @@ impl OpenAiError {
     }
 
     /// Error for a swarm that stopped during the turn.
-    pub(super) fn stopped() -> Self {
-        let message = "The swarm stopped during the turn. The turn resumes at the next start.";
-        OpenAiError::new(StatusCode::SERVICE_UNAVAILABLE, message).code(Code::SWARM_STOPPED)
+    pub(super) fn swarm_stopped() -> Self {
+        ApiProblem::new(Code::SWARM_STOPPED, SWARM_STOPPED).into()
     }
 
     /// The model call was retried and produced a different answer, so sent text is wrong.
@@ -94,18 +94,9 @@ impl OpenAiError {
         .code("answer_begun_again")
     }
 
-    /// Returns OpenAI's class of the error.
-    fn kind(&self) -> &'static str {
-        match self.status {
-            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
-            status if status.is_client_error() => "invalid_request_error",
-            _ => "server_error",
-        }
-    }
-
     /// Encodes the error.
     pub(super) fn body(&self) -> Value {
-        json!({"message": self.message, "type": self.kind(), "param": self.param, "code": self.code})
+        json!({"message": self.message, "type": openai_type(self.status), "param": self.param, "code": self.code})
     }
 
     /// Returns the `error` of a failed response. OpenAI defines its codes, so the message contains
@@ -143,7 +134,7 @@ impl IntoResponse for OpenAiError {
 impl From<ApiProblem> for OpenAiError {
     fn from(problem: ApiProblem) -> Self {
         let message = match &problem.suggestion {
-            Some(suggestion) => format!("{} {suggestion}", sentence(&problem.message)),
+            Some(suggestion) => format!("{} {suggestion}", as_sentence(&problem.message)),
             None => problem.message.clone(),
         };
         let code = match problem.code {
@@ -154,8 +145,8 @@ impl From<ApiProblem> for OpenAiError {
     }
 }
 
-impl From<SendError> for OpenAiError {
-    fn from(error: SendError) -> Self {
+impl From<SubmissionError> for OpenAiError {
+    fn from(error: SubmissionError) -> Self {
         ApiProblem::from(error).into()
     }
 }
@@ -170,7 +161,7 @@ impl From<&TurnError> for OpenAiError {
             None => StatusCode::INTERNAL_SERVER_ERROR,
         };
         let message = match &error.suggestion {
-            Some(suggestion) => format!("{} {suggestion}", sentence(&error.message)),
+            Some(suggestion) => format!("{} {suggestion}", as_sentence(&error.message)),
             None => error.message.clone(),
         };
         OpenAiError {
@@ -182,7 +173,7 @@ impl From<&TurnError> for OpenAiError {
 }
 
 /// Ends a text with a full stop if it has no end mark.
-fn sentence(text: &str) -> String {
+fn as_sentence(text: &str) -> String {
     let end = if text.ends_with(['.', '!', '?']) {
         ""
     } else {

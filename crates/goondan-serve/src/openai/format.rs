@@ -28,7 +28,7 @@ pub(super) const RESPONSE_FORMAT_PARAMS: FormatParams = FormatParams {
 
 /// Returns the schema that the answer must match; `None` for text, or if the agent always answers
 /// in that format.
-pub(super) fn wanted(
+pub(super) fn requested_schema(
     request: &OpenAiRequest,
     names: FormatParams,
     agent: &str,
@@ -48,11 +48,12 @@ pub(super) fn wanted(
                         "Agent `{agent}` defines its own `output` schema; send that schema or \
                         `json_object`."
                     );
-                    Err(OpenAiError::parameter(names.schema, message).code("unsupported_parameter"))
+                    Err(OpenAiError::invalid_param(names.schema, message)
+                        .code("unsupported_parameter"))
                 }
             }
         }
-        Some(_) => Err(OpenAiError::parameter(
+        Some(_) => Err(OpenAiError::invalid_param(
             names.kind,
             "The format must be `text`, `json_object` or `json_schema`.",
         )
@@ -62,7 +63,8 @@ pub(super) fn wanted(
 
 /// Returns the JSON Schema from the request.
 fn schema(request: &OpenAiRequest, name: &str) -> Result<Value, OpenAiError> {
-    let wrong = |message: String| OpenAiError::parameter(name, message).code("invalid_json_schema");
+    let wrong =
+        |message: String| OpenAiError::invalid_param(name, message).code("invalid_json_schema");
     let schema = request
         .get(name)
         .ok_or_else(|| wrong(format!("`{name}` is missing. Add the schema.")))?;

@@ -24,7 +24,7 @@ impl HistoryHash {
 
     /// Adds a message. Clients trim answers, so whitespace around an answer does not count.
     #[must_use]
-    pub(super) fn and(self, message: &ChatEntry) -> Self {
+    pub(super) fn with_message(self, message: &ChatEntry) -> Self {
         let mut hash = Sha256::new();
         hash.update(self.0);
         let is_answer = message.role == MessageRole::Assistant;
@@ -52,7 +52,7 @@ impl HistoryHash {
     /// Adds messages.
     #[must_use]
     pub(super) fn and_all(self, messages: &[ChatEntry]) -> Self {
-        messages.iter().fold(self, HistoryHash::and)
+        messages.iter().fold(self, HistoryHash::with_message)
     }
 }
 
@@ -86,8 +86,8 @@ mod tests {
             .prop_map(|(role, text, files)| ChatEntry { role, text, files })
     }
 
-    /// What counts of a message.
-    fn kept(said: &ChatEntry) -> ChatEntry {
+    /// Returns the part of a message that the hash covers.
+    fn hashed(said: &ChatEntry) -> ChatEntry {
         let text = if said.role == MessageRole::Assistant {
             said.text.trim()
         } else {
@@ -116,7 +116,7 @@ mod tests {
             let hash = |(agent, instructions, user, said): &(String, Option<String>, Option<String>, Vec<ChatEntry>)| {
                 HistoryHash::begin(agent, instructions.as_deref(), user.as_deref()).and_all(said)
             };
-            let same = |list: &[ChatEntry]| list.iter().map(kept).collect::<Vec<_>>();
+            let same = |list: &[ChatEntry]| list.iter().map(hashed).collect::<Vec<_>>();
             let is_same = (&one.0, &one.1, &one.2) == (&other.0, &other.1, &other.2) && same(&one.3) == same(&other.3);
             prop_assert_eq!(hash(&one) == hash(&other), is_same);
         }

@@ -48,7 +48,7 @@ impl ChatEntry {
     }
 
     /// Converts the entry to a message.
-    pub(super) fn data(&self) -> MessageData {
+    pub(super) fn to_message_data(&self) -> MessageData {
         let text = Some(&self.text).filter(|text| !text.is_empty() || self.files.is_empty());
         let text = text.map(|text| MessagePart::text(text.clone()));
         let content = text
@@ -62,7 +62,7 @@ impl ChatEntry {
     }
 
     /// Returns the visible part of a message; `None` for tool results and system messages.
-    pub(super) fn of(data: &MessageData) -> Option<ChatEntry> {
+    pub(super) fn from_message(data: &MessageData) -> Option<ChatEntry> {
         if !matches!(data.role, MessageRole::User | MessageRole::Assistant) {
             return None;
         }
@@ -92,7 +92,10 @@ impl ChatInput {
         for (index, message) in messages.iter().enumerate() {
             let at = format!("{param}[{index}]");
             let Some(message) = message.as_object() else {
-                return Err(OpenAiError::parameter(at, "A message must be an object."));
+                return Err(OpenAiError::invalid_param(
+                    at,
+                    "A message must be an object.",
+                ));
             };
             match message
                 .get("type")
@@ -107,20 +110,23 @@ impl ChatInput {
                         "Items of the type `{other}` are not supported: agents call their own \
                         tools."
                     );
-                    return Err(OpenAiError::parameter(at, message));
+                    return Err(OpenAiError::invalid_param(at, message));
                 }
             }
             let role = message
                 .get("role")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
-            let content = MessageContent::read(message, &at)?;
+            let content = ChatContent::read(message, &at)?;
             match role {
                 "system" | "developer" if content.files.is_empty() => {
                     instructions.push(content.text)
                 }
                 "system" | "developer" => {
-                    return Err(OpenAiError::parameter(at, "A system message must be text."));
+                    return Err(OpenAiError::invalid_param(
+                        at,
+                        "A system message must be text.",
+                    ));
                 }
                 "user" => entries.push(ChatEntry {
                     role: MessageRole::User,
@@ -132,12 +138,12 @@ impl ChatInput {
                     let message = format!(
                         "The role `{other}` is not supported: agents call their own tools."
                     );
-                    return Err(OpenAiError::parameter(format!("{at}.role"), message));
+                    return Err(OpenAiError::invalid_param(format!("{at}.role"), message));
                 }
             }
         }
         ChatInput {
-            instructions: joined(&instructions),
+            instructions: join_paragraphs(&instructions),
             before: Vec::new(),
             new: entries,
         }
@@ -157,7 +163,7 @@ impl ChatInput {
             .iter()
             .all(|entry| entry.text.is_empty() && entry.files.is_empty())
         {
-            return Err(OpenAiError::parameter(
+            return Err(OpenAiError::invalid_param(
                 param,
                 "The last message must be a user message with content.",
             ));
@@ -178,12 +184,12 @@ impl ChatInput {
             .iter()
             .flat_map(|entry| entry.files.iter().cloned())
             .collect();
-        (joined(&texts).unwrap_or_default(), files)
+        (join_paragraphs(&texts).unwrap_or_default(), files)
     }
 }
 
 /// Appends an answer to the previous one: an answer may have one message for each step.
-fn answer(entries: &mut Vec<ChatEntry>, MessageContent { text, files }: MessageContent) {
+fn answer(entries: &mut Vec<ChatEntry>, ChatContent { text, files }: ChatContent) {
     match entries
         .last_mut()
         .filter(|last| last.role == MessageRole::Assistant)
@@ -204,26 +210,26 @@ fn answer(entries: &mut Vec<ChatEntry>, MessageContent { text, files }: MessageC
 }
 
 /// Joins paragraphs; `None` if there are none.
-pub(super) fn joined(texts: &[String]) -> Option<String> {
+pub(super) fn join_paragraphs(texts: &[String]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 
 #[derive(Default)]
-struct MessageContent {
+struct ChatContent {
     text: String,
     files: Vec<Attachment>,
 }
 
-impl MessageContent {
+impl ChatContent {
     /// Reads the content of a message. `at` is its path in the body, for errors.
-    fn read(message: &Map<String, Value>, at: &str) -> Result<MessageContent, OpenAiError> {
+    fn read(message: &Map<String, Value>, at: &str) -> Result<ChatContent, OpenAiError> {
         for calls in ["tool_calls", "function_call"] {
             if message.get(calls).is_some_and(|calls| !is_nothing(calls)) {
                 let message = "Client tool calls are not supported: agents call their own tools.";
-                return Err(OpenAiError::parameter(format!("{at}.{calls}"), message));
+                return Err(OpenAiError::invalid_param(format!("{at}.{calls}"), message));
             }
         }
-        let mut content = MessageContent::default();
+        let mut content = ChatContent::default();
         match message.get("content") {
             None | Some(Value::Null) => {}
             Some(Value::String(text)) => content.text.clone_from(text),
@@ -233,7 +239,7 @@ impl MessageContent {
                 }
             }
             Some(_) => {
-                return Err(OpenAiError::parameter(
+                return Err(OpenAiError::invalid_param(
                     format!("{at}.content"),
                     "`content` must be a string or a list of parts.",
                 ));
@@ -249,7 +255,7 @@ impl MessageContent {
             kind @ ("text" | "input_text" | "output_text" | "refusal") => {
                 let name = if kind == "refusal" { "refusal" } else { "text" };
                 let Some(text) = text(name) else {
-                    return Err(OpenAiError::parameter(
+                    return Err(OpenAiError::invalid_param(
                         format!("{at}.{name}"),
                         "A content part of type `text` needs a `text` string.",
                     ));
@@ -261,11 +267,12 @@ impl MessageContent {
                     .pointer("/image_url/url")
                     .and_then(Value::as_str)
                     .or_else(|| text("image_url"));
-                self.files.push(image(url, &format!("{at}.image_url"))?);
+                self.files
+                    .push(parse_image(url, &format!("{at}.image_url"))?);
             }
             "input_image" => self
                 .files
-                .push(image(text("image_url"), &format!("{at}.image_url"))?),
+                .push(parse_image(text("image_url"), &format!("{at}.image_url"))?),
             "file" => self.files.push(file(
                 part.get("file").unwrap_or(&Value::Null),
                 &format!("{at}.file"),
@@ -275,7 +282,7 @@ impl MessageContent {
                 let message = format!(
                     "Parts of the type `{other}` are not supported. Use text, images or files."
                 );
-                return Err(OpenAiError::parameter(at, message));
+                return Err(OpenAiError::invalid_param(at, message));
             }
         }
         Ok(())
@@ -294,9 +301,9 @@ pub(super) fn is_nothing(value: &Value) -> bool {
 }
 
 /// Reads an image from a data URL.
-fn image(url: Option<&str>, at: &str) -> Result<Attachment, OpenAiError> {
+fn parse_image(url: Option<&str>, at: &str) -> Result<Attachment, OpenAiError> {
     let Some(url) = url else {
-        return Err(OpenAiError::parameter(
+        return Err(OpenAiError::invalid_param(
             at,
             "An image must be given as a data URL.",
         ));
@@ -304,7 +311,7 @@ fn image(url: Option<&str>, at: &str) -> Result<Attachment, OpenAiError> {
     let image = data_url(url, at)?;
     match image.media_type.starts_with("image/") {
         true => Ok(image),
-        false => Err(OpenAiError::parameter(
+        false => Err(OpenAiError::invalid_param(
             at,
             format!("`{}` is not an image type.", image.media_type),
         )),
@@ -316,7 +323,7 @@ fn file(file: &Value, at: &str) -> Result<Attachment, OpenAiError> {
     let Some(data) = file.get("file_data").and_then(Value::as_str) else {
         let message = "Send a file as `file_data` with a data URL: this server neither stores nor \
             fetches files.";
-        return Err(OpenAiError::parameter(at, message));
+        return Err(OpenAiError::invalid_param(at, message));
     };
     let name = file
         .get("filename")
@@ -334,13 +341,13 @@ fn data_url(url: &str, at: &str) -> Result<Attachment, OpenAiError> {
     let Some(rest) = url.strip_prefix("data:") else {
         let message = "Only data URLs are supported, such as `data:image/png;base64,…`: this \
             server fetches no URLs. Download the file, and send its bytes.";
-        return Err(OpenAiError::parameter(at, message));
+        return Err(OpenAiError::invalid_param(at, message));
     };
     let head_and_data = rest.split_once(',');
     let Some((media_type, data)) =
         head_and_data.and_then(|(head, data)| Some((head.strip_suffix(";base64")?, data)))
     else {
-        return Err(OpenAiError::parameter(
+        return Err(OpenAiError::invalid_param(
             at,
             "A data URL must have a media type and `base64`: `data:image/png;base64,…`.",
         ));
@@ -352,13 +359,13 @@ fn data_url(url: &str, at: &str) -> Result<Attachment, OpenAiError> {
         .trim()
         .to_ascii_lowercase();
     if !media_type.contains('/') {
-        return Err(OpenAiError::parameter(
+        return Err(OpenAiError::invalid_param(
             at,
             "A data URL must have a media type: `data:image/png;base64,…`.",
         ));
     }
     if data.is_empty() || STANDARD.decode(data).is_err() {
-        return Err(OpenAiError::parameter(
+        return Err(OpenAiError::invalid_param(
             at,
             "The data of a data URL must be base64.",
         ));
@@ -514,10 +521,10 @@ mod tests {
                 ..ChatEntry::user("")
             },
         ] {
-            assert_eq!(ChatEntry::of(&said.data()), Some(said));
+            assert_eq!(ChatEntry::from_message(&said.to_message_data()), Some(said));
         }
         assert_eq!(
-            ChatEntry::of(&MessageData {
+            ChatEntry::from_message(&MessageData {
                 role: MessageRole::Tool,
                 content: Vec::new()
             }),

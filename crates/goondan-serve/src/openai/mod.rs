@@ -36,7 +36,7 @@ use utoipa::OpenApi;
 pub(crate) use self::conversation_index::ConversationIndex;
 use self::error::OpenAiError;
 use crate::auth::AccessPolicy;
-use crate::received_body::{RequestedPath, normalized};
+use crate::received_body::{RequestedPath, normalize_request};
 use crate::server::ServerLimits;
 use crate::service::Service;
 
@@ -63,12 +63,19 @@ pub(crate) fn router(access: Arc<AccessPolicy>, limits: ServerLimits) -> Router<
         .route("/responses/{id}", get(responses::show))
         .fallback(nothing_there)
         .method_not_allowed_fallback(wrong_method)
-        .layer(middleware::from_fn_with_state(limits.body, readable))
-        .layer(middleware::from_fn_with_state(access, guard))
+        .layer(middleware::from_fn_with_state(
+            limits.body,
+            require_readable,
+        ))
+        .layer(middleware::from_fn_with_state(access, require_access))
 }
 
 /// Checks a request. The API key is the server token.
-async fn guard(State(access): State<Arc<AccessPolicy>>, request: Request, next: Next) -> Response {
+async fn require_access(
+    State(access): State<Arc<AccessPolicy>>,
+    request: Request,
+    next: Next,
+) -> Response {
     match access.check(request.headers(), request.uri()) {
         Ok(()) => next.run(request).await,
         Err(problem) => OpenAiError::from(problem).into_response(),
@@ -76,8 +83,8 @@ async fn guard(State(access): State<Arc<AccessPolicy>>, request: Request, next: 
 }
 
 /// Refuses bodies that cannot be read.
-async fn readable(State(limit): State<usize>, request: Request, next: Next) -> Response {
-    match normalized(request, limit).await {
+async fn require_readable(State(limit): State<usize>, request: Request, next: Next) -> Response {
+    match normalize_request(request, limit).await {
         Ok(request) => next.run(request).await,
         Err(problem) => OpenAiError::from(problem).into_response(),
     }
@@ -98,7 +105,7 @@ async fn nothing_there(request: Request) -> OpenAiError {
 
 /// Error 405.
 async fn wrong_method() -> OpenAiError {
-    OpenAiError::method("This URL does not support the HTTP method.")
+    OpenAiError::method_not_allowed("This URL does not support the HTTP method.")
 }
 
 /// Returns the time in seconds since 1970.

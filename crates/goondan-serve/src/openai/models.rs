@@ -10,13 +10,13 @@ use crate::api::find_agent;
 use crate::service::Service;
 
 /// Returns the error for an unknown model.
-pub(super) fn unknown(service: &Service, model: &str) -> OpenAiError {
+pub(super) fn unknown_model(service: &Service, model: &str) -> OpenAiError {
     let message = format!(
         "The model `{model}` does not exist. The models of this server are: {}.",
         names(service).join(", ")
     );
     OpenAiError::not_found(message)
-        .about("model")
+        .with_param("model")
         .code("model_not_found")
 }
 
@@ -60,6 +60,6 @@ pub(super) async fn show(
 ) -> Result<Json<Value>, OpenAiError> {
     match find_agent(&service, &model) {
         Some(_) => Ok(Json(body(&service, &model))),
-        None => Err(unknown(&service, &model)),
+        None => Err(unknown_model(&service, &model)),
     }
 }

@@ -18,9 +18,9 @@ impl AnswerOutcome {
     ///
     /// # Errors
     /// The turn failed for another reason than a declined answer.
-    pub(super) fn of(result: &TurnResult) -> Result<Self, &TurnError> {
+    pub(super) fn from_result(result: &TurnResult) -> Result<Self, &TurnError> {
         match &result.error {
-            Some(_) if refusal(result).is_some() => Ok(AnswerOutcome::Declined),
+            Some(_) if refusal_message(result).is_some() => Ok(AnswerOutcome::Declined),
             Some(error) => Err(error),
             None if result.model_finish_reason.is_some() => Ok(AnswerOutcome::Length),
             None if result.finish_reason == FinishReason::MaxSteps => Ok(AnswerOutcome::Length),
@@ -49,7 +49,7 @@ impl AnswerOutcome {
 
 /// Returns the error message of a turn whose model declined to answer. It contains the provider's
 /// message.
-pub(super) fn refusal(result: &TurnResult) -> Option<&str> {
+pub(super) fn refusal_message(result: &TurnResult) -> Option<&str> {
     let error = result.error.as_ref()?;
     let is_refusal = Code::find(&error.code) == Some(Code::MODEL_DECLINED);
     is_refusal.then_some(&*error.message)

@@ -15,7 +15,7 @@ use super::submit::{RetryKey, SubmitRequest};
 use crate::api::find_agent;
 use crate::problem::ApiProblem;
 use crate::service::Service;
-use crate::trace_context::caller;
+use crate::trace_context::caller_trace;
 
 /// Headers that describe the client. Two clients can send the same body.
 const CLIENT_HEADERS: [&str; 6] = [
@@ -54,7 +54,7 @@ impl OpenAiRequest {
         headers: &HeaderMap,
         body: Result<Bytes, BytesRejection>,
     ) -> Result<OpenAiRequest, OpenAiError> {
-        let body = body.map_err(|rejection| unreadable(&rejection))?;
+        let body = body.map_err(|rejection| unreadable_body(&rejection))?;
         let fields = match serde_json::from_slice(&body) {
             Ok(Value::Object(fields)) => fields,
             Ok(_) => {
@@ -125,7 +125,7 @@ impl OpenAiRequest {
 
     /// Returns a string; `None` if it is absent.
     pub(super) fn text(&self, name: &str) -> Result<Option<&str>, OpenAiError> {
-        let wrong = || OpenAiError::parameter(name, format!("`{name}` must be a string."));
+        let wrong = || OpenAiError::invalid_param(name, format!("`{name}` must be a string."));
         self.get(name)
             .map(|value| value.as_str().ok_or_else(wrong))
             .transpose()
@@ -133,14 +133,14 @@ impl OpenAiRequest {
 
     /// Returns a boolean; `default` if it is absent.
     pub(super) fn flag(&self, name: &str, default: bool) -> Result<bool, OpenAiError> {
-        let wrong = || OpenAiError::parameter(name, format!("`{name}` must be a boolean."));
+        let wrong = || OpenAiError::invalid_param(name, format!("`{name}` must be a boolean."));
         self.get(name)
             .map_or(Ok(default), |value| value.as_bool().ok_or_else(wrong))
     }
 
     /// Returns a list; fails if it is absent.
     pub(super) fn list(&self, name: &str) -> Result<&[Value], OpenAiError> {
-        let wrong = || OpenAiError::parameter(name, format!("`{name}` must be a list."));
+        let wrong = || OpenAiError::invalid_param(name, format!("`{name}` must be a list."));
         self.get(name)
             .and_then(Value::as_array)
             .map(Vec::as_slice)
@@ -162,7 +162,7 @@ impl OpenAiRequest {
             let shown = value.to_string();
             if !super::message::is_nothing(value) && !rule.fine.contains(&&*shown) {
                 return Err(
-                    OpenAiError::parameter(rule.name, rule.why).code("unsupported_parameter")
+                    OpenAiError::invalid_param(rule.name, rule.why).code("unsupported_parameter")
                 );
             }
         }
@@ -172,12 +172,13 @@ impl OpenAiRequest {
     /// Returns the model name in the request, and its agent.
     pub(super) fn model(&self, service: &Service) -> Result<(String, String), OpenAiError> {
         let Some(model) = self.text("model")? else {
-            return Err(OpenAiError::parameter(
+            return Err(OpenAiError::invalid_param(
                 "model",
                 "Set `model` to the name of an agent.",
             ));
         };
-        let agent = find_agent(service, model).ok_or_else(|| models::unknown(service, model))?;
+        let agent =
+            find_agent(service, model).ok_or_else(|| models::unknown_model(service, model))?;
         Ok((model.to_owned(), agent))
     }
 
@@ -188,7 +189,7 @@ impl OpenAiRequest {
     }
 
     /// Parses the parameters that both APIs share. Also returns the model name.
-    pub(super) fn ask(
+    pub(super) fn parse_common_params(
         self,
         service: &Service,
         headers: &HeaderMap,
@@ -198,10 +199,10 @@ impl OpenAiRequest {
     ) -> Result<(String, SubmitRequest), OpenAiError> {
         let (model, agent) = self.model(service)?;
         self.check(rules)?;
-        let output = format::wanted(&self, format, &agent, service)?;
+        let output = format::requested_schema(&self, format, &agent, service)?;
         let (talk, stream) = (talk(&self)?, self.flag("stream", false)?);
         let (instance_key, metadata) = self.metadata()?;
-        let (user, caller, again) = (self.user()?, caller(headers), self.again);
+        let (user, caller, again) = (self.user()?, caller_trace(headers), self.again);
         Ok((
             model,
             SubmitRequest {
@@ -221,7 +222,7 @@ impl OpenAiRequest {
 
     /// Returns the conversation key and the metadata of the user message.
     pub(super) fn metadata(&self) -> Result<(Option<String>, JsonObject), OpenAiError> {
-        let wrong = || OpenAiError::parameter("metadata", "`metadata` must be an object.");
+        let wrong = || OpenAiError::invalid_param("metadata", "`metadata` must be an object.");
         let mut metadata = match self.get("metadata") {
             Some(value) => value.as_object().cloned().ok_or_else(wrong)?,
             None => JsonObject::new(),
@@ -231,7 +232,7 @@ impl OpenAiRequest {
             Some(Value::String(key)) if !key.is_empty() => Some(key),
             Some(_) => {
                 let message = "`metadata.instanceKey` must be a string, the conversation key.";
-                return Err(OpenAiError::parameter("metadata.instanceKey", message));
+                return Err(OpenAiError::invalid_param("metadata.instanceKey", message));
             }
         };
         if let Some(user) = self.user()? {
@@ -249,7 +250,7 @@ impl OpenAiRequest {
 }
 
 /// Error for a body that could not be read.
-fn unreadable(rejection: &BytesRejection) -> OpenAiError {
+fn unreadable_body(rejection: &BytesRejection) -> OpenAiError {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         return ApiProblem::new(
             Code::SERVE_TOO_LARGE,

@@ -6,10 +6,12 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::answer_stream::{AnswerSubscriber, AnswerUpdate, FinishedAnswer, OutputItem, TrackEnd};
+use super::answer_stream::{
+    AnswerSubscriber, AnswerUpdate, FinishedAnswer, StreamedItem, TrackEnd,
+};
 use super::conversation_index::AttemptReader;
 use super::error::OpenAiError;
-use super::responses::{OpenAiResponseStatus, ResponseHead, part};
+use super::responses::{OpenAiResponseStatus, ResponseHead, encode_part};
 
 pub(super) struct ResponseStream {
     head: ResponseHead,
@@ -17,7 +19,7 @@ pub(super) struct ResponseStream {
     /// Released with the last event.
     reading: Option<AttemptReader>,
     /// Items in the order in which they began.
-    items: Vec<OutputItem>,
+    items: Vec<StreamedItem>,
     /// Index of the text that is not complete.
     open_text: Option<usize>,
     /// Index of the reasoning that is not complete, and of its entry.
@@ -52,7 +54,7 @@ impl ResponseStream {
         let stream = futures::stream::unfold(self, |mut events| async move {
             while events.ready.is_empty() {
                 events.reading.as_ref()?;
-                events.advance().await;
+                events.queue_next_update().await;
             }
             let event = events.ready.pop_front()?;
             Some((Ok::<_, std::convert::Infallible>(event), events))
@@ -63,7 +65,7 @@ impl ResponseStream {
     }
 
     /// Adds the events of the next update to the queue. The first call adds the initial events.
-    async fn advance(&mut self) {
+    async fn queue_next_update(&mut self) {
         if !std::mem::replace(&mut self.is_begun, true) {
             for name in ["response.created", "response.in_progress"] {
                 let response = self.head.body(&[], &OpenAiResponseStatus::InProgress);
@@ -72,10 +74,10 @@ impl ResponseStream {
             return;
         }
         match self.reader.next().await {
-            AnswerUpdate::Text { delta, .. } => self.say(&delta),
-            AnswerUpdate::Reasoning { entry, delta } => self.reason(entry, &delta),
+            AnswerUpdate::Text { delta, .. } => self.queue_text(&delta),
+            AnswerUpdate::Reasoning { entry, delta } => self.queue_reasoning(entry, &delta),
             AnswerUpdate::PartOver => self.close_text(),
-            AnswerUpdate::Void => self.fail(&OpenAiError::begun_again()),
+            AnswerUpdate::Void => self.queue_error(&OpenAiError::begun_again()),
             AnswerUpdate::End(end) => self.end(&end),
         }
     }
@@ -100,10 +102,12 @@ impl ResponseStream {
     }
 
     /// Begins an item without content, and returns its index.
-    fn open(&mut self, item: OutputItem) -> usize {
-        let (index, part) = (self.items.len(), part(&item));
+    fn open(&mut self, item: StreamedItem) -> usize {
+        let (index, part) = (self.items.len(), encode_part(&item));
         self.items.push(item);
-        let item = self.head.item(&self.items, index, /* is_complete */ false);
+        let item = self
+            .head
+            .encode_item(&self.items, index, /* is_complete */ false);
         self.put(
             "response.output_item.added",
             json!({"output_index": index, "item": item}),
@@ -114,7 +118,7 @@ impl ResponseStream {
 
     /// Queues an event with more text of an item.
     fn add(&mut self, index: usize, delta: &str) {
-        let (name, text, more) = shape(&mut self.items[index]);
+        let (name, text, more) = event_fields(&mut self.items[index]);
         text.push_str(delta);
         let delta = ("delta", Value::from(delta));
         let fields: Vec<_> = std::iter::once(delta).chain(more).collect();
@@ -123,7 +127,7 @@ impl ResponseStream {
 
     /// Queues the events that end an item.
     fn close_item(&mut self, index: usize) {
-        let (name, text, more) = shape(&mut self.items[index]);
+        let (name, text, more) = event_fields(&mut self.items[index]);
         let field = if name == REFUSAL_EVENT_PREFIX {
             "refusal"
         } else {
@@ -132,9 +136,11 @@ impl ResponseStream {
         let text = (field, Value::from(text.as_str()));
         let fields: Vec<_> = std::iter::once(text).chain(more).collect();
         self.put_part(index, &format!("{name}.done"), &fields);
-        let part = part(&self.items[index]);
+        let part = encode_part(&self.items[index]);
         self.put_part(index, "response.content_part.done", &[("part", part)]);
-        let item = self.head.item(&self.items, index, /* is_complete */ true);
+        let item = self
+            .head
+            .encode_item(&self.items, index, /* is_complete */ true);
         self.put(
             "response.output_item.done",
             json!({"output_index": index, "item": item}),
@@ -142,24 +148,24 @@ impl ResponseStream {
     }
 
     /// Queues text of the answer; begins an item if needed.
-    fn say(&mut self, delta: &str) {
+    fn queue_text(&mut self, delta: &str) {
         self.close_reasoning();
         let index = match self.open_text {
             Some(index) => index,
-            None => self.open(OutputItem::Text(String::new())),
+            None => self.open(StreamedItem::Text(String::new())),
         };
         self.open_text = Some(index);
         self.add(index, delta);
     }
 
     /// Queues reasoning; begins an item if needed.
-    fn reason(&mut self, entry: usize, delta: &str) {
+    fn queue_reasoning(&mut self, entry: usize, delta: &str) {
         if self.open_reasoning.is_some_and(|(_, open)| open != entry) {
             self.close_reasoning();
         }
         let index = match self.open_reasoning {
             Some((index, _)) => index,
-            None => self.open(OutputItem::Reasoning(String::new())),
+            None => self.open(StreamedItem::Reasoning(String::new())),
         };
         self.open_reasoning = Some((index, entry));
         self.add(index, delta);
@@ -183,7 +189,7 @@ impl ResponseStream {
     fn end(&mut self, end: &TrackEnd) {
         self.close_reasoning();
         match end {
-            TrackEnd::Over(answer) => self.complete(answer),
+            TrackEnd::Over(answer) => self.queue_completion(answer),
             TrackEnd::Failed(error) => {
                 self.close_text();
                 let response = self
@@ -196,15 +202,15 @@ impl ResponseStream {
     }
 
     /// Queues the rest of the answer and the final response.
-    fn complete(&mut self, answer: &FinishedAnswer) {
+    fn queue_completion(&mut self, answer: &FinishedAnswer) {
         self.close_text();
         for item in &answer.items {
             let (empty, text) = match item {
-                OutputItem::Reasoning(_) if self.reader.has_reasoning() => continue,
-                OutputItem::Text(_) if self.reader.has_begun() => continue,
-                OutputItem::Reasoning(text) => (OutputItem::Reasoning(String::new()), text),
-                OutputItem::Text(text) => (OutputItem::Text(String::new()), text),
-                OutputItem::Refusal(words) => (OutputItem::Refusal(String::new()), words),
+                StreamedItem::Reasoning(_) if self.reader.has_reasoning() => continue,
+                StreamedItem::Text(_) if self.reader.has_begun() => continue,
+                StreamedItem::Reasoning(text) => (StreamedItem::Reasoning(String::new()), text),
+                StreamedItem::Text(text) => (StreamedItem::Text(String::new()), text),
+                StreamedItem::Refusal(words) => (StreamedItem::Refusal(String::new()), words),
             };
             let index = self.open(empty);
             self.add(index, text);
@@ -224,7 +230,7 @@ impl ResponseStream {
     }
 
     /// Ends the stream with an error, although the turn continues.
-    fn fail(&mut self, error: &OpenAiError) {
+    fn queue_error(&mut self, error: &OpenAiError) {
         let body = error.body();
         self.put(
             "error",
@@ -236,7 +242,7 @@ impl ResponseStream {
     /// Ends the stream, and records that the client received the answer.
     fn close(&mut self) {
         if let Some(mut reading) = self.reading.take() {
-            reading.delivered();
+            reading.mark_delivered();
         }
     }
 }
@@ -245,13 +251,15 @@ const REFUSAL_EVENT_PREFIX: &str = "response.refusal";
 
 /// Returns the name that the events of an item begin with, its text, and the other fields of these
 /// events.
-fn shape(item: &mut OutputItem) -> (&'static str, &mut String, Option<(&'static str, Value)>) {
+fn event_fields(
+    item: &mut StreamedItem,
+) -> (&'static str, &mut String, Option<(&'static str, Value)>) {
     match item {
-        OutputItem::Text(text) => {
+        StreamedItem::Text(text) => {
             let more = Some(("logprobs", json!([])));
             ("response.output_text", text, more)
         }
-        OutputItem::Reasoning(text) => ("response.reasoning_text", text, None),
-        OutputItem::Refusal(words) => (REFUSAL_EVENT_PREFIX, words, None),
+        StreamedItem::Reasoning(text) => ("response.reasoning_text", text, None),
+        StreamedItem::Refusal(words) => (REFUSAL_EVENT_PREFIX, words, None),
     }
 }

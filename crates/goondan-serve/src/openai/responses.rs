@@ -13,11 +13,11 @@ use goondan::message::Message;
 use goondan::ports::model::TokenUsage;
 use serde_json::{Value, json};
 
-use super::answer_stream::{OutputItem, TrackEnd, items_of_turn};
+use super::answer_stream::{StreamedItem, TrackEnd, items_of_turn};
 use super::bodies::{OpenAiErrorResponses, ResponseBody};
 use super::error::OpenAiError;
-use super::message::{ChatEntry, ChatInput, joined};
-use super::outcome::{AnswerOutcome, refusal};
+use super::message::{ChatEntry, ChatInput, join_paragraphs};
+use super::outcome::{AnswerOutcome, refusal_message};
 use super::request::{OpenAiRequest, UnsupportedParam};
 use super::response_events::ResponseStream;
 use super::response_id::ResponseId;
@@ -120,12 +120,12 @@ pub(super) async fn create(
     if let Some(format) = request.get("text.format") {
         echoed["text"] = json!({"format": format});
     }
-    let (model, mut ask) = request.ask(
+    let (model, mut ask) = request.parse_common_params(
         &service,
         &header,
         &UNSUPPORTED_RESPONSE_PARAMS,
         format::RESPONSE_FORMAT_PARAMS,
-        talk,
+        parse_input,
     )?;
     ask.metadata.insert(
         RESPONSE_METADATA_KEY.to_owned(),
@@ -153,7 +153,7 @@ pub(super) async fn create(
         ResponseStream::new(head, reader, reading).respond()
     } else {
         let end = reader.end().await;
-        reading.delivered();
+        reading.mark_delivered();
         match &*end {
             TrackEnd::Over(answer) => {
                 let status = OpenAiResponseStatus::Over {
@@ -210,7 +210,7 @@ pub(super) async fn show(
     let items = items_of_turn(turn_messages.iter().copied(), &turn_id);
     Ok(Json(match result {
         None => head.body(&[], &OpenAiResponseStatus::InProgress),
-        Some(result) => head.over(items, result.as_ref()),
+        Some(result) => head.finished_response(items, result.as_ref()),
     }))
 }
 
@@ -226,7 +226,7 @@ pub(super) fn stored_request<'m>(
 }
 
 /// Parses the input, a string or items. `instructions` precede the instructions of the items.
-fn talk(request: &OpenAiRequest) -> Result<ChatInput, OpenAiError> {
+fn parse_input(request: &OpenAiRequest) -> Result<ChatInput, OpenAiError> {
     let mut talk = match request.get("input") {
         Some(Value::String(text)) if !text.is_empty() => ChatInput {
             new: vec![ChatEntry::user(&**text)],
@@ -234,7 +234,7 @@ fn talk(request: &OpenAiRequest) -> Result<ChatInput, OpenAiError> {
         },
         Some(Value::Array(items)) => ChatInput::read(items, "input")?,
         _ => {
-            return Err(OpenAiError::parameter(
+            return Err(OpenAiError::invalid_param(
                 "input",
                 "`input` must be a string or a list of items, and must not be empty.",
             ));
@@ -245,14 +245,14 @@ fn talk(request: &OpenAiRequest) -> Result<ChatInput, OpenAiError> {
         .into_iter()
         .chain(talk.instructions.take())
         .collect();
-    talk.instructions = joined(&all);
+    talk.instructions = join_paragraphs(&all);
     Ok(talk)
 }
 
 /// Parses the id of a previous response.
 fn previous_response(id: &str) -> Result<ResponseId, OpenAiError> {
     ResponseId::decode(id).ok_or_else(|| {
-        OpenAiError::parameter(
+        OpenAiError::invalid_param(
             "previous_response_id",
             "There is no previous response with this id.",
         )
@@ -286,7 +286,11 @@ impl ResponseHead {
 
     /// Encodes a finished response. Results are kept only for a limited time. After that, the
     /// messages determine the status.
-    fn over(&self, mut items: Vec<OutputItem>, result: Option<&TurnResult>) -> Value {
+    fn finished_response(
+        &self,
+        mut items: Vec<StreamedItem>,
+        result: Option<&TurnResult>,
+    ) -> Value {
         let Some(result) = result else {
             let status = OpenAiResponseStatus::Over {
                 outcome: AnswerOutcome::Complete,
@@ -294,8 +298,8 @@ impl ResponseHead {
             };
             return self.body(&items, &status);
         };
-        items.extend(refusal(result).map(|words| OutputItem::Refusal(words.to_owned())));
-        match AnswerOutcome::of(result) {
+        items.extend(refusal_message(result).map(|words| StreamedItem::Refusal(words.to_owned())));
+        match AnswerOutcome::from_result(result) {
             Ok(outcome) => {
                 let usage = Some(result.usage);
                 self.body(&items, &OpenAiResponseStatus::Over { outcome, usage })
@@ -305,9 +309,9 @@ impl ResponseHead {
     }
 
     /// Encodes a response.
-    pub(super) fn body(&self, items: &[OutputItem], status: &OpenAiResponseStatus<'_>) -> Value {
+    pub(super) fn body(&self, items: &[StreamedItem], status: &OpenAiResponseStatus<'_>) -> Value {
         let output: Vec<Value> = (0..items.len())
-            .map(|index| self.item(items, index, /* is_complete */ true))
+            .map(|index| self.encode_item(items, index, /* is_complete */ true))
             .collect();
         let mut body = json!({
             "id": self.id.encode(),
@@ -344,27 +348,32 @@ impl ResponseHead {
     }
 
     /// Returns an item of the output, either complete or as it begins.
-    pub(super) fn item(&self, items: &[OutputItem], index: usize, is_complete: bool) -> Value {
+    pub(super) fn encode_item(
+        &self,
+        items: &[StreamedItem],
+        index: usize,
+        is_complete: bool,
+    ) -> Value {
         let (id, item) = (self.item_id(items, index), &items[index]);
         let status = if is_complete {
             "completed"
         } else {
             "in_progress"
         };
-        let content: Vec<Value> = is_complete.then(|| part(item)).into_iter().collect();
+        let content: Vec<Value> = is_complete.then(|| encode_part(item)).into_iter().collect();
         match item {
-            OutputItem::Reasoning(_) => {
+            StreamedItem::Reasoning(_) => {
                 json!({"id": id, "type": "reasoning", "summary": [], "content": content, "status": status})
             }
-            OutputItem::Text(_) | OutputItem::Refusal(_) => {
+            StreamedItem::Text(_) | StreamedItem::Refusal(_) => {
                 json!({"id": id, "type": "message", "role": "assistant", "status": status, "content": content})
             }
         }
     }
 
     /// Returns the id of an item: messages and reasoning are counted separately.
-    pub(super) fn item_id(&self, items: &[OutputItem], index: usize) -> String {
-        let is_reasoning = |item: &OutputItem| matches!(item, OutputItem::Reasoning(_));
+    pub(super) fn item_id(&self, items: &[StreamedItem], index: usize) -> String {
+        let is_reasoning = |item: &StreamedItem| matches!(item, StreamedItem::Reasoning(_));
         let kind = is_reasoning(&items[index]);
         let number = items[..index]
             .iter()
@@ -376,13 +385,13 @@ impl ResponseHead {
 }
 
 /// Encodes the content part of an item.
-pub(super) fn part(item: &OutputItem) -> Value {
+pub(super) fn encode_part(item: &StreamedItem) -> Value {
     match item {
-        OutputItem::Reasoning(text) => json!({"type": "reasoning_text", "text": text}),
-        OutputItem::Text(text) => {
+        StreamedItem::Reasoning(text) => json!({"type": "reasoning_text", "text": text}),
+        StreamedItem::Text(text) => {
             json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
         }
-        OutputItem::Refusal(words) => json!({"type": "refusal", "refusal": words}),
+        StreamedItem::Refusal(words) => json!({"type": "refusal", "refusal": words}),
     }
 }
 

@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
-use goondan::event::{SwarmEvent, TurnResult};
+use goondan::event::TurnResult;
+use goondan::gateway::{ApprovalReports, Submission, SubmissionError, TurnStream, TurnUpdate};
 use goondan::ids::{InstanceId, derived_id, is_message_of};
 use goondan::message::{Message, MessageData};
-use goondan::spec::{Code, JsonObject};
+use goondan::spec::JsonObject;
 use goondan::start::telemetry::CallerTrace;
-use goondan::{Input, SubmittedEventState, Turn};
+use goondan::{Input, SubmittedEventState};
 use rand::RngExt;
 use serde_json::Value;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
 
 use super::answer_stream::{
-    AnswerBroadcast, AnswerSubscriber, OutputItem, TrackEnd, items_of, items_of_turn,
+    AnswerBroadcast, AnswerSubscriber, StreamedItem, TrackEnd, items_of, items_of_turn,
 };
 use super::conversation_index::{
     AttemptReader, ConversationHold, ConversationIndex, Fingerprint, TurnLookup,
@@ -26,7 +24,6 @@ use super::message::{ChatEntry, ChatInput};
 use super::outcome::AnswerOutcome;
 use super::response_id::ResponseId;
 use super::responses::stored_request;
-use crate::hub::PublishedEvent;
 use crate::problem::ApiProblem;
 use crate::service::Service;
 
@@ -73,13 +70,9 @@ pub(super) async fn begin(
     service: &Service,
     ask: SubmitRequest,
 ) -> Result<SubmittedTurn, OpenAiError> {
-    if service.is_draining() {
-        let problem = ApiProblem::new(Code::SWARM_STOPPING, "The server is stopping.");
-        return Err(problem.suggest("Retry in a few seconds.").into());
-    }
     let memory = &service.inner.openai;
-    let (reading, is_new) = identify(memory, &ask.again).await;
-    let mut reader = match memory.enter(reading.event_id()) {
+    let (reading, is_new) = identify_event(memory, &ask.again).await;
+    let mut reader = match memory.join_or_register(reading.event_id()) {
         TurnLookup::Joined(track) => track.read(),
         TurnLookup::First(track) => {
             let reader = track.read();
@@ -97,8 +90,8 @@ pub(super) async fn begin(
             reader
         }
     };
-    let instance = reader.accepted().await?;
-    reading.accepted(&instance);
+    let instance = reader.wait_until_accepted().await?;
+    reading.set_instance(&instance);
     Ok(SubmittedTurn {
         reader,
         reading,
@@ -107,11 +100,11 @@ pub(super) async fn begin(
 }
 
 /// Returns the event of a request. The flag is true if the event is certainly new.
-async fn identify(memory: &ConversationIndex, again: &RetryKey) -> (AttemptReader, bool) {
+async fn identify_event(memory: &ConversationIndex, again: &RetryKey) -> (AttemptReader, bool) {
     if let Some(key) = &again.key {
         let digest = hex(&again.fingerprint);
         let event_id = format!("evt-openai-{}", derived_id(&["openai", key, &digest]));
-        return (memory.attempt(again.fingerprint, &event_id), false);
+        return (memory.register_attempt(again.fingerprint, &event_id), false);
     }
     if let Some(count) = again.count.filter(|count| *count > 0)
         && let Some(reading) = memory.attempt_again(&again.fingerprint, count).await
@@ -119,7 +112,8 @@ async fn identify(memory: &ConversationIndex, again: &RetryKey) -> (AttemptReade
         return (reading, false);
     }
     let random: [u8; 12] = rand::rng().random();
-    let reading = memory.attempt(again.fingerprint, &format!("evt-openai-{}", hex(&random)));
+    let reading =
+        memory.register_attempt(again.fingerprint, &format!("evt-openai-{}", hex(&random)));
     if let Some(count) = again.count {
         reading.set_count(count);
     }
@@ -149,6 +143,12 @@ struct InputTarget {
     hash: Option<HistoryHash>,
 }
 
+/// Turn of a request.
+enum AnsweringTurn {
+    Followed(Box<TurnStream>),
+    Awaited(Submission),
+}
+
 /// A request until the end of its turn.
 struct TurnRun {
     service: Service,
@@ -160,7 +160,7 @@ struct TurnRun {
 
 impl Drop for TurnRun {
     fn drop(&mut self) {
-        self.service.inner.openai.leave(&self.track.event_id);
+        self.service.inner.openai.remove_turn(&self.track.event_id);
         self.track.end_unless_over();
     }
 }
@@ -169,16 +169,18 @@ impl TurnRun {
     /// Runs until the turn is over or the swarm ends. `is_new`: the event was certainly not
     /// submitted before.
     async fn run(self, is_new: bool) {
-        let ended = self.service.inner.ended.clone();
-        ended.run_until_cancelled(self.go(is_new)).await;
+        let ended = self.service.gateway().closed_token().clone();
+        ended
+            .run_until_cancelled(self.follow_or_start(is_new))
+            .await;
     }
 
     /// Follows the turn of an earlier attempt, or starts a turn.
-    async fn go(&self, is_new: bool) {
+    async fn follow_or_start(&self, is_new: bool) {
         if !is_new && self.follow_known().await {
             return;
         }
-        match self.place().await {
+        match self.select_target().await {
             Ok(target) => self.send(target).await,
             Err(error) => self.track.end(TrackEnd::Failed(error), true),
         }
@@ -190,14 +192,15 @@ impl TurnRun {
         match self.service.swarm().find(event_id).await {
             Some(SubmittedEventState::Open(turn)) => {
                 let instance = turn.instance.clone();
-                self.track.accepted(&instance);
-                self.follow(turn, None, &instance).await;
+                self.track.publish_instance(&instance);
+                let result = turn.result().await;
+                self.end(result, /* is_exact */ false, &instance).await;
             }
             Some(SubmittedEventState::Over(result)) => {
                 let instance = self.conversation_of_turn().await;
-                self.track.accepted(&instance);
+                self.track.publish_instance(&instance);
                 let items = self.items_of_result(&result, &instance).await;
-                self.track.end(TrackEnd::of(&result, items), false);
+                self.track.end(TrackEnd::from_result(&result, items), false);
             }
             None => return false,
         }
@@ -239,7 +242,6 @@ impl TurnRun {
             agent,
             talk,
             metadata,
-            stream,
             caller,
             output,
             ..
@@ -256,11 +258,11 @@ impl TurnRun {
             metadata: metadata.clone(),
             caller: caller.clone(),
             output: output.clone(),
-            answer_call: None,
+            ..Input::default()
         };
-        let live = stream.then(|| self.service.inner.hub.subscribe().0);
-        let turn = match self.service.swarm().send(input).await {
-            Ok(turn) => turn,
+        let submitted = self.submit(input).await;
+        let answering = match submitted {
+            Ok(answering) => answering,
             Err(error) => {
                 if let Some(hold) = target.hold {
                     hold.keep_position();
@@ -268,16 +270,23 @@ impl TurnRun {
                 return self.track.end(TrackEnd::Failed(error.into()), true);
             }
         };
-        self.track.accepted(&target.instance);
-        let answer = self.follow(turn, live, &target.instance).await;
+        self.track.publish_instance(&target.instance);
+        let (result, is_exact) = match answering {
+            AnsweringTurn::Followed(turn) => self.collect_text(*turn).await,
+            AnsweringTurn::Awaited(Submission::Finished(result)) => (Some(*result), false),
+            AnsweringTurn::Awaited(Submission::New(turn) | Submission::Running(turn)) => {
+                (turn.result().await, false)
+            }
+        };
+        let answer = self.end(result, is_exact, &target.instance).await;
         let hash = target
             .hash
             .zip(answer)
-            .map(|(hash, answer)| hash.and(&ChatEntry::assistant(answer)));
+            .map(|(hash, answer)| hash.with_message(&ChatEntry::assistant(answer)));
         match (target.hold, hash) {
             (Some(hold), hash) => hold.set_position(hash),
             (None, Some(hash)) => {
-                if let Some(hold) = self.service.inner.openai.hold(&target.instance) {
+                if let Some(hold) = self.service.inner.openai.try_hold(&target.instance) {
                     hold.set_position(Some(hash));
                 }
             }
@@ -285,21 +294,29 @@ impl TurnRun {
         }
     }
 
-    /// Follows a turn to its end. Returns the answer as this client sees it; `None` without an
-    /// answer.
-    async fn follow(
+    /// Submits the input. Only streamed answers follow the turn.
+    async fn submit(&self, input: Input) -> Result<AnsweringTurn, SubmissionError> {
+        let gateway = self.service.gateway();
+        Ok(match self.ask.stream {
+            true => {
+                let turn = gateway.submit_and_follow(input, ApprovalReports::Off);
+                AnsweringTurn::Followed(Box::new(turn.await?))
+            }
+            false => AnsweringTurn::Awaited(gateway.submit(input).await?),
+        })
+    }
+
+    /// Ends the broadcast with the result of the turn. Returns the answer as this client sees it;
+    /// `None` without an answer. With `is_exact`, no text event was missed.
+    async fn end(
         &self,
-        turn: Turn,
-        live: Option<Receiver<Arc<PublishedEvent>>>,
+        result: Option<TurnResult>,
+        is_exact: bool,
         instance: &InstanceId,
     ) -> Option<String> {
-        let (result, is_exact) = match live {
-            Some(live) => self.listen(turn, live).await,
-            None => (turn.result().await, false),
-        };
         let Some(result) = result else {
             self.track
-                .end(TrackEnd::Failed(OpenAiError::stopped()), false);
+                .end(TrackEnd::Failed(OpenAiError::swarm_stopped()), false);
             return None;
         };
         let is_complete =
@@ -309,7 +326,7 @@ impl TurnRun {
         } else {
             self.items_of_result(&result, instance).await
         };
-        let end = TrackEnd::of(&result, items);
+        let end = TrackEnd::from_result(&result, items);
         let text = match &end {
             TrackEnd::Over(answer) if answer.outcome != AnswerOutcome::Declined => {
                 Some(answer.text())
@@ -326,49 +343,28 @@ impl TurnRun {
         sent_text.or(text)
     }
 
-    /// Collects text until the turn is over. The flag is true if no event was missed.
-    async fn listen(
-        &self,
-        turn: Turn,
-        mut live: Receiver<Arc<PublishedEvent>>,
-    ) -> (Option<TurnResult>, bool) {
-        let mut ended = std::pin::pin!(turn.result().fuse());
-        let mut result_so_far = None;
+    /// Collects text until the turn ends. Returns its result, or `None` if the swarm ended first.
+    /// The flag is true if no event was missed.
+    async fn collect_text(&self, mut turn: TurnStream) -> (Option<TurnResult>, bool) {
+        let mut is_exact = true;
         loop {
-            let received = tokio::select! {
-                received = live.recv() => received,
-                result = &mut ended => match result {
-                    // Earlier text is still in the channel.
-                    Some(result) => {
-                        result_so_far = Some(result);
-                        continue;
-                    }
-                    None => return (None, false),
-                },
-            };
-            match received {
-                Ok(received) => match &received.event {
-                    SwarmEvent::TurnEnded {
-                        event_id, result, ..
-                    } if *event_id == self.track.event_id => {
-                        return (Some((**result).clone()), true);
-                    }
-                    event => self.track.take(event),
-                },
-                Err(RecvError::Lagged(_) | RecvError::Closed) => {
-                    let result = if result_so_far.is_some() {
-                        result_so_far
-                    } else {
-                        ended.await
-                    };
-                    return (result, false);
-                }
+            match turn.next().await {
+                Some(TurnUpdate::Ended(result)) => return (Some(*result), is_exact),
+                Some(TurnUpdate::SwarmEnded) | None => return (None, false),
+                // The collected text has a gap, so `end` reads the text from the result.
+                Some(TurnUpdate::Lagged) => is_exact = false,
+                Some(update) if is_exact => self.track.take(&update),
+                Some(_) => {}
             }
         }
     }
 
     /// Returns the reasoning and the texts of a turn that is over.
-    async fn items_of_result(&self, result: &TurnResult, instance: &InstanceId) -> Vec<OutputItem> {
+    async fn items_of_result(
+        &self,
+        result: &TurnResult,
+        instance: &InstanceId,
+    ) -> Vec<StreamedItem> {
         if result.step_count > 1
             && let Ok(messages) = self.service.swarm().conversation(instance).await
         {
@@ -385,7 +381,7 @@ impl TurnRun {
     }
 
     /// Selects the conversation for the input.
-    async fn place(&self) -> Result<InputTarget, OpenAiError> {
+    async fn select_target(&self) -> Result<InputTarget, OpenAiError> {
         if let Some(previous) = &self.ask.previous {
             return self.continue_response(previous).await;
         }
@@ -394,11 +390,11 @@ impl TurnRun {
             before,
             new,
         } = &self.ask.talk;
-        let history = || before.iter().map(ChatEntry::data).collect();
+        let history = || before.iter().map(ChatEntry::to_message_data).collect();
         if let Some(key) = &self.ask.instance_key {
             let instance = InstanceId::new(&*self.ask.agent, &**key);
             // A long history is stored only once.
-            let history = if self.knows(&instance).await {
+            let history = if self.has_instance(&instance).await {
                 Vec::new()
             } else {
                 history()
@@ -423,7 +419,7 @@ impl TurnRun {
             self.service.inner.openai.take(begin)
         };
         match hold {
-            Some(hold) if self.knows(&hold.instance).await => Ok(InputTarget {
+            Some(hold) if self.has_instance(&hold.instance).await => Ok(InputTarget {
                 instance: hold.instance.clone(),
                 history: Vec::new(),
                 hold: Some(hold),
@@ -439,7 +435,7 @@ impl TurnRun {
     }
 
     /// Returns true if the conversation exists.
-    async fn knows(&self, instance: &InstanceId) -> bool {
+    async fn has_instance(&self, instance: &InstanceId) -> bool {
         self.service.swarm().has_instance(instance).await
     }
 
@@ -460,10 +456,10 @@ impl TurnRun {
         if let Some(SubmittedEventState::Open(_)) = swarm.find(&previous.event_id).await {
             let message =
                 "The turn of the previous response is still running. Retry when the turn is over.";
-            return Err(OpenAiError::parameter("previous_response_id", message)
+            return Err(OpenAiError::invalid_param("previous_response_id", message)
                 .code("previous_response_in_progress"));
         }
-        let hold = self.service.inner.openai.hold(&previous.instance);
+        let hold = self.service.inner.openai.try_hold(&previous.instance);
         let messages = swarm
             .conversation(&previous.instance)
             .await
@@ -476,7 +472,7 @@ impl TurnRun {
         let of_turn = of_turn.filter(|message| is_message_of(&message.id, &turn_id));
         let is_stored = stored_request(of_turn).is_some();
         let Some(last) = last.filter(|_| is_stored) else {
-            return Err(OpenAiError::parameter(
+            return Err(OpenAiError::invalid_param(
                 "previous_response_id",
                 "There is no previous response with this id.",
             )
@@ -498,10 +494,10 @@ impl TurnRun {
         }
         let past = messages[..=last]
             .iter()
-            .filter_map(|message| ChatEntry::of(&visible(message)?));
+            .filter_map(|message| ChatEntry::from_message(&visible_data(message)?));
         let history = past
             .chain(self.ask.talk.before.iter().cloned())
-            .map(|said| said.data())
+            .map(|said| said.to_message_data())
             .collect();
         let target = self.new_target(history, None);
         swarm
@@ -513,7 +509,7 @@ impl TurnRun {
 }
 
 /// Returns the data of a user or agent message; `None` for messages of extensions and the engine.
-fn visible(message: &Message) -> Option<MessageData> {
+fn visible_data(message: &Message) -> Option<MessageData> {
     use goondan::message::MessageSource::{Assistant, User};
     matches!(message.source, User | Assistant { .. }).then(|| message.data.clone())
 }

@@ -10,21 +10,21 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, LOCATION};
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use goondan::spec::Code;
-use sha2::{Digest, Sha256};
 
 pub use self::sign_in::SignIns;
 use crate::api::ErrorResponses;
-use crate::auth::{AccessPolicy, bearer, guard_place};
+use crate::auth::{AccessPolicy, bearer_token, guard_place};
+use crate::entity_tag::{entity_tag, is_known};
 use crate::problem::{ApiProblem, JsonBody};
 use crate::service::Service;
-use crate::wire::{CodeBody, SessionBody};
+use crate::wire::{CodeBody, SessionBody, StudioFeaturesBody};
 
 /// Path of the page.
 pub const STUDIO_PATH: &str = "/studio/";
@@ -77,25 +77,34 @@ page! {
     SCRIPT "export.js",
     SCRIPT "facts.js",
     SCRIPT "feed.js",
+    SCRIPT "file-editor.js",
     SCRIPT "format.js",
     SCRIPT "graph.js",
     SCRIPT "history.js",
+    SCRIPT "input-words.js",
     SCRIPT "keyed.js",
     SCRIPT "markdown.js",
     SCRIPT "message.js",
     SCRIPT "model-call.js",
     SCRIPT "parts.js",
     SCRIPT "question.js",
+    SCRIPT "reasoning.js",
     SCRIPT "record.js",
+    SCRIPT "requests.js",
+    SCRIPT "server-events.js",
     SCRIPT "shown.js",
     SCRIPT "spans.js",
     SCRIPT "state.js",
+    SCRIPT "theme.js",
     SCRIPT "turn.js",
     SCRIPT "uncertain.js",
+    SCRIPT "waiting-inputs.js",
     SCRIPT "views/approvals.js",
+    SCRIPT "views/cases.js",
     SCRIPT "views/compare.js",
     SCRIPT "views/conversations.js",
     SCRIPT "views/events.js",
+    SCRIPT "views/files.js",
     SCRIPT "views/problems.js",
     SCRIPT "views/reloads.js",
     SCRIPT "views/swarm.js",
@@ -104,17 +113,8 @@ page! {
 
 /// Entity tags of the files, in the order of `FILES`.
 static FILE_ETAGS: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let tag = |text: &str| {
-        format!(
-            "\"{}\"",
-            Sha256::digest(text)
-                .iter()
-                .take(12)
-                .map(|b| format!("{b:02x}"))
-                .collect::<String>()
-        )
-    };
-    FILES.iter().map(|(_, _, text)| tag(text)).collect()
+    let tags = FILES.iter().map(|(_, _, text)| entity_tag(text.as_bytes()));
+    tags.collect()
 });
 
 #[derive(utoipa::OpenApi)]
@@ -163,10 +163,7 @@ fn file(headers: &HeaderMap, name: &str) -> Response {
         .into_response();
     };
     let ((_, media, text), tag) = (FILES[place], &FILE_ETAGS[place]);
-    let mut response = match headers
-        .get(IF_NONE_MATCH)
-        .is_some_and(|known| known == tag.as_str())
-    {
+    let mut response = match is_known(headers, tag) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => ([(CONTENT_TYPE, media)], text).into_response(),
     };
@@ -194,6 +191,18 @@ pub(crate) async fn code(
             path: STUDIO_PATH.to_owned(),
         }),
     )
+}
+
+/// Return the features of the studio that this server offers.
+#[utoipa::path(
+    get,
+    path = "/api/studio/features",
+    responses((status = 200, body = StudioFeaturesBody), ErrorResponses),
+)]
+pub(crate) async fn features(
+    Extension(features): Extension<StudioFeaturesBody>,
+) -> Json<StudioFeaturesBody> {
+    Json(features)
 }
 
 /// Start a studio session with a code. This request needs no token.
@@ -234,7 +243,7 @@ pub(crate) async fn end(
     Extension(access): Extension<Arc<AccessPolicy>>,
     headers: HeaderMap,
 ) -> Result<StatusCode, ApiProblem> {
-    match bearer(&headers).is_some_and(|token| access.sign_ins.end(token)) {
+    match bearer_token(&headers).is_some_and(|token| access.sign_ins.end(token)) {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(ApiProblem::new(
             Code::SERVE_CLOSED,
@@ -298,6 +307,17 @@ mod tests {
             let others = text.matches("http://").count()
                 - text.matches("http://www.w3.org/2000/svg").count();
             assert_eq!(others, 0, "{name} names another host");
+        }
+    }
+
+    /// Without this, the browser would discover the scripts one import after the other.
+    #[test]
+    fn the_page_names_all_scripts_for_preloading() {
+        let page = include_str!("page/index.html");
+        let scripts = FILES.iter().filter(|(_, media, _)| *media == SCRIPT);
+        for (name, ..) in scripts {
+            let link = format!("<link rel=\"modulepreload\" href=\"{name}\">");
+            assert!(page.contains(&link), "{name}");
         }
     }
 

@@ -33,7 +33,7 @@ impl SignIns {
     /// Returns a new code.
     pub fn code(&self) -> ServerToken {
         let code = ServerToken::random();
-        let mut inner = self.inner();
+        let mut inner = self.lock_state();
         if inner.codes.len() == MAX_OPEN_CODES {
             inner.codes.pop_front();
         }
@@ -45,9 +45,12 @@ impl SignIns {
 
     /// Starts a session and invalidates the code. `None` for an invalid code.
     pub(crate) fn begin(&self, code: &str) -> Option<ServerToken> {
-        let (now, mut inner) = (Instant::now(), self.inner());
+        let (now, mut inner) = (Instant::now(), self.lock_state());
         inner.codes.retain(|(_, until)| *until > now);
-        let position = inner.codes.iter().position(|(known, _)| known.is(code))?;
+        let position = inner
+            .codes
+            .iter()
+            .position(|(known, _)| known.matches(code))?;
         inner.codes.remove(position);
         let session = ServerToken::random();
         if inner.sessions.len() == MAX_SESSIONS {
@@ -59,22 +62,22 @@ impl SignIns {
 
     /// Ends a session; false for an unknown token.
     pub(crate) fn end(&self, token: &str) -> bool {
-        let mut inner = self.inner();
+        let mut inner = self.lock_state();
         let before = inner.sessions.len();
-        inner.sessions.retain(|session| !session.is(token));
+        inner.sessions.retain(|session| !session.matches(token));
         inner.sessions.len() < before
     }
 
     /// Returns true for the token of an open session.
-    pub(crate) fn has(&self, token: &str) -> bool {
-        self.inner()
+    pub(crate) fn has_session(&self, token: &str) -> bool {
+        self.lock_state()
             .sessions
             .iter()
-            .any(|session| session.is(token))
+            .any(|session| session.matches(token))
     }
 
     /// Locks the state.
-    fn inner(&self) -> MutexGuard<'_, SignInState> {
+    fn lock_state(&self) -> MutexGuard<'_, SignInState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -93,14 +96,14 @@ mod tests {
     fn a_code_works_once() {
         let sign_ins = SignIns::default();
         let code = sign_ins.code();
-        assert!(!sign_ins.has(code.expose()), "a code is no session");
+        assert!(!sign_ins.has_session(code.expose()), "a code is no session");
         let session = sign_ins.begin(code.expose()).unwrap();
-        assert!(sign_ins.has(session.expose()));
+        assert!(sign_ins.has_session(session.expose()));
         assert_eq!(sign_ins.begin(code.expose()), None);
         assert_eq!(sign_ins.begin("guessed"), None);
         assert!(
             sign_ins.end(session.expose())
-                && !sign_ins.has(session.expose())
+                && !sign_ins.has_session(session.expose())
                 && !sign_ins.end(session.expose())
         );
     }
@@ -120,10 +123,10 @@ mod tests {
             let code = sign_ins.code();
             sign_ins.begin(code.expose()).unwrap();
         }
-        assert!(!sign_ins.has(first.expose()));
+        assert!(!sign_ins.has_session(first.expose()));
         let late = ServerToken::random();
         sign_ins
-            .inner()
+            .lock_state()
             .codes
             .push_back((late.clone(), Instant::now()));
         assert_eq!(sign_ins.begin(late.expose()), None, "its time is over");

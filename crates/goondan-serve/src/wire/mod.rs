@@ -1,9 +1,12 @@
 //! Request and response bodies. Runtime events, messages and turn results have the same form as on
 //! disk (`docs/events.md`).
 
+mod project_bodies;
 mod studio_bodies;
 
-use goondan::event::TurnResult;
+use std::collections::BTreeSet;
+
+use goondan::event::{InputDelivery, TurnResult};
 use goondan::ids::InstanceId;
 use goondan::message::Message;
 use goondan::ports::approval::{
@@ -15,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
+pub use self::project_bodies::*;
 pub use self::studio_bodies::*;
 
 /// Metadata key of a user message for the client's message id, in protocols that have such ids.
@@ -48,6 +52,21 @@ pub struct InputBody {
     #[serde(default, skip_serializing_if = "JsonObject::is_empty")]
     #[schema(value_type = Object)]
     pub metadata: JsonObject,
+    /// Handling of the input while a turn of its conversation runs. Default: `queue`.
+    #[serde(default, skip_serializing_if = "InputDelivery::is_queue")]
+    #[schema(value_type = DeliveryBody)]
+    pub delivery: InputDelivery,
+}
+
+/// Handling of an input while a turn of its conversation runs.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum DeliveryBody {
+    /// The input starts its own turn after the running one.
+    Queue,
+    /// The input joins the running turn before its next step, and its result is that of the turn.
+    /// Without a further step, the input starts its own turn.
+    Steer,
 }
 
 /// A file, such as an image.
@@ -176,10 +195,13 @@ pub struct QuestionBody {
     /// Arguments of the call.
     #[schema(value_type = Object)]
     pub arguments: JsonObject,
+    /// Names of the arguments that equal their default.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub default_arguments: BTreeSet<String>,
     /// Preview of the call's effect, from the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<String>,
-    /// Reason for the request.
+    /// Rule or default that requires the approval, in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Scopes that a remembered approval can have. Empty if the approval cannot be remembered.
@@ -196,6 +218,7 @@ impl From<&ApprovalRequest> for QuestionBody {
             tool_call_id: request.tool_call_id.clone(),
             tool_name: request.tool_name.clone(),
             arguments: request.arguments.clone(),
+            default_arguments: request.default_arguments.clone(),
             preview: request.preview.clone(),
             reason: request.reason.clone(),
             offers: request
@@ -220,6 +243,7 @@ impl From<QuestionBody> for ApprovalRequest {
             tool_call_id: body.tool_call_id,
             tool_name: body.tool_name,
             arguments: body.arguments,
+            default_arguments: body.default_arguments,
             preview: body.preview,
             reason: body.reason,
             offers: body
@@ -306,8 +330,8 @@ pub struct OfferBody {
 }
 
 impl AnswerBody {
-    /// Returns the answer in the form that the approval broker takes.
-    pub fn meaning(self) -> ApprovalAnswer {
+    /// Converts the body to an approval answer.
+    pub fn to_approval_answer(self) -> ApprovalAnswer {
         let allow = |scope| ApprovalAnswer::Allow {
             scope,
             covers: self.covers.into(),

@@ -1,5 +1,6 @@
 //! Inputs: accepted once, answered, cancelled.
 
+use goondan::event::InputDelivery;
 use goondan_serve::ServerLimits;
 use goondan_serve::client::ClientError;
 use goondan_serve::wire::{InputBody, InputState, InputStatus, InstancesBody, MessagesBody};
@@ -90,6 +91,28 @@ async fn an_id_is_for_one_conversation() {
         .unwrap_err();
     assert_eq!(code(refused), "E_SERVE_REQUEST");
     running.client.delete("/api/inputs/order-8").await.unwrap();
+}
+
+#[tokio::test]
+async fn an_input_that_waits_to_join_is_cancelled_without_the_turn() {
+    let state = tempfile::tempdir().unwrap();
+    let running = Running::start(state.path()).await;
+    let post = async |body: &InputBody| -> InputState {
+        running.client.post("/api/inputs", body).await.unwrap()
+    };
+    let slow = post(&input("slow")).await;
+    let steering = InputBody {
+        delivery: InputDelivery::Steer,
+        ..input("only the tests")
+    };
+    let waits = post(&steering).await;
+    let path = |id: &str| format!("/api/inputs/{id}");
+    running.client.delete(&path(&waits.id)).await.unwrap();
+    let get = async |id: &str| -> InputState { running.client.get(&path(id)).await.unwrap() };
+    let cancelled = get(&waits.id).await.result.unwrap();
+    assert_eq!(cancelled.error.unwrap().code, "E_TURN_CANCELLED");
+    assert_eq!(get(&slow.id).await.status, InputStatus::Open);
+    running.client.delete(&path(&slow.id)).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Who may not talk to the server, and what nobody may make it do.
 
 use goondan_serve::ServerLimits;
+use tokio::io::AsyncWriteExt as _;
 
 use crate::support::{Running, within};
 
@@ -143,4 +144,38 @@ async fn a_client_that_says_nothing_is_shown_the_door() {
         .unwrap();
     let swarm: serde_json::Value = within(running.client.get("/api/swarm")).await.unwrap();
     assert_eq!(swarm["name"], "default");
+}
+
+/// Sends requests for more bytes than the buffers of a connection hold, and reads nothing.
+#[tokio::test]
+async fn a_client_that_never_reads_loses_its_connection() {
+    let state = tempfile::tempdir().unwrap();
+    let limits = ServerLimits {
+        write: std::time::Duration::from_millis(50),
+        connections: 1,
+        ..ServerLimits::default()
+    };
+    let running = Running::start_with(state.path(), limits).await;
+    let mut deaf = tokio::net::TcpStream::connect(running.address)
+        .await
+        .unwrap();
+    let request = "GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000);
+    deaf.write_all(request.as_bytes()).await.unwrap();
+    // The only connection there may be, until its time is up.
+    let swarm: serde_json::Value = within(running.client.get("/api/swarm")).await.unwrap();
+    assert_eq!(swarm["name"], "default");
+}
+
+#[tokio::test]
+async fn a_client_that_sends_no_further_request_loses_its_connection() {
+    let state = tempfile::tempdir().unwrap();
+    let limits = ServerLimits {
+        head: std::time::Duration::from_millis(50),
+        ..ServerLimits::default()
+    };
+    let running = Running::start_with(state.path(), limits).await;
+    let idle = running.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let response = idle.await;
+    assert_eq!(status(&response), "200", "{response}");
+    assert!(!response.to_lowercase().contains("connection: close"));
 }

@@ -1,6 +1,6 @@
 //! Codes of events, and of requests between agents.
 
-use super::{call, running, shell};
+use super::{call, run_time_yaml, shell};
 
 codes! {
     /// The swarm has no agent of that name.
@@ -31,7 +31,7 @@ codes! {
     /// Agent requests are nested too deeply.
     AGENT_CALL_DEPTH_EXCEEDED = "AGENT_CALL_DEPTH_EXCEEDED" {
         why: "A chain of agent requests is longer than `policy.maxCallDepth` allows. Default: 16.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Swarm
@@ -60,7 +60,7 @@ spec:
         why: "An event or a spawn would start one conversation more than `policy.maxInstances` \
             allows. Default: \
               10,000.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Swarm
@@ -93,6 +93,13 @@ spec:
             several \
               conversations.",
         more: Some("limits.md#events-and-queues"),
+    }
+    /// A turn runs or waits, so the last turn cannot be taken back.
+    AGENT_TURN_RUNNING = "AGENT_TURN_RUNNING" {
+        why: "The last turn of a conversation can be taken back only while no turn runs and no input \
+            waits.",
+        next: "Wait for the end of the turn, or cancel it with `gdn cancel AGENT:KEY`.",
+        more: Some("chat.md#undo-and-compact"),
     }
     /// An event exceeds the size limit.
     AGENT_EVENT_TOO_LARGE = "AGENT_EVENT_TOO_LARGE" {

@@ -1,6 +1,6 @@
 //! Codes of the built-in tools.
 
-use super::{call, running};
+use super::{call, run_time_yaml};
 
 codes! {
     /// A path leads out of the directory that the tool may use.
@@ -119,7 +119,7 @@ codes! {
         why: "The URL is neither `http` nor `https`, or leads to a private network, to this \
             machine or to a service of \
               the cloud provider. Redirects are also checked.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Tool
@@ -157,7 +157,7 @@ spec: {entry: builtin:http-fetch, config: {allowHosts: [wiki.internal]}}
     /// The Tool has no channel of that name.
     TOOL_CHANNEL_NOT_FOUND = "E_TOOL_CHANNEL_NOT_FOUND" {
         why: "`messaging__message` names a channel that is not in `config.channels` of the Tool.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Tool

@@ -1,6 +1,6 @@
 //! Codes of tool calls. Models read them, and people in the logs.
 
-use super::{call, running};
+use super::{call, run_time_yaml};
 
 codes! {
     /// A tool failed and returned no code.
@@ -30,7 +30,7 @@ codes! {
         why: "The agent does not have the tool, the name is misspelled, or an extension removed \
             the tool from this \
               step.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -72,7 +72,7 @@ spec:
               project, `.git`, programs of its tools and `.env` files. Only a rule with that place \
             in `args` allows \
               such a call. A rule for `*` does not.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -108,7 +108,7 @@ spec:
         why: "The call took longer than `spec.timeoutMs` of the Tool, or longer than a limit in \
             its own arguments. \
               `gdn` cancelled the call, so its effects may be incomplete.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Tool
@@ -140,7 +140,7 @@ spec: {entry: builtin:http-fetch, timeoutMs: 60000}
               call, because a second run could repeat its effects. Calls of exports marked \
             `readOnly` or `idempotent` \
               run again.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Tool
@@ -187,7 +187,7 @@ spec:
               Linux, or a program embeds `goondan` without a helper. Programs never run without \
             their configured \
               containment.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Tool

@@ -34,13 +34,13 @@ pub fn markdown() -> String {
         section
             .rows
             .iter()
-            .for_each(|row| page.push_str(&entry(row)));
+            .for_each(|row| page.push_str(&format_section(row)));
     }
     page
 }
 
 /// Formats the section of an error code as Markdown.
-fn entry(row: &CodeExplanation) -> String {
+fn format_section(row: &CodeExplanation) -> String {
     let mut text = format!(
         "\n### {}\n\n{}\n\n**When.** {}\n",
         row.code, row.meaning, row.why

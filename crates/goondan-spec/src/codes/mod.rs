@@ -181,7 +181,7 @@ const fn yaml(wrong: &'static str, right: &'static str) -> Option<CodeExample> {
 }
 
 /// Creates an example with YAML whose error occurs only at run time.
-const fn running(wrong: &'static str, right: &'static str) -> Option<CodeExample> {
+const fn run_time_yaml(wrong: &'static str, right: &'static str) -> Option<CodeExample> {
     Some(CodeExample {
         form: ExampleLanguage::Running,
         wrong,

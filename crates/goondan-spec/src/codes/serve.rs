@@ -48,6 +48,13 @@ codes! {
         next: "Usually no action is needed, because another client was faster.",
         more: Some("serving.md#the-api"),
     }
+    /// A project file has changed since the client read it.
+    SERVE_FILE_CHANGED = "E_SERVE_FILE_CHANGED" {
+        why: "The studio saves a file only if the file on disk is the one that was opened. Another \
+            program, or another page, has changed or removed the file.",
+        next: "Copy your changes, open the file again, and apply them to the new text.",
+        more: Some("studio.md#editing-files"),
+    }
     /// The server address cannot be used.
     SERVE_ADDRESS = "E_SERVE_ADDRESS" {
         why: "Another program uses this address, this machine does not have the address, or the \

@@ -1,6 +1,6 @@
 //! Codes of models and turns.
 
-use super::{running, shell};
+use super::{run_time_yaml, shell};
 
 codes! {
     /// A model's provider returned an error.
@@ -10,7 +10,7 @@ codes! {
               (exit code 6), 404 an invalid model name or endpoint, and 429 too many requests. \
             After 408, 409, 429 and \
               every status from 500 on, the engine retried before the turn failed.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Model
@@ -34,7 +34,7 @@ spec: {provider: openai, model: gpt-5, apiKey: {valueFrom: {env: OPENAI_API_KEY}
         why: "No server responds at the endpoint, a proxy blocks the connection, or the connection \
             broke. The engine \
               retried several times. `gdn` exits with code 5.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Model
@@ -56,7 +56,7 @@ spec: {provider: ollama, model: qwen3, endpoint: \"http://localhost:11434/v1/\"}
         why: "The response does not have the format of the provider (for example, it is HTML), or \
             it is larger than 16 \
               MiB. The engine does not retry, because a retry would not help.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Model
@@ -80,7 +80,7 @@ spec: {provider: openai-compatible, model: local, endpoint: \"http://localhost:8
               `SAFETY`. The message quotes the provider. The engine does not retry, because the \
             same request gets the \
               same refusal.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -110,7 +110,7 @@ spec:
               result and can repeat them in smaller pieces. If the answer contains no text at all, \
             the turn ends with \
               this code.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -138,7 +138,7 @@ spec:
         why: "The Model has no key or an unknown provider, or its script is missing, invalid or \
             exhausted. `gdn` exits \
               with code 3.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Model
@@ -161,7 +161,7 @@ spec: {provider: openai, model: gpt-5, apiKey: {valueFrom: {env: OPENAI_API_KEY}
         why: "The agent has an `output`, and several consecutive answers were not JSON that \
             matches its schema. After \
               each answer, the model received the validation errors.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -196,7 +196,7 @@ spec:
         why: "Several consecutive answers contained neither text nor a call, although the model \
             was reminded. Often \
               `params.maxTokens` is so small that the model spends all tokens on reasoning.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -235,7 +235,7 @@ spec: {modelConfig: {modelRef: Model/main, params: {maxTokens: 4000}}}
     /// A turn reached its step limit without an answer.
     MAX_STEPS = "E_MAX_STEPS" {
         why: "The model still called tools after `policy.maxStepsPerTurn` steps. Default: 32.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Swarm
@@ -264,7 +264,7 @@ spec:
         why: "The run used all tokens, steps, seconds or money of `policy.runBudget`, or the turn \
             used those of \
               `policy.turnBudget`.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Swarm
@@ -292,7 +292,7 @@ spec:
         why: "The model made the same call with the same arguments, and the call returned the same \
             result each time. From the fourth call on, the model receives this code instead of the \
             result. The turn ends at the eighth call. `policy.repetition` sets the numbers.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Swarm

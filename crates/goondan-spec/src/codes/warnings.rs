@@ -1,6 +1,6 @@
 //! Codes of projects that run, but probably not as intended.
 
-use super::{running, shell, yaml};
+use super::{run_time_yaml, shell, yaml};
 
 codes! {
     /// The project defines no resources.
@@ -36,7 +36,7 @@ codes! {
             chance. Therefore \
               `gdn` masks a secret of four to seven characters only as a whole word, and a shorter \
             secret never.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Model
@@ -165,7 +165,7 @@ spec:
               sees the parameters of the YAML, and its calls go to the library. Descriptions and \
             titles may differ. In \
               the example, `count_words` of the library takes a `text`.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Tool
@@ -243,7 +243,7 @@ spec:
               a call chain decides, so such a call needs approval or is refused. `gdn validate` \
             and `gdn doctor` \
               report this.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -277,7 +277,7 @@ spec:
         why: "An agent receives events of a Connection and must call one of its `requiredTools`. Each \
             call needs an approval or is denied, and the Connection names no approvers. So the turn \
             waits until a client such as the studio answers.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -312,11 +312,22 @@ spec: {connectorRef: Connector/cron, config: {schedule: \"0 2 * * *\", text: Run
             answer in the channel of the event with the tool of the platform needs no approval.",
         more: Some("connections.md#approvals-in-the-channel"),
     }
+    /// A handler file imports a module by a path that it computes.
+    COMPUTED_IMPORT = "W_CONFIG_COMPUTED_IMPORT" {
+        why: "A handler file, or a file that it imports, computes the path of a module, for example \
+            `import(name)` in JavaScript or `import_module(name)` in Python. So `gdn` does not know which \
+            files are part of the handler. File tools ask before they write any file that it could \
+            import, and an approval of the tool covers all code in the package.",
+        next: "Write the path as a string, such as `import(\"./plugins/text.js\")`. For a choice of \
+            modules, import all of them and select one. If the path must be computed, begin it with a \
+            directory, such as `./plugins/${name}.js`: then only that directory counts.",
+        more: Some("hosts.md"),
+    }
     /// The answers of an agent go nowhere.
     LOST_ANSWER = "W_CONFIG_LOST_ANSWER" {
         why: "A Connection of a chat platform has `reply: none`, and the agent that receives its \
             events has no tools. So no user receives its answers.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Connection
@@ -338,7 +349,7 @@ spec: {connectorRef: Connector/telegram}
         why: "The prompt of an agent names another agent of the swarm. No agent has a tool that calls \
             other agents, and no Connection routes events to the named agent. Only clients that \
             select it, such as `gdn run --agent NAME`, reach it.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -375,7 +386,7 @@ spec: {modelConfig: {modelRef: Model/main}}
     IDLE_SUBAGENT = "W_CONFIG_IDLE_SUBAGENT" {
         why: "An agent can start sub-agents with `sessions__spawn`. A sub-agent gets only those tools \
             of the agent that read files and notes, and the agent has none of them.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Agent
@@ -402,7 +413,7 @@ spec:
         why: "The Package depends on `@goondan/base`, and several agents have file tools but no \
             `workdir`. In Goondan in TypeScript, all agents work in the directory of the bundle. \
             In `gdn`, each conversation has its own directory.",
-        example: running(
+        example: run_time_yaml(
             "\
 apiVersion: goondan.ai/v1
 kind: Package

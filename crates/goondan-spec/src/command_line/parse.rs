@@ -45,7 +45,7 @@ pub fn parse(line: &str) -> Result<CommandScript, ShellRequired> {
         depth: 0,
         numbers: &mut numbers,
     }
-    .list(false)?;
+    .parse_list(false)?;
     if script.has_glob() && !script.stays_below_start() {
         return needs_shell("matches files outside the working directory");
     }
@@ -80,7 +80,7 @@ impl CommandParser<'_> {
     }
 
     /// Skips blanks and comments, and with `lines` also line breaks.
-    fn skip(&mut self, lines: bool) {
+    fn skip_space(&mut self, lines: bool) {
         loop {
             match self.peek() {
                 Some(' ' | '\t') => {}
@@ -96,14 +96,14 @@ impl CommandParser<'_> {
     }
 
     /// Parses steps up to the end of the line or of a group.
-    fn list(&mut self, in_group: bool) -> Result<CommandScript, ShellRequired> {
+    fn parse_list(&mut self, in_group: bool) -> Result<CommandScript, ShellRequired> {
         if self.depth > MAX_NESTING_DEPTH {
             return needs_shell("is nested too deeply");
         }
         let mut script = CommandScript::default();
         let mut when = StepCondition::Always;
         loop {
-            self.skip(true);
+            self.skip_space(true);
             let is_over = match self.peek() {
                 None if in_group => return needs_shell("has a group that is not closed"),
                 None => true,
@@ -119,9 +119,9 @@ impl CommandParser<'_> {
             }
             script.steps.push(ScriptStep {
                 when,
-                stages: self.pipeline()?,
+                stages: self.parse_pipeline()?,
             });
-            when = match self.separator(in_group)? {
+            when = match self.parse_separator(in_group)? {
                 Some(when) => when,
                 None => return Ok(script),
             };
@@ -129,7 +129,7 @@ impl CommandParser<'_> {
     }
 
     /// Parses the operator after a pipeline. `None` at the end.
-    fn separator(&mut self, in_group: bool) -> Result<Option<StepCondition>, ShellRequired> {
+    fn parse_separator(&mut self, in_group: bool) -> Result<Option<StepCondition>, ShellRequired> {
         match self.peek() {
             None if in_group => needs_shell("has a group that is not closed"),
             None => Ok(None),
@@ -138,51 +138,54 @@ impl CommandParser<'_> {
                 self.rest.next();
                 Ok(Some(StepCondition::Always))
             }
-            Some('&') if self.peek_second() == Some('&') => self.operator(StepCondition::IfOk),
+            Some('&') if self.peek_second() == Some('&') => self.take_operator(StepCondition::IfOk),
             Some('&') => needs_shell("leaves a command in the background"),
-            Some('|') => self.operator(StepCondition::IfFailed),
+            Some('|') => self.take_operator(StepCondition::IfFailed),
             Some(_) => needs_shell("cannot be parsed"),
         }
     }
 
     /// Consumes the two characters of an operator and returns its condition.
-    fn operator(&mut self, when: StepCondition) -> Result<Option<StepCondition>, ShellRequired> {
+    fn take_operator(
+        &mut self,
+        when: StepCondition,
+    ) -> Result<Option<StepCondition>, ShellRequired> {
         self.rest.next();
         self.rest.next();
         Ok(Some(when))
     }
 
     /// Reads commands that are connected by `|`.
-    fn pipeline(&mut self) -> Result<Vec<PipelineStage>, ShellRequired> {
-        let mut stages = vec![self.stage()?];
+    fn parse_pipeline(&mut self) -> Result<Vec<PipelineStage>, ShellRequired> {
+        let mut stages = vec![self.parse_stage()?];
         while self.peek() == Some('|') && self.peek_second() != Some('|') {
             self.rest.next();
             if self.peek() == Some('&') {
                 return needs_shell("uses `|&`, which not every shell supports");
             }
-            self.skip(true);
-            stages.push(self.stage()?);
+            self.skip_space(true);
+            stages.push(self.parse_stage()?);
         }
         Ok(stages)
     }
 
     /// Reads a command, or a group in parentheses with its redirections.
-    fn stage(&mut self) -> Result<PipelineStage, ShellRequired> {
+    fn parse_stage(&mut self) -> Result<PipelineStage, ShellRequired> {
         if self.peek() != Some('(') {
-            return self.command();
+            return self.parse_command();
         }
         if self.peek_second() == Some('(') {
             return needs_shell("uses `((`, which not every shell supports");
         }
-        let script = self.group()?;
+        let script = self.parse_group()?;
         let mut redirects = Vec::new();
         loop {
-            self.skip(false);
+            self.skip_space(false);
             match self.peek() {
-                Some('<' | '>') => redirects.push(self.redirect(None)?),
+                Some('<' | '>') => redirects.push(self.parse_redirect(None)?),
                 Some(c) if c.is_ascii_digit() => {
                     let digit = self.rest.next();
-                    redirects.push(self.redirect(digit)?);
+                    redirects.push(self.parse_redirect(digit)?);
                 }
                 _ => {
                     return Ok(PipelineStage::Group(CommandGroup {
@@ -196,10 +199,10 @@ impl CommandParser<'_> {
     }
 
     /// Parses `(…)` from its opening bracket.
-    fn group(&mut self) -> Result<CommandScript, ShellRequired> {
+    fn parse_group(&mut self) -> Result<CommandScript, ShellRequired> {
         self.rest.next();
         self.depth += 1;
-        let script = self.list(true)?;
+        let script = self.parse_list(true)?;
         self.depth -= 1;
         if !self.take(')') || script.steps.is_empty() {
             return needs_shell("has a group that cannot be parsed");
@@ -208,7 +211,7 @@ impl CommandParser<'_> {
     }
 
     /// Reads a command with its assignments, arguments and redirections.
-    fn command(&mut self) -> Result<PipelineStage, ShellRequired> {
+    fn parse_command(&mut self) -> Result<PipelineStage, ShellRequired> {
         let number = *self.numbers;
         *self.numbers += 1;
         let mut command = ShellCommand {
@@ -218,7 +221,7 @@ impl CommandParser<'_> {
             redirects: Vec::new(),
         };
         loop {
-            self.skip(false);
+            self.skip_space(false);
             match self.peek() {
                 None | Some('\n' | ';' | '&' | '|' | ')') => break,
                 Some('(') => {
@@ -226,19 +229,19 @@ impl CommandParser<'_> {
                         "defines a function, or has a bracket that only some shells support",
                     );
                 }
-                Some('<' | '>') => command.redirects.push(self.redirect(None)?),
+                Some('<' | '>') => command.redirects.push(self.parse_redirect(None)?),
                 Some(c) if c.is_ascii_digit() && matches!(self.peek_second(), Some('<' | '>')) => {
                     let digit = self.rest.next();
-                    command.redirects.push(self.redirect(digit)?);
+                    command.redirects.push(self.parse_redirect(digit)?);
                 }
-                Some(_) => self.argument(&mut command)?,
+                Some(_) => self.parse_argument(&mut command)?,
             }
         }
         check_command(command, self)
     }
 
     /// Parses the next word of a command: an assignment, the name or an argument.
-    fn argument(&mut self, command: &mut ShellCommand) -> Result<(), ShellRequired> {
+    fn parse_argument(&mut self, command: &mut ShellCommand) -> Result<(), ShellRequired> {
         if command.words.is_empty()
             && let Some(name) = self.assignment_name()
         {
@@ -248,7 +251,7 @@ impl CommandParser<'_> {
             let value = if self.is_at_end_of_word() {
                 CommandWord::default()
             } else {
-                self.word()?
+                self.parse_word()?
             };
             let Some(value) = value.text() else {
                 return needs_shell(format!(
@@ -258,7 +261,7 @@ impl CommandParser<'_> {
             command.assignments.push((name, value));
             return Ok(());
         }
-        let word = self.word()?;
+        let word = self.parse_word()?;
         self.refuse_number(&word)?;
         command.words.push(word);
         Ok(())
@@ -301,22 +304,22 @@ impl CommandParser<'_> {
     }
 
     /// Reads a word, including its quoted parts.
-    fn word(&mut self) -> Result<CommandWord, ShellRequired> {
+    fn parse_word(&mut self) -> Result<CommandWord, ShellRequired> {
         let mut word = WordBuilder::default();
         while !self.is_at_end_of_word() {
             let Some(c) = self.rest.next() else { break };
             match c {
-                '\'' => word.text(&self.single_quoted()?),
+                '\'' => word.push_text(&self.single_quoted()?),
                 '"' => self.double_quoted(&mut word)?,
                 '\\' => match self.rest.next() {
                     Some('\n') | None => return needs_shell("breaks a line with a backslash"),
-                    Some(c) => word.char(c),
+                    Some(c) => word.push_char(c),
                 },
-                '*' => word.piece(WordPiece::Star),
-                '?' => word.piece(WordPiece::Question),
+                '*' => word.push_piece(WordPiece::Star),
+                '?' => word.push_piece(WordPiece::Question),
                 c => {
                     self.check_unquoted(c, &word)?;
-                    word.char(c);
+                    word.push_char(c);
                 }
             }
         }
@@ -356,31 +359,31 @@ impl CommandParser<'_> {
 
     /// Reads up to the closing double quote into `word`.
     fn double_quoted(&mut self, word: &mut WordBuilder) -> Result<(), ShellRequired> {
-        word.text("");
+        word.push_text("");
         loop {
             match self.rest.next() {
                 None => return needs_shell("has a quote that is not closed"),
                 Some('"') => return Ok(()),
                 Some('`') => return needs_shell("uses backquotes, which only a shell can expand"),
                 Some('$') if self.peek() == Some('(') && self.peek_second() != Some('(') => {
-                    word.piece(WordPiece::Output(self.group()?));
+                    word.push_piece(WordPiece::Output(self.parse_group()?));
                 }
                 Some('$') => return needs_shell("uses `$`, which only a shell can expand"),
                 Some('\\') => match self.rest.next() {
-                    Some(c @ ('$' | '`' | '"' | '\\')) => word.char(c),
+                    Some(c @ ('$' | '`' | '"' | '\\')) => word.push_char(c),
                     Some('\n') | None => return needs_shell("breaks a line with a backslash"),
                     Some(c) => {
-                        word.char('\\');
-                        word.char(c);
+                        word.push_char('\\');
+                        word.push_char(c);
                     }
                 },
-                Some(c) => word.char(c),
+                Some(c) => word.push_char(c),
             }
         }
     }
 
     /// Parses a redirection from its `<` or `>`. `digit` is the number of the stream.
-    fn redirect(&mut self, digit: Option<char>) -> Result<StreamRedirect, ShellRequired> {
+    fn parse_redirect(&mut self, digit: Option<char>) -> Result<StreamRedirect, ShellRequired> {
         let is_read = self.peek() == Some('<');
         if !is_read && self.peek() != Some('>') {
             return needs_shell("cannot be parsed");
@@ -396,25 +399,29 @@ impl CommandParser<'_> {
             return needs_shell("uses a redirection that only a shell supports");
         }
         if self.take('&') {
-            return self.duplicate(stream, append);
+            return self.parse_stream_copy(stream, append);
         }
         self.skip_blanks();
         if self.is_at_end_of_word() || self.peek() == Some('#') {
             return needs_shell("has a redirection without a target");
         }
-        let word = self.word()?;
+        let word = self.parse_word()?;
         self.refuse_number(&word)?;
         let Some(path) = word.text() else {
             return needs_shell("redirects to a file that is not known in advance");
         };
         Ok(StreamRedirect {
             stream,
-            target: target(path, is_read, append)?,
+            target: check_redirect_target(path, is_read, append)?,
         })
     }
 
     /// Reads the target of a redirection to another stream, such as `2>&1`.
-    fn duplicate(&mut self, stream: usize, append: bool) -> Result<StreamRedirect, ShellRequired> {
+    fn parse_stream_copy(
+        &mut self,
+        stream: usize,
+        append: bool,
+    ) -> Result<StreamRedirect, ShellRequired> {
         let other = match self.rest.next() {
             Some('1') => 1,
             Some('2') => 2,
@@ -436,7 +443,11 @@ impl CommandParser<'_> {
 }
 
 /// Checks the path of a redirection. Rejects devices, directories and paths without a name.
-fn target(path: String, is_read: bool, append: bool) -> Result<RedirectTarget, ShellRequired> {
+fn check_redirect_target(
+    path: String,
+    is_read: bool,
+    append: bool,
+) -> Result<RedirectTarget, ShellRequired> {
     let folded = path
         .split('/')
         .filter(|part| !matches!(*part, "" | "."))
@@ -487,7 +498,7 @@ fn check_command(
         );
     }
     match inner_command_line(&command, &name) {
-        Some(line) => shell(command, &line, reader),
+        Some(line) => parse_inner_shell(command, &line, reader),
         None => Ok(PipelineStage::Command(command)),
     }
 }
@@ -513,7 +524,7 @@ fn inner_command_line(command: &ShellCommand, name: &str) -> Option<String> {
 }
 
 /// Parses the script of `sh -c SCRIPT` as a group.
-fn shell(
+fn parse_inner_shell(
     command: ShellCommand,
     line: &str,
     reader: &mut CommandParser<'_>,
@@ -523,7 +534,7 @@ fn shell(
         depth: reader.depth + 1,
         numbers: reader.numbers,
     };
-    let script = inner.list(false)?;
+    let script = inner.parse_list(false)?;
     if script.steps.is_empty() {
         return needs_shell("runs nothing");
     }
@@ -543,7 +554,7 @@ struct WordBuilder {
 
 impl WordBuilder {
     /// Appends text; joins it with preceding text.
-    fn text(&mut self, more: &str) {
+    fn push_text(&mut self, more: &str) {
         match self.pieces.last_mut() {
             Some(WordPiece::Text(text)) => text.push_str(more),
             _ => self.pieces.push(WordPiece::Text(more.to_owned())),
@@ -551,12 +562,12 @@ impl WordBuilder {
     }
 
     /// Appends a character.
-    fn char(&mut self, c: char) {
-        self.text(c.encode_utf8(&mut [0; 4]));
+    fn push_char(&mut self, c: char) {
+        self.push_text(c.encode_utf8(&mut [0; 4]));
     }
 
     /// Appends a piece of the word, such as a pattern.
-    fn piece(&mut self, piece: WordPiece) {
+    fn push_piece(&mut self, piece: WordPiece) {
         self.pieces.push(piece);
     }
 

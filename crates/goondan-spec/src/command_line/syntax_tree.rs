@@ -160,13 +160,13 @@ impl CommandWord {
             .any(|piece| matches!(piece, WordPiece::Star | WordPiece::Question))
     }
 
-    /// Returns the known parts of the text. Globs and command output may be anything.
+    /// Converts the word to atoms. Globs and command output become [`PatternAtom::Any`].
     pub fn atoms(&self) -> Vec<PatternAtom> {
-        let of = |piece: &WordPiece| match piece {
+        let piece_atoms = |piece: &WordPiece| match piece {
             WordPiece::Text(text) => atoms(text),
             WordPiece::Output(_) | WordPiece::Star | WordPiece::Question => vec![PatternAtom::Any],
         };
-        self.pieces.iter().flat_map(of).collect()
+        self.pieces.iter().flat_map(piece_atoms).collect()
     }
 }
 

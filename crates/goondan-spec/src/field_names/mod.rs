@@ -58,12 +58,12 @@ impl FieldName {
     }
 
     /// Sets the unit of the number under the other name.
-    const fn of(self, unit: ValueUnit) -> Self {
+    const fn with_unit(self, unit: ValueUnit) -> Self {
         FieldName { unit, ..self }
     }
 
     /// Sets the relation of the two names.
-    const fn standing(self, standing: NameStanding) -> Self {
+    const fn with_standing(self, standing: NameStanding) -> Self {
         FieldName { standing, ..self }
     }
 
@@ -76,7 +76,7 @@ impl FieldName {
     }
 
     /// Returns whether the rename applies to a field of this document with this value.
-    fn applies(&self, document: &YamlNode, value: &YamlNode) -> bool {
+    fn applies_to(&self, document: &YamlNode, value: &YamlNode) -> bool {
         match (self.standing, self.name) {
             (NameStanding::RenamedInConfig, "pollTimeout") => uses_telegram(document),
             (NameStanding::RenamedInConfig, "resources") => {
@@ -95,21 +95,21 @@ use ValueUnit::{FractionalSeconds, Mebibytes, Milliseconds, Seconds};
 const FIELD_NAMES: &[FieldName] = &[
     FieldName::renamed(Kind::Model, "spec", "rateLimits", "limits"),
     FieldName::renamed(Kind::Model, "spec.options", "timeout", "timeoutSeconds")
-        .of(FractionalSeconds),
+        .with_unit(FractionalSeconds),
     FieldName::renamed(
         Kind::Model,
         "spec.options",
         "totalTimeout",
         "totalTimeoutSeconds",
     )
-    .of(FractionalSeconds),
+    .with_unit(FractionalSeconds),
     FieldName::renamed(
         Kind::Model,
         "spec.options",
         "maxRetryWait",
         "maxRetryWaitMs",
     )
-    .of(Milliseconds),
+    .with_unit(Milliseconds),
     FieldName::renamed(Kind::Model, "spec.pricing", "inputPerMillion", "input"),
     FieldName::renamed(
         Kind::Model,
@@ -125,7 +125,8 @@ const FIELD_NAMES: &[FieldName] = &[
     ),
     FieldName::renamed(Kind::Model, "spec.pricing", "outputPerMillion", "output"),
     FieldName::renamed(Kind::Agent, "spec.output", "schemaFile", "schemaRef"),
-    FieldName::renamed(Kind::Agent, "spec.prompt", "systemFile", "systemRef").standing(Additional),
+    FieldName::renamed(Kind::Agent, "spec.prompt", "systemFile", "systemRef")
+        .with_standing(Additional),
     FieldName::renamed(
         Kind::Agent,
         "spec.permissions.rules[]",
@@ -141,34 +142,34 @@ const FIELD_NAMES: &[FieldName] = &[
         "maxDuration",
         "maxDurationSeconds",
     )
-    .of(Seconds),
+    .with_unit(Seconds),
     FieldName::renamed(
         Kind::Swarm,
         "spec.policy.turnBudget",
         "maxDuration",
         "maxDurationSeconds",
     )
-    .of(Seconds),
+    .with_unit(Seconds),
     FieldName::renamed(Kind::Swarm, "spec.policy.lifecycle", "ttl", "ttlSeconds")
-        .of(Seconds)
-        .standing(Additional),
+        .with_unit(Seconds)
+        .with_standing(Additional),
     FieldName::renamed(
         Kind::Swarm,
         "spec.policy.lifecycle",
         "gcGrace",
         "gcGraceSeconds",
     )
-    .of(Seconds)
-    .standing(Additional),
+    .with_unit(Seconds)
+    .with_standing(Additional),
     FieldName::renamed(
         Kind::Swarm,
         "spec.policy.shutdown",
         "gracePeriod",
         "gracePeriodSeconds",
     )
-    .of(Seconds)
-    .standing(Additional),
-    FieldName::renamed(Kind::Tool, "spec", "timeout", "timeoutMs").of(Milliseconds),
+    .with_unit(Seconds)
+    .with_standing(Additional),
+    FieldName::renamed(Kind::Tool, "spec", "timeout", "timeoutMs").with_unit(Milliseconds),
     FieldName::renamed(Kind::Tool, "spec.exports[]", "requires", "permissions"),
     FieldName::renamed(
         Kind::Tool,
@@ -176,53 +177,57 @@ const FIELD_NAMES: &[FieldName] = &[
         "optionallyRequires",
         "optionalPermissions",
     ),
-    FieldName::renamed(Kind::Tool, "spec.exports[]", "timeout", "timeoutMs").of(Milliseconds),
+    FieldName::renamed(Kind::Tool, "spec.exports[]", "timeout", "timeoutMs")
+        .with_unit(Milliseconds),
     FieldName::renamed(Kind::Tool, "spec.mcp", "connectTimeout", "connectTimeoutMs")
-        .of(Milliseconds),
-    FieldName::renamed(Kind::Tool, "spec.build", "timeout", "timeoutMs").of(Milliseconds),
-    FieldName::renamed(Kind::Tool, "spec.config", "resources", "limits").standing(RenamedInConfig),
+        .with_unit(Milliseconds),
+    FieldName::renamed(Kind::Tool, "spec.build", "timeout", "timeoutMs").with_unit(Milliseconds),
+    FieldName::renamed(Kind::Tool, "spec.config", "resources", "limits")
+        .with_standing(RenamedInConfig),
     FieldName::renamed(Kind::Tool, "spec.config.limits", "cpuTime", "cpuSeconds")
-        .of(Seconds)
-        .standing(RenamedInConfig),
+        .with_unit(Seconds)
+        .with_standing(RenamedInConfig),
     FieldName::renamed(Kind::Tool, "spec.config.limits", "memory", "memoryMib")
-        .of(Mebibytes)
-        .standing(RenamedInConfig),
+        .with_unit(Mebibytes)
+        .with_standing(RenamedInConfig),
     FieldName::renamed(Kind::Tool, "spec.config.limits", "fileSize", "fileSizeMib")
-        .of(Mebibytes)
-        .standing(RenamedInConfig),
-    FieldName::renamed(Kind::Extension, "spec", "timeout", "timeoutMs").of(Milliseconds),
-    FieldName::renamed(Kind::Extension, "spec.build", "timeout", "timeoutMs").of(Milliseconds),
+        .with_unit(Mebibytes)
+        .with_standing(RenamedInConfig),
+    FieldName::renamed(Kind::Extension, "spec", "timeout", "timeoutMs").with_unit(Milliseconds),
+    FieldName::renamed(Kind::Extension, "spec.build", "timeout", "timeoutMs")
+        .with_unit(Milliseconds),
     FieldName::renamed(Kind::Extension, "spec.config", "resources", "limits")
-        .standing(RenamedInConfig),
+        .with_standing(RenamedInConfig),
     FieldName::renamed(
         Kind::Extension,
         "spec.config.limits",
         "cpuTime",
         "cpuSeconds",
     )
-    .of(Seconds)
-    .standing(RenamedInConfig),
+    .with_unit(Seconds)
+    .with_standing(RenamedInConfig),
     FieldName::renamed(Kind::Extension, "spec.config.limits", "memory", "memoryMib")
-        .of(Mebibytes)
-        .standing(RenamedInConfig),
+        .with_unit(Mebibytes)
+        .with_standing(RenamedInConfig),
     FieldName::renamed(
         Kind::Extension,
         "spec.config.limits",
         "fileSize",
         "fileSizeMib",
     )
-    .of(Mebibytes)
-    .standing(RenamedInConfig),
+    .with_unit(Mebibytes)
+    .with_standing(RenamedInConfig),
     FieldName::renamed(Kind::Connector, "spec", "replies", "answers"),
-    FieldName::renamed(Kind::Connector, "spec.build", "timeout", "timeoutMs").of(Milliseconds),
+    FieldName::renamed(Kind::Connector, "spec.build", "timeout", "timeoutMs")
+        .with_unit(Milliseconds),
     FieldName::renamed(
         Kind::Connection,
         "spec.config",
         "pollTimeout",
         "pollTimeoutSeconds",
     )
-    .of(Seconds)
-    .standing(RenamedInConfig),
+    .with_unit(Seconds)
+    .with_standing(RenamedInConfig),
 ];
 
 /// Names of process limits in `config`, under both spellings.

@@ -123,14 +123,14 @@ fn parse_milliseconds(text: &str) -> Option<u64> {
             .unwrap_or(after.len());
         let (unit, remaining) = after.split_at(unit_end);
         let (_, length) = DURATION_UNITS.into_iter().find(|(name, _)| *name == unit)?;
-        total = total.checked_add(times(number, length)?)?;
+        total = total.checked_add(multiply_decimal(number, length)?)?;
         rest = remaining.trim_start();
     }
     Some(total)
 }
 
 /// Multiplies a decimal number by `unit`; `None` if the product is not an integer.
-fn times(number: &str, unit: u64) -> Option<u64> {
+fn multiply_decimal(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || !is_digits(fraction) || (number.contains('.') && fraction.is_empty()) {

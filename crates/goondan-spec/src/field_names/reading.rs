@@ -62,7 +62,7 @@ fn does_row_apply(row: &FieldName, document: &YamlNode) -> bool {
         [row.name, row.other]
             .iter()
             .filter_map(|name| config.entry(name))
-            .any(|entry| row.applies(document, &entry.value))
+            .any(|entry| row.applies_to(document, &entry.value))
     })
 }
 
@@ -83,7 +83,7 @@ fn visit_maps(
     let Some(entry) = entries.iter_mut().find(|entry| entry.key == name) else {
         return;
     };
-    let path = join(path, entry.shown());
+    let path = join(path, entry.display_key());
     match &mut entry.value.content {
         NodeContent::List(items) if name != *step => {
             for (index, item) in items.iter_mut().enumerate() {
@@ -104,15 +104,17 @@ impl FieldName {
             (None, Some(other)) => self.read_other(&mut entries[other], path, findings),
             (Some(name), None) => self.read_current(&mut entries[name], path, findings),
             (Some(name), Some(other)) => {
-                findings.errors.push(self.both(&entries[other], path));
+                findings
+                    .errors
+                    .push(self.both_names_error(&entries[other], path));
                 self.read_current(&mut entries[name], path, findings);
                 entries.remove(other);
             }
         }
     }
 
-    /// Creates the error for a field that is there under both names.
-    fn both(&self, other: &MapEntry, path: &str) -> Diagnostic {
+    /// Creates the error for a field that is present under both names.
+    fn both_names_error(&self, other: &MapEntry, path: &str) -> Diagnostic {
         let (first, second) = (join(path, self.other), self.name);
         let message = format!("`{first}` and `{second}` are the same field.");
         Diagnostic::new(Code::SCHEMA_INVALID, message)
@@ -158,7 +160,7 @@ impl FieldName {
     /// Reads the field under its current name, and converts a value with a unit to a number.
     fn read_current(&self, entry: &mut MapEntry, path: &str, findings: &mut FieldNameFindings) {
         if self.unit != ValueUnit::None {
-            self.convert(entry, path, findings);
+            self.convert_value(entry, path, findings);
         }
         if self.read_name() != entry.key {
             entry.rename(self.read_name());
@@ -166,7 +168,7 @@ impl FieldName {
     }
 
     /// Converts a value with a unit to a number in the unit of the other name.
-    fn convert(&self, entry: &mut MapEntry, path: &str, findings: &mut FieldNameFindings) {
+    fn convert_value(&self, entry: &mut MapEntry, path: &str, findings: &mut FieldNameFindings) {
         let is_looked_up = self.standing == NameStanding::RenamedInConfig
             && matches!(entry.value.content, NodeContent::Map(_));
         if is_looked_up || entry.value.content == NodeContent::Null {
@@ -180,7 +182,7 @@ impl FieldName {
         let found = match &entry.value.content {
             NodeContent::Number(number) => format!("{number}, without a unit"),
             NodeContent::Text(text) => format!("`{}`", excerpt(text, MAX_SHOWN_CHARS)),
-            _ => entry.value.what().to_owned(),
+            _ => entry.value.type_phrase().to_owned(),
         };
         let path = join(path, self.name);
         let description = self.unit.description();

@@ -36,20 +36,20 @@ fn pointer_to_map(document: &Value, map: &str) -> Option<String> {
             .find(|pointer| document.pointer(pointer).is_some())?;
         match step.ends_with("[]") {
             true => {
-                let list = follow(document, pointer, "items")?;
-                follow(document, format!("{list}/items"), "properties")
+                let list = follow_schema(document, pointer, "items")?;
+                follow_schema(document, format!("{list}/items"), "properties")
             }
-            false => follow(document, pointer, "properties"),
+            false => follow_schema(document, pointer, "properties"),
         }
     })
 }
 
 /// Follows references and alternatives to the schema with the keyword: `properties` for a map,
 /// `items` for a list.
-fn follow(document: &Value, pointer: String, keyword: &str) -> Option<String> {
+fn follow_schema(document: &Value, pointer: String, keyword: &str) -> Option<String> {
     let schema = document.pointer(&pointer)?;
     if let Some(reference) = schema["$ref"].as_str() {
-        return follow(
+        return follow_schema(
             document,
             reference.trim_start_matches('#').to_owned(),
             keyword,
@@ -60,7 +60,7 @@ fn follow(document: &Value, pointer: String, keyword: &str) -> Option<String> {
     }
     let alternatives = schema["anyOf"].as_array()?.len();
     (0..alternatives)
-        .find_map(|index| follow(document, format!("{pointer}/anyOf/{index}"), keyword))
+        .find_map(|index| follow_schema(document, format!("{pointer}/anyOf/{index}"), keyword))
 }
 
 impl FieldName {
@@ -78,9 +78,9 @@ impl FieldName {
                 all.insert(name, property);
                 continue;
             }
-            let current = self.current(&property);
+            let current = self.current_schema(&property);
             if self.standing == NameStanding::Additional {
-                self.mention(&mut property);
+                self.mention_second_name(&mut property);
                 all.insert(name, property);
                 all.insert(self.name.to_owned(), current);
             } else {
@@ -102,8 +102,8 @@ impl FieldName {
         }
     }
 
-    /// Adds to a description that a second name takes the value in another form.
-    fn mention(&self, property: &mut Value) {
+    /// Adds to a description that a second name accepts the value in another form.
+    fn mention_second_name(&self, property: &mut Value) {
         let text = property["description"].as_str().unwrap_or_default();
         let text = match self.unit.example() {
             Some(example) => format!("{text} Or `{}` with a unit: `{example}`.", self.name),
@@ -113,7 +113,7 @@ impl FieldName {
     }
 
     /// Returns the schema of the field under its current name.
-    fn current(&self, other: &Value) -> Value {
+    fn current_schema(&self, other: &Value) -> Value {
         let mut schema = other.clone();
         if self.standing == NameStanding::Additional {
             schema["x-goondan-same-as"] = self.other.into();

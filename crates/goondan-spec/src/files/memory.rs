@@ -62,14 +62,14 @@ impl MemoryFiles {
 
     /// Adds an entry at a path.
     fn with_entry(mut self, path: impl AsRef<Path>, entry: MemoryEntry) -> Self {
-        self.entries.insert(normal(path.as_ref()), entry);
+        self.entries.insert(normalize_path(path.as_ref()), entry);
         self
     }
 
     /// Resolves links in every part of `path`.
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         let mut done = PathBuf::new();
-        let mut todo: Vec<PathBuf> = parts(&normal(path));
+        let mut todo: Vec<PathBuf> = parts(&normalize_path(path));
         let mut links = 0;
         while let Some(part) = todo.pop() {
             done.push(part);
@@ -79,7 +79,7 @@ impl MemoryFiles {
                     return Err(io::Error::other("too many levels of symbolic links"));
                 }
                 done.pop();
-                let target = normal(&done.join(target));
+                let target = normalize_path(&done.join(target));
                 done = PathBuf::new();
                 todo.extend(parts(&target));
             }
@@ -118,7 +118,7 @@ impl FileAccess for MemoryFiles {
         }
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
+    fn list_directory(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
         if self.kind(path)? != FileKind::Directory {
             return Err(ErrorKind::NotADirectory.into());
         }
@@ -140,7 +140,7 @@ impl FileAccess for MemoryFiles {
         Ok(names.into_iter().collect())
     }
 
-    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
         self.lookup(path)?;
         self.resolve(path)
     }
@@ -156,7 +156,7 @@ fn kind_of(entry: &MemoryEntry) -> FileKind {
 }
 
 /// Removes `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
+fn normalize_path(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {
@@ -191,10 +191,10 @@ mod tests {
             .link("/p/d", "c");
         assert_eq!(files.read(Path::new("/p/b"), 10).unwrap(), b"x");
         assert_eq!(
-            files.canonical(Path::new("/p/./b")).unwrap(),
+            files.canonicalize(Path::new("/p/./b")).unwrap(),
             Path::new("/p/a")
         );
         assert!(files.kind(Path::new("/p/c")).is_err());
-        assert_eq!(files.list(Path::new("/p")).unwrap().len(), 4);
+        assert_eq!(files.list_directory(Path::new("/p")).unwrap().len(), 4);
     }
 }

@@ -3,6 +3,7 @@
 mod memory;
 mod os;
 
+use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ pub enum FileKind {
     /// Symbolic link, socket, device or similar.
     Other,
     /// Entry of any kind whose name is not Unicode. No path leads to it.
-    Unnamed,
+    NonUnicodeName,
 }
 
 /// File access of the loader. Paths are absolute or relative to the process, as in the bundle's
@@ -31,7 +32,12 @@ pub trait FileAccess: Sync {
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
     /// Lists a directory in any order. Symbolic links are not followed. A name that is not Unicode
     /// has replacement characters.
-    fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>>;
+    fn list_directory(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>>;
     /// Resolves links and dots, for the check that no path leaves the bundle.
-    fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf>;
+    /// Returns the identity and the number of hard links of a file, following symbolic links. `None`
+    /// if the file is not on disk.
+    fn metadata(&self, _path: &Path) -> Option<Metadata> {
+        None
+    }
 }

@@ -1,10 +1,11 @@
 //! Files of this machine.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{FileAccess, FileKind};
+use crate::regular_file;
 
 /// File access through `std::fs`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,14 +17,10 @@ impl FileAccess for OsFiles {
     }
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        fs::File::open(path)?
-            .take(limit.saturating_add(1))
-            .read_to_end(&mut bytes)?;
-        Ok(bytes)
+        regular_file::read_start(path, limit.saturating_add(1))
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
+    fn list_directory(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
@@ -32,14 +29,21 @@ impl FileAccess for OsFiles {
                     let kind = entry.file_type().map_or(FileKind::Other, FileKind::from);
                     (name, kind)
                 }
-                Err(name) => (name.to_string_lossy().into_owned(), FileKind::Unnamed),
+                Err(name) => (
+                    name.to_string_lossy().into_owned(),
+                    FileKind::NonUnicodeName,
+                ),
             });
         }
         Ok(names)
     }
 
-    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
         path.canonicalize()
+    }
+
+    fn metadata(&self, path: &Path) -> Option<fs::Metadata> {
+        fs::metadata(path).ok()
     }
 }
 
@@ -67,7 +71,7 @@ mod tests {
         assert_eq!(OsFiles.read(&path, 4).unwrap(), b"01234");
         assert_eq!(OsFiles.kind(&path).unwrap(), FileKind::File);
         assert_eq!(
-            OsFiles.list(folder.path()).unwrap(),
+            OsFiles.list_directory(folder.path()).unwrap(),
             [("a".to_owned(), FileKind::File)]
         );
     }

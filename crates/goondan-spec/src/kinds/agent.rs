@@ -17,7 +17,7 @@ use crate::diagnostic::Code;
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::meta::Kind;
 use crate::references::{self, RefShape};
-use crate::text::{closest, excerpt, list};
+use crate::text::{closest, excerpt, format_list};
 use crate::{JsonObject, ResourceId};
 
 /// Prompt, model, tools and policy of an agent.
@@ -37,6 +37,8 @@ pub struct Agent {
     pub instructions: Option<AgentInstructions>,
     /// Skills listed in the system prompt.
     pub skills: Vec<Skill>,
+    /// Directories, relative to the bundle, in which each new skill becomes one of the agent.
+    pub skill_collections: Vec<String>,
     /// Tools offered to the model.
     pub tools: Vec<ToolUse>,
     /// Middleware, outermost first.
@@ -61,7 +63,7 @@ impl Agent {
             .instructions
             .as_ref()
             .and_then(AgentInstructions::prompt);
-        let parts: Vec<String> = [prompt, instructions, skill::prompt(&self.skills)]
+        let parts: Vec<String> = [prompt, instructions, skill::prompt_section(&self.skills)]
             .into_iter()
             .flatten()
             .collect();
@@ -142,16 +144,16 @@ pub(crate) fn decode(
     if let Some(field) = fields.optional("model") {
         let message = format!(
             "`spec.model` must be a string, but is {}.",
-            field.node.what()
+            field.node.type_phrase()
         );
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("write `model: NAME` or `modelConfig: {modelRef: Model/NAME}`"),
         );
     }
     // A model in another field has its own error.
-    let config_field = match fields.has("model") || fields.has("modelRef") {
+    let config_field = match fields.has_key("model") || fields.has_key("modelRef") {
         true => fields.optional("modelConfig"),
         false => fields.required("modelConfig", findings),
     };
@@ -167,9 +169,11 @@ pub(crate) fn decode(
     let prompt = fields
         .optional("prompt")
         .map(|field| read_prompt(&field, workdir.as_ref(), scope, findings));
-    let skills = fields
-        .optional("skills")
-        .map(|field| skill::read(&field, scope, findings));
+    let skills_field = fields.optional("skills");
+    let skill_collections = skills_field
+        .as_ref()
+        .map(|field| skill::collections(field, scope));
+    let skills = skills_field.map(|field| skill::read(&field, scope, findings));
     let tools_field = fields.optional("tools");
     let tools = tools_field
         .as_ref()
@@ -216,6 +220,7 @@ pub(crate) fn decode(
         prompt,
         instructions,
         skills: skills.unwrap_or_else(|| Some(Vec::new()))?,
+        skill_collections: skill_collections.unwrap_or_default(),
         tools: tools?,
         extensions: extensions.unwrap_or_else(|| Some(Vec::new()))?,
         permissions: permissions.map_or(Some(None), |permissions| permissions.map(Some))?,
@@ -256,7 +261,7 @@ fn read_own_prompt(
     match (system, file) {
         (Some(_), Some(file)) => {
             let message = "A prompt has `system` or `systemRef`, not both.";
-            findings.add(file.invalid(message).suggest("keep one of the two"));
+            findings.add(file.invalid_value(message).suggest("keep one of the two"));
             None
         }
         (Some(system), None) => {
@@ -286,11 +291,13 @@ fn read_tools(
     let mut tools: Vec<ToolUse> = Vec::new();
     let mut names = HashSet::new();
     for item in field.list(findings)? {
-        let Some((mut fields, reference)) = references::resolve_item(&item, findings) else {
+        let Some((mut fields, reference)) = references::read_item(&item, findings) else {
             continue;
         };
         let tool = scope.resolve(&reference, Kind::Tool, findings);
-        let decoded = tool.as_ref().and_then(|id| scope.decoded().tools.get(id));
+        let decoded = tool
+            .as_ref()
+            .and_then(|id| scope.decoded_resources().tools.get(id));
         let offered = decoded.map(|tool| &*tool.spec.exports).unwrap_or_default();
         let exports = fields
             .optional("exports")
@@ -308,7 +315,7 @@ fn read_tools(
             let message = format!("A tool called `{}` is already in the list.", tool.name);
             findings.add(
                 reference
-                    .invalid(message)
+                    .invalid_value(message)
                     .suggest("list each tool once, with all its `exports`"),
             );
             continue;
@@ -330,7 +337,7 @@ fn read_extensions(
 ) -> Option<Vec<ExtensionUse>> {
     let mut extensions: Vec<ExtensionUse> = Vec::new();
     for item in field.list(findings)? {
-        let Some((mut fields, reference)) = references::resolve_item(&item, findings) else {
+        let Some((mut fields, reference)) = references::read_item(&item, findings) else {
             continue;
         };
         let extension = scope.resolve(&reference, Kind::Extension, findings);
@@ -340,7 +347,7 @@ fn read_extensions(
             continue;
         };
         if extensions.iter().any(|other| other.extension == extension) {
-            findings.add(reference.invalid(format!("`{extension}` is already in the list.")));
+            findings.add(reference.invalid_value(format!("`{extension}` is already in the list.")));
         }
         extensions.push(ExtensionUse { extension, config });
     }
@@ -351,7 +358,12 @@ fn read_extensions(
 pub(super) fn catalog(tools: &[ToolUse], scope: &DecodeScope<'_>) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for used in tools {
-        let exports = &scope.decoded().tools.get(&used.tool)?.spec.exports;
+        let exports = &scope
+            .decoded_resources()
+            .tools
+            .get(&used.tool)?
+            .spec
+            .exports;
         match &used.exports {
             Some(selected) => names.extend(
                 selected
@@ -377,10 +389,10 @@ fn read_required(
     scope: &DecodeScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Vec<String>> {
-    let items = field.texts(findings)?;
+    let items = field.unique_strings(findings)?;
     items
         .iter()
-        .for_each(|item| note_tool(item, tools, findings));
+        .for_each(|item| record_tool_link(item, tools, findings));
     if let Some(mut known) = catalog(tools, scope) {
         known.extend(own.map(str::to_owned));
         for item in &items {
@@ -389,13 +401,13 @@ fn read_required(
                 continue;
             }
             let diagnostic =
-                item.invalid(format!("The agent has no tool `{}`.", excerpt(name, 80)));
+                item.invalid_value(format!("The agent has no tool `{}`.", excerpt(name, 80)));
             findings.add(match closest(name, &known) {
                 Some(near) => item.did_you_mean(diagnostic, near),
                 None if known.is_empty() => diagnostic.suggest("add the tool to `spec.tools`"),
                 None => diagnostic.suggest(format!(
                     "add it to `spec.tools`, or use one of {}",
-                    list(&known, 12)
+                    format_list(&known, 12)
                 )),
             });
         }
@@ -411,7 +423,11 @@ fn read_required(
 
 /// Links `field` to the agent's tool that it names. It contains a name such as `tool__export` or a
 /// pattern.
-pub(super) fn note_tool(field: &FieldReader<'_>, tools: &[ToolUse], findings: &mut DiagnosticSink) {
+pub(super) fn record_tool_link(
+    field: &FieldReader<'_>,
+    tools: &[ToolUse],
+    findings: &mut DiagnosticSink,
+) {
     let name = field
         .node
         .text()
@@ -421,7 +437,7 @@ pub(super) fn note_tool(field: &FieldReader<'_>, tools: &[ToolUse], findings: &m
         .iter()
         .find(|used| Some(used.tool.name.as_str()) == name)
     {
-        findings.note_link(field, 0, &used.tool);
+        findings.record_link(field, 0, &used.tool);
     }
 }
 
@@ -431,17 +447,17 @@ fn read_workdir(
     scope: &DecodeScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<AgentWorkdir> {
-    findings.note_place(field);
+    findings.record_position(field);
     match field.text(findings)? {
         INSTANCE_WORKDIR => Some(AgentWorkdir::Instance),
         PROJECT_WORKDIR => Some(AgentWorkdir::Project),
-        "repository" => match scope.folder.repository() {
-            Some(top) if top == scope.folder.canonical() => Some(AgentWorkdir::Project),
+        "repository" => match scope.folder.repository_root() {
+            Some(top) if top == scope.folder.canonical_root() => Some(AgentWorkdir::Project),
             Some(top) => Some(AgentWorkdir::Repository(top.clone())),
             None => {
                 let message = "The agent works in the git repository around the project, but the \
                     project is not in a git repository.";
-                findings.add(field.problem(Code::ENTRY_NOT_FOUND, message).suggest(
+                findings.add(field.diagnostic(Code::ENTRY_NOT_FOUND, message).suggest(
                     "run `git init` in the top directory of the repository, or write `project`",
                 ));
                 None
@@ -457,7 +473,7 @@ fn read_workdir(
                 );
                 findings.add(
                     field
-                        .invalid(message)
+                        .invalid_value(message)
                         .suggest("write a directory, `instance` or `project`"),
                 );
                 return None;
@@ -480,19 +496,19 @@ fn read_outside(
     findings: &mut DiagnosticSink,
 ) -> Option<AgentWorkdir> {
     let shown = excerpt(path, 200);
-    let Some(top) = scope.folder.repository() else {
+    let Some(top) = scope.folder.repository_root() else {
         let message = format!(
             "`{}` is `{shown}`, which leaves the bundle, and there is no git repository around it.",
             field.path
         );
-        findings.add(field.problem(Code::PATH_ESCAPE, message).suggest(
+        findings.add(field.diagnostic(Code::PATH_ESCAPE, message).suggest(
             "use a directory of the project, or run `git init` in the top directory of the \
             repository",
         ));
         return None;
     };
     match scope.folder.folder_outside(path) {
-        Some(folder) if folder == scope.folder.canonical() => Some(AgentWorkdir::Project),
+        Some(folder) if folder == scope.folder.canonical_root() => Some(AgentWorkdir::Project),
         Some(folder) if folder.starts_with(top) => Some(AgentWorkdir::Repository(folder)),
         Some(_) => {
             let message = format!(
@@ -501,7 +517,7 @@ fn read_outside(
             );
             findings.add(
                 field
-                    .problem(Code::PATH_ESCAPE, message)
+                    .diagnostic(Code::PATH_ESCAPE, message)
                     .suggest("use a directory of the repository; `repository` is all of it"),
             );
             None
@@ -513,7 +529,7 @@ fn read_outside(
             );
             findings.add(
                 field
-                    .problem(Code::ENTRY_NOT_FOUND, message)
+                    .diagnostic(Code::ENTRY_NOT_FOUND, message)
                     .suggest("create it, or write `repository` for all of it"),
             );
             None
@@ -529,7 +545,7 @@ fn check_capability(
     findings: &mut DiagnosticSink,
 ) {
     let says = scope
-        .decoded()
+        .decoded_resources()
         .models
         .get(model)
         .and_then(|model| model.spec.capabilities.tool_calling);
@@ -537,7 +553,7 @@ fn check_capability(
         let message = format!("The agent has tools, but `{model}` has `toolCalling: false`.");
         findings.add(
             tools
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("remove the tools, or use a model that can call them"),
         );
     }

@@ -99,11 +99,11 @@ pub(super) fn read(
             "`{}` is built into gdn, so there is nothing to build.",
             excerpt(stated, 100)
         );
-        findings.add(field.invalid(message).suggest("remove `build`"));
+        findings.add(field.invalid_value(message).suggest("remove `build`"));
         return None;
     }
-    if let Ok(entry) = paths::normal(stated) {
-        let written = SourceLocation(Some((findings.file.clone(), field.at())));
+    if let Ok(entry) = paths::normalize_path(stated) {
+        let written = SourceLocation(Some((findings.file.clone(), field.position())));
         findings.builds.push(ToolBuild {
             tool: scope.id.clone(),
             entry,
@@ -160,11 +160,11 @@ fn read_command(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
             let message = format!(
                 "`{}` must be a command, but is {}.",
                 field.path,
-                field.node.what()
+                field.node.type_phrase()
             );
             let suggestion =
                 "write a line for the shell, or a list such as `[cargo, build, --release]`";
-            findings.add(field.invalid(message).suggest(suggestion));
+            findings.add(field.invalid_value(message).suggest(suggestion));
             None
         }
     }
@@ -200,7 +200,7 @@ fn read_cwd(
         field.path,
         excerpt(&path, 200)
     );
-    findings.add(field.problem(Code::ENTRY_NOT_FOUND, message).suggest(
+    findings.add(field.diagnostic(Code::ENTRY_NOT_FOUND, message).suggest(
         "create it, or correct the path; it is relative to the directory of goondan.yaml",
     ));
     None
@@ -210,7 +210,7 @@ fn read_cwd(
 fn read_sources(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Vec<String>> {
     field.filled_list("glob", findings)?;
     let mut globs = Vec::new();
-    for item in field.texts(findings)? {
+    for item in field.unique_strings(findings)? {
         let Some(text) = item.text(findings) else {
             continue;
         };
@@ -223,7 +223,7 @@ fn read_sources(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
                     error.kind()
                 );
                 findings.add(
-                    item.invalid(message)
+                    item.invalid_value(message)
                         .suggest("write something like `src/**/*.rs`"),
                 );
             }

@@ -12,7 +12,7 @@ use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::meta::Kind;
 use crate::references::RefShape;
-use crate::text::{alternatives, closest};
+use crate::text::{closest, format_alternatives};
 use crate::value_source::{self, TextOrSourceShape, ValueSourceShape};
 use crate::{ResourceId, ValueSource};
 
@@ -70,10 +70,12 @@ pub(crate) fn decode(
         .as_ref()
         .map(|field| scope.resolve(field, Kind::Swarm, findings));
     let swarm = named.map_or(Some(None), |swarm| swarm.map(Some));
-    let manifest = connector.as_ref().and_then(|id| scope.manifest(id));
+    let manifest = connector
+        .as_ref()
+        .and_then(|id| scope.connector_manifest(id));
     let file = connector
         .as_ref()
-        .and_then(|id| scope.decoded().connectors.get(id));
+        .and_then(|id| scope.decoded_resources().connectors.get(id));
     let answers = manifest.is_some_and(|manifest| manifest.answers)
         || file.is_some_and(|file| file.spec.answers);
     let reply = read_reply(
@@ -116,13 +118,16 @@ pub(crate) fn decode(
                        `reply: none` turns it off.";
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("remove `reply: none` or `approvers`"),
         );
     }
     let ingress = fields.optional("ingress").map(|field| {
-        let targets =
-            ingress::RouteTargets::of(connector.as_ref(), swarm.clone().flatten().as_ref(), scope);
+        let targets = ingress::RouteTargets::for_connection(
+            connector.as_ref(),
+            swarm.clone().flatten().as_ref(),
+            scope,
+        );
         ingress::read(&field, scope, &targets, findings)
     });
     fields.finish(findings);
@@ -153,7 +158,7 @@ fn read_reply(
             .map(|manifest| format!(" `{}`", manifest.name))
             .unwrap_or_default();
         let message = format!("The connector{name} cannot edit a message after sending it.");
-        findings.add(field.invalid(message).suggest("write `reply: auto`"));
+        findings.add(field.invalid_value(message).suggest("write `reply: auto`"));
         return None;
     }
     if let (ReplyMode::Auto | ReplyMode::Stream, false) = (reply, answers) {
@@ -163,7 +168,7 @@ fn read_reply(
         let message = format!("The connector{name} has no way to send answers back.");
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("remove `reply`; an agent can answer with a tool"),
         );
         return None;
@@ -205,7 +210,7 @@ fn read_settings(
         }
         let name = setting.map_or(entry.key, |setting| setting.name);
         if map.insert(name.to_owned(), source).is_some() {
-            findings.add(entry.invalid(format!(
+            findings.add(entry.invalid_value(format!(
                 "`{}` means `{name}`, which is already set.",
                 entry.path
             )));
@@ -243,13 +248,14 @@ fn check_value(
 ) {
     let names: Vec<&str> = known.iter().map(|setting| setting.name).collect();
     let Some(setting) = known.iter().find(|setting| setting.matches_key(entry.key)) else {
-        let diagnostic = entry.invalid(format!("The connector does not support `{}`.", entry.path));
+        let diagnostic =
+            entry.invalid_value(format!("The connector does not support `{}`.", entry.path));
         findings.add(match closest(entry.key, &names) {
             Some(near) => entry.did_you_mean_key(diagnostic, near),
             None if names.is_empty() => {
                 diagnostic.suggest("remove it; the connector accepts nothing here")
             }
-            None => diagnostic.suggest(format!("use {}", alternatives(&names))),
+            None => diagnostic.suggest(format!("use {}", format_alternatives(&names))),
         });
         return;
     };
@@ -258,7 +264,7 @@ fn check_value(
     if let ValueSource::Value(value) = source
         && let Err(problem) = (setting.check)(value.expose())
     {
-        findings.add(entry.invalid(format!("`{}` {problem}.", entry.path)));
+        findings.add(entry.invalid_value(format!("`{}` {problem}.", entry.path)));
     }
 }
 
@@ -267,16 +273,19 @@ fn missing_value(at: &FieldReader<'_>, map: &str, setting: &ConnectorSetting) ->
     let name = setting.name;
     let message = format!("`spec.{map}.{name}` is missing, and the connector needs it.");
     let variable = variable_name(name);
-    at.invalid(message).suggest(match (map, setting.need) {
-        (_, SettingRequirement::ForReplies) => {
-            format!(
-                "add `{name}: {{valueFrom: {{env: {variable}}}}}` to `{map}`, or write `reply: \
+    at.invalid_value(message)
+        .suggest(match (map, setting.need) {
+            (_, SettingRequirement::ForReplies) => {
+                format!(
+                    "add `{name}: {{valueFrom: {{env: {variable}}}}}` to `{map}`, or write `reply: \
                 none`"
-            )
-        }
-        ("secrets", _) => format!("add `{name}: {{valueFrom: {{env: {variable}}}}}` to `secrets`"),
-        _ => format!("add `{name}: …` to `{map}`"),
-    })
+                )
+            }
+            ("secrets", _) => {
+                format!("add `{name}: {{valueFrom: {{env: {variable}}}}}` to `secrets`")
+            }
+            _ => format!("add `{name}: …` to `{map}`"),
+        })
 }
 
 /// Converts a key such as `botToken` to a variable name, `BOT_TOKEN`.

@@ -53,7 +53,11 @@ pub(crate) fn read(
     let mut access = access.unwrap_or_else(|| Some(ConnectionAccess::default()))?;
     if !access.approvers.is_empty() {
         let message = "`spec.allow.approvers` and `spec.approvers` are the same field.";
-        findings.add(field.invalid(message).suggest("keep only `approvers`"));
+        findings.add(
+            field
+                .invalid_value(message)
+                .suggest("keep only `approvers`"),
+        );
         return None;
     }
     access.approvers = approvers?;
@@ -72,7 +76,7 @@ fn read_allow(
             "The events of the connector `{}` do not identify their sender.",
             manifest.name
         );
-        findings.add(field.invalid(message).suggest("remove `allow`"));
+        findings.add(field.invalid_value(message).suggest("remove `allow`"));
         return None;
     }
     let mut fields = field.fields(findings)?;
@@ -91,7 +95,7 @@ fn read_allow(
     if allow == ConnectionAccess::default() {
         let message = format!("`{}` names no senders, channels or approvers.", field.path);
         findings.add(
-            field.invalid(message).suggest(
+            field.invalid_value(message).suggest(
                 "add `senders: [ID]`, `channels: [ID]` or `approvers: [ID]`, or remove it",
             ),
         );
@@ -111,7 +115,7 @@ fn read_ids(
     let Some(field) = fields.optional(name) else {
         return Some(None);
     };
-    let ids = field.texts(findings)?;
+    let ids = field.unique_strings(findings)?;
     Some(Some(
         ids.iter()
             .filter_map(|id| id.text(findings))
@@ -131,11 +135,11 @@ fn read_approvers(
             "The connector `{}` cannot send approval requests.",
             manifest.name
         );
-        findings.add(field.invalid(message).suggest("remove `approvers`"));
+        findings.add(field.invalid_value(message).suggest("remove `approvers`"));
         return None;
     }
     let ids: BTreeSet<String> = field
-        .texts(findings)?
+        .unique_strings(findings)?
         .iter()
         .filter_map(|id| id.text(findings))
         .map(str::to_owned)
@@ -147,7 +151,7 @@ fn read_approvers(
         );
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("write the ids of the users who may approve"),
         );
         return None;

@@ -10,7 +10,7 @@ use super::script_module::{ScriptModule, ScriptRuntime};
 use crate::decode::FieldReader;
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::entry::{self, BUILTIN_PREFIX};
-use crate::text::alternatives;
+use crate::text::format_alternatives;
 
 /// Source of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -196,7 +196,7 @@ pub(crate) fn decode(
     let entry_field = fields.required("entry", findings);
     entry_field
         .iter()
-        .for_each(|field| findings.note_place(field));
+        .for_each(|field| findings.record_position(field));
     let build = build::read(
         fields.optional("build").as_ref(),
         entry_field.as_ref(),
@@ -235,7 +235,7 @@ pub(crate) fn decode(
             "`{}` is only for entries that are files, not for `{BUILTIN_PREFIX}{name}`.",
             field.path
         );
-        findings.add(field.invalid(message).suggest("remove it"));
+        findings.add(field.invalid_value(message).suggest("remove it"));
     }
     if let (Some(manifest), Some(field)) = (scope.base.connector(&connector), &events_field) {
         check_events(manifest, &connector.events, field, findings);
@@ -268,8 +268,8 @@ fn check_events(
         );
         findings.add(
             field
-                .invalid(message)
-                .suggest(format!("use {}", alternatives(&emitted))),
+                .invalid_value(message)
+                .suggest(format!("use {}", format_alternatives(&emitted))),
         );
     }
 }
@@ -294,7 +294,8 @@ fn read_events(
             continue;
         };
         if events.iter().any(|event| event.name == name) {
-            findings.add(name_field.invalid(format!("The event `{name}` is declared twice.")));
+            findings
+                .add(name_field.invalid_value(format!("The event `{name}` is declared twice.")));
             continue;
         }
         events.push(EventDeclaration {

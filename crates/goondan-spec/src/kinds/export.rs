@@ -13,7 +13,7 @@ use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic::Code;
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::parameters;
-use crate::text::{alternatives, closest, excerpt, list};
+use crate::text::{closest, excerpt, format_alternatives, format_list};
 
 /// Longest tool name that providers accept, in bytes (rule L10).
 const MAX_TOOL_NAME_BYTES: usize = 64;
@@ -346,7 +346,8 @@ pub(super) fn read_all(
         };
         if !names.insert(stated.name.clone()) {
             findings.add(
-                name_field.invalid(format!("The export `{}` is declared twice.", stated.name)),
+                name_field
+                    .invalid_value(format!("The export `{}` is declared twice.", stated.name)),
             );
             continue;
         }
@@ -402,7 +403,7 @@ fn check_required_permissions(
         field
             .as_ref()
             .unwrap_or(item)
-            .invalid(message)
+            .invalid_value(message)
             .suggest("add it, or leave `requires` out"),
     );
 }
@@ -433,7 +434,7 @@ fn is_complete(
             }
             _ => "add a description of the export for the model",
         };
-        findings.add(item.invalid(message).suggest(suggestion));
+        findings.add(item.invalid_value(message).suggest(suggestion));
     }
     missing.is_empty()
 }
@@ -456,10 +457,11 @@ fn report_unknown_export(
     findings: &mut DiagnosticSink,
 ) {
     let names: Vec<&str> = own.iter().map(|export| export.name.as_str()).collect();
-    let diagnostic = field.invalid(format!("The tool has no export `{}`.", excerpt(name, 80)));
+    let diagnostic =
+        field.invalid_value(format!("The tool has no export `{}`.", excerpt(name, 80)));
     findings.add(match closest(name, &names) {
         Some(near) => field.did_you_mean(diagnostic, near),
-        None => diagnostic.suggest(format!("use {}", list(&names, 24))),
+        None => diagnostic.suggest(format!("use {}", format_list(&names, 24))),
     });
 }
 
@@ -474,13 +476,13 @@ fn read_item<'n>(
     let name = name_field
         .as_ref()
         .and_then(|field| read_name(field, &scope.id.name, findings));
-    let description_is_template = fields.has("descriptionFile");
+    let description_is_template = fields.has_key("descriptionFile");
     let description = read_description(&mut fields, scope, findings);
     let parameters_field = fields.optional("parameters");
     name_field
         .iter()
         .chain(&parameters_field)
-        .for_each(|field| findings.note_place(field));
+        .for_each(|field| findings.record_position(field));
     let parameters = parameters_field.and_then(|field| parameters::read(&field, findings));
     let permissions = fields
         .optional("requires")
@@ -522,7 +524,7 @@ fn read_name(field: &FieldReader<'_>, tool: &str, findings: &mut DiagnosticSink)
             format!("The export name `{shown}` contains `__`, which separates tool and export.");
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest(format!("write `{}`", name.replace("__", "_"))),
         );
         return None;
@@ -535,7 +537,7 @@ fn read_name(field: &FieldReader<'_>, tool: &str, findings: &mut DiagnosticSink)
         let message = format!("`{shown}` is not a valid export name.");
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("use letters, digits, `_` and `-`, and begin with a letter or digit"),
         );
         return None;
@@ -549,7 +551,7 @@ fn read_name(field: &FieldReader<'_>, tool: &str, findings: &mut DiagnosticSink)
         );
         findings.add(
             field
-                .problem(Code::TOOL_NAME_TOO_LONG, message)
+                .diagnostic(Code::TOOL_NAME_TOO_LONG, message)
                 .suggest("shorten the tool's or the export's name"),
         );
         return None;
@@ -568,7 +570,7 @@ fn read_description(
     match (text, file) {
         (Some(_), Some(file)) => {
             let message = "An export has `description` or `descriptionFile`, not both.";
-            findings.add(file.invalid(message).suggest("keep one of the two"));
+            findings.add(file.invalid_value(message).suggest("keep one of the two"));
             None
         }
         (Some(text), None) => text.text(findings).map(str::to_owned),
@@ -599,18 +601,18 @@ pub(super) fn read_selection(
 ) -> Option<Vec<String>> {
     if field.node.text().is_some() {
         let names: Vec<&str> = own.iter().map(|export| export.name.as_str()).collect();
-        let diagnostic = field.invalid(format!(
+        let diagnostic = field.invalid_value(format!(
             "`{}` must be a list of export names, but is a string.",
             field.path
         ));
         findings.add(diagnostic.suggest(format!(
             "write a list, such as `[{}]`",
-            alternatives(&names[..names.len().min(1)]).trim_matches('`')
+            format_alternatives(&names[..names.len().min(1)]).trim_matches('`')
         )));
         return None;
     }
     field.filled_list("export name", findings)?;
-    let names = field.texts(findings)?;
+    let names = field.unique_strings(findings)?;
     for item in &names {
         let name = item.node.text().unwrap_or_default();
         if !own.is_empty() && !own.iter().any(|export| export.name == name) {

@@ -68,7 +68,7 @@ pub(crate) fn decode(
     let entry_field = fields.required("entry", findings);
     entry_field
         .iter()
-        .for_each(|field| findings.note_place(field));
+        .for_each(|field| findings.record_position(field));
     let build = build::read(
         fields.optional("build").as_ref(),
         entry_field.as_ref(),

@@ -11,7 +11,7 @@ use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::meta::Kind;
 use crate::references::RefShape;
-use crate::text::{alternatives, closest};
+use crate::text::{closest, format_alternatives};
 
 /// Route for matching events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,16 +50,20 @@ pub(crate) struct RouteTargets {
 
 impl RouteTargets {
     /// Returns the targets for a connection to `swarm`, or to the first swarm of the bundle.
-    pub(crate) fn of(
+    pub(crate) fn for_connection(
         connector: Option<&ResourceId>,
         swarm: Option<&ResourceId>,
         scope: &DecodeScope<'_>,
     ) -> Self {
         let swarm = match swarm {
-            Some(id) => scope.decoded().swarms.get(id),
-            None => scope.decoded().swarms.first().map(|(_, swarm)| swarm),
+            Some(id) => scope.decoded_resources().swarms.get(id),
+            None => scope
+                .decoded_resources()
+                .swarms
+                .first()
+                .map(|(_, swarm)| swarm),
         };
-        let connector = connector.and_then(|id| scope.decoded().connectors.get(id));
+        let connector = connector.and_then(|id| scope.decoded_resources().connectors.get(id));
         RouteTargets {
             agents: swarm.map(|swarm| swarm.spec.agents.clone()),
             events: connector.map(|found| {
@@ -150,10 +154,10 @@ fn read_event(
         .as_ref()
         .filter(|declared| !declared.iter().any(|name| name == event))
     {
-        let diagnostic = field.invalid(format!("The connector has no event `{event}`."));
+        let diagnostic = field.invalid_value(format!("The connector has no event `{event}`."));
         findings.add(match closest(event, declared) {
             Some(near) => field.did_you_mean(diagnostic, near),
-            None => diagnostic.suggest(format!("use {}", alternatives(declared))),
+            None => diagnostic.suggest(format!("use {}", format_alternatives(declared))),
         });
     }
     Some(event.to_owned())
@@ -174,9 +178,9 @@ fn read_properties(
                 let message = format!(
                     "`{}` must be a string, a number or a boolean, but is {}.",
                     entry.path,
-                    entry.node.what()
+                    entry.node.type_phrase()
                 );
-                findings.add(entry.invalid(message));
+                findings.add(entry.invalid_value(message));
                 continue;
             }
         };
@@ -203,12 +207,12 @@ fn read_route(
         && !agents.contains(agent)
     {
         let names: Vec<String> = agents.iter().map(ToString::to_string).collect();
-        let diagnostic = field.invalid(format!(
+        let diagnostic = field.invalid_value(format!(
             "`{agent}` is not an agent of this connection's swarm."
         ));
         findings.add(diagnostic.suggest(format!(
             "use {}, or add it to the swarm",
-            alternatives(&names)
+            format_alternatives(&names)
         )));
     }
     let instance_key = read_instance_key(&mut fields, findings);
@@ -229,14 +233,18 @@ fn read_instance_key(
     let prefix = fields.optional("instanceKeyPrefix");
     if let (Some(_), Some(property)) = (&fixed, &property) {
         let message = "A route has `instanceKey` or `instanceKeyProperty`, not both.";
-        findings.add(property.invalid(message).suggest("keep one of the two"));
+        findings.add(
+            property
+                .invalid_value(message)
+                .suggest("keep one of the two"),
+        );
         return None;
     }
     if let (None, Some(prefix)) = (&property, &prefix) {
         let message = "`instanceKeyPrefix` has no effect without `instanceKeyProperty`.";
         findings.add(
             prefix
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("add `instanceKeyProperty`, or write the whole key as `instanceKey`"),
         );
         return None;

@@ -100,7 +100,7 @@ pub(super) fn read(
     findings: &mut DiagnosticSink,
 ) -> Option<AgentInstructions> {
     field.filled_list("file name", findings)?;
-    let items = field.texts(findings)?;
+    let items = field.unique_strings(findings)?;
     let names: Vec<String> = items
         .iter()
         .filter_map(|item| read_file_name(item, findings))
@@ -113,7 +113,7 @@ pub(super) fn read(
             no instruction files.";
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("write `workdir: project` or `workdir: repository`"),
         );
         return None;
@@ -133,7 +133,7 @@ fn read_file_name(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Opt
     if name.contains(['/', '\\', '\0', '"', '\n']) || name == "." || name == ".." {
         let message = format!("`{}` is not a file name.", excerpt(name, 80));
         findings.add(
-            field.invalid(message).suggest(
+            field.invalid_value(message).suggest(
                 "write a name such as `AGENTS.md`; gdn looks for the name in each directory",
             ),
         );
@@ -156,7 +156,7 @@ fn searched_directories(
     workdir: &AgentWorkdir,
     scope: &DecodeScope<'_>,
 ) -> Vec<InstructionDirectory> {
-    let root = scope.folder.canonical();
+    let root = scope.folder.canonical_root();
     let inner = match workdir {
         AgentWorkdir::Instance => return Vec::new(),
         AgentWorkdir::Project => root.to_owned(),
@@ -165,7 +165,7 @@ fn searched_directories(
     };
     let top = scope
         .folder
-        .repository()
+        .repository_root()
         .map_or(root, PathBuf::as_path)
         .to_owned();
     let all = inner
@@ -194,24 +194,24 @@ fn find_instructions(
             Ok(found) => found,
             Err(FileReadError::Io(error)) if is_absent(&error) => continue,
             Err(problem) => {
-                findings.add(unreadable(field, &shown, problem));
+                findings.add(unreadable_file_error(field, &shown, problem));
                 return None;
             }
         };
-        if is_env(&real) {
+        if scope.folder.may_contain_keys(&real) {
             let message = format!(
                 "`{shown}` (relative to the working directory) is an `.env` file, which may \
                 contain keys."
             );
             findings.add(
                 field
-                    .problem(Code::PATH_ESCAPE, message)
+                    .diagnostic(Code::PATH_ESCAPE, message)
                     .suggest("use a file without secrets"),
             );
             return None;
         }
         // A link may lead to a file with another owner, so the real location of the file counts.
-        let root = scope.folder.canonical();
+        let root = scope.folder.canonical_root();
         let outside = (!real.starts_with(root)).then(|| real.parent().unwrap_or(&real).to_owned());
         if let (None, Ok(relative)) = (&outside, place.folder.strip_prefix(root)) {
             findings.depends_on(to_slash_path(&relative.join(name)));
@@ -225,15 +225,6 @@ fn find_instructions(
         });
     }
     None
-}
-
-/// Returns whether the file is an environment file such as `.env.local`.
-fn is_env(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| {
-        name.to_string_lossy()
-            .to_ascii_lowercase()
-            .starts_with(".env")
-    })
 }
 
 /// Returns whether the error means that the file does not exist.
@@ -253,20 +244,24 @@ fn to_slash_path(path: &Path) -> String {
 }
 
 /// Creates the error for an instruction file that cannot be read.
-fn unreadable(field: &FieldReader<'_>, shown: &str, problem: FileReadError) -> Diagnostic {
+fn unreadable_file_error(
+    field: &FieldReader<'_>,
+    shown: &str,
+    problem: FileReadError,
+) -> Diagnostic {
     match problem {
         FileReadError::TooLarge => {
             let message =
                 format!("`{shown}` (relative to the working directory) is larger than 1 MiB.");
             field
-                .problem(Code::FILE_TOO_LARGE, message)
+                .diagnostic(Code::FILE_TOO_LARGE, message)
                 .suggest("shorten it")
         }
         FileReadError::NotText(_) => {
             let message =
                 format!("`{shown}` (relative to the working directory) is not UTF-8 text.");
             field
-                .problem(Code::PARSE_ERROR, message)
+                .diagnostic(Code::PARSE_ERROR, message)
                 .suggest("save it as UTF-8")
         }
         FileReadError::Io(error)
@@ -277,7 +272,7 @@ fn unreadable(field: &FieldReader<'_>, shown: &str, problem: FileReadError) -> D
                 through a link."
             );
             field
-                .problem(Code::PATH_ESCAPE, message)
+                .diagnostic(Code::PATH_ESCAPE, message)
                 .suggest("copy the target of the link into the repository")
         }
         FileReadError::Io(error) => {
@@ -286,7 +281,7 @@ fn unreadable(field: &FieldReader<'_>, shown: &str, problem: FileReadError) -> D
                 reason(&error)
             );
             field
-                .problem(Code::ENTRY_NOT_FOUND, message)
+                .diagnostic(Code::ENTRY_NOT_FOUND, message)
                 .suggest("put a regular file there that you may read")
         }
     }
@@ -315,7 +310,7 @@ fn cut_to_limit(
             that directory";
         findings.add(
             field
-                .problem(Code::INSTRUCTIONS_CUT, message)
+                .diagnostic(Code::INSTRUCTIONS_CUT, message)
                 .suggest(suggestion),
         );
     }

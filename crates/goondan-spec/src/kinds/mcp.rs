@@ -162,7 +162,7 @@ fn read_transport(
         let message = format!("`{}` does not define how to reach the server.", whole.path);
         findings.add(
             whole
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("add a `command`, a `url` or a `socket`"),
         );
         return None;
@@ -172,7 +172,7 @@ fn read_transport(
             "A server has `{}` or `{}`, not both.",
             first.key, second.key
         );
-        findings.add(second.invalid(message).suggest("keep one of the two"));
+        findings.add(second.invalid_value(message).suggest("keep one of the two"));
         return None;
     }
     for (field, _) in of_way.iter().filter(|(_, of)| *of != way) {
@@ -183,7 +183,7 @@ fn read_transport(
             );
             findings.add(
                 field
-                    .invalid(message)
+                    .invalid_value(message)
                     .suggest(format!("remove `{}`", field.key)),
             );
         }
@@ -222,7 +222,7 @@ fn read_program(
         .filter(|(program, _)| !program.contains('/'));
     if let Some((program, _)) = with_arguments {
         let message = format!("`{}` must be a program without arguments.", command.path);
-        findings.add(command.invalid(message).suggest(format!(
+        findings.add(command.invalid_value(message).suggest(format!(
             "write `command: {program}`, and move the arguments to `args: […]`"
         )));
     }
@@ -231,7 +231,7 @@ fn read_program(
     let in_package = scope
         .folder
         .is_installed()
-        .then(|| scope.folder.base().to_owned());
+        .then(|| scope.folder.package_directory().to_owned());
     let cwd = cwd
         .map(|field| scope.folder.path(&field, findings))
         .or(in_package.map(Some));
@@ -254,7 +254,7 @@ fn read_program(
 fn read_line(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = field.text(findings)?;
     if text.trim().is_empty() || text.chars().any(char::is_control) {
-        findings.add(field.invalid(format!("`{}` must be one line of text.", field.path)));
+        findings.add(field.invalid_value(format!("`{}` must be one line of text.", field.path)));
         return None;
     }
     Some(text.to_owned())
@@ -289,7 +289,7 @@ pub(super) fn read_url(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -
         );
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("write a URL such as `https://example.com/mcp`"),
         );
         return None;
@@ -301,7 +301,7 @@ pub(super) fn read_url(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -
         );
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("write `https://`; `http://` is allowed only for this machine"),
         );
         return None;
@@ -336,7 +336,7 @@ fn read_oauth(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<
         .map(|field| read_url(&field, findings));
     let scopes = match fields.optional("scopes") {
         Some(field) => field
-            .texts(findings)?
+            .unique_strings(findings)?
             .iter()
             .filter_map(|item| item.node.text())
             .map(str::to_owned)
@@ -357,7 +357,7 @@ impl McpServer {
     pub fn bundled_program(&self) -> Option<String> {
         match &self.transport {
             McpTransport::Program { command, .. } if command.contains('/') => {
-                paths::normal(command).ok()
+                paths::normalize_path(command).ok()
             }
             _ => None,
         }

@@ -128,14 +128,14 @@ impl<'s> DecodeScope<'s> {
 
     /// Returns the kinds decoded before this one. Notes that the result depends on more than the
     /// files that were read.
-    pub(crate) fn decoded(&self) -> &'s DecodedResources {
+    pub(crate) fn decoded_resources(&self) -> &'s DecodedResources {
         self.folder.mark_uncacheable();
         self.decoded
     }
 
     /// Returns the manifest of the connector `id` if it is built in.
-    pub(crate) fn manifest(&self, id: &ResourceId) -> Option<&'s ConnectorManifest> {
-        let connector = self.decoded().connectors.get(id)?;
+    pub(crate) fn connector_manifest(&self, id: &ResourceId) -> Option<&'s ConnectorManifest> {
+        let connector = self.decoded_resources().connectors.get(id)?;
         self.base.connector(&connector.spec)
     }
 

@@ -43,7 +43,7 @@ impl Model {
 pub(crate) fn decode(spec: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Model> {
     let mut fields = spec.fields(findings)?;
     let provider = fields.required("provider", findings).and_then(|field| {
-        findings.note_place(&field);
+        findings.record_position(&field);
         field.text(findings)
     });
     let model = fields
@@ -64,7 +64,10 @@ pub(crate) fn decode(spec: &FieldReader<'_>, findings: &mut DiagnosticSink) -> O
         limits_field.and_then(|field| field.child(rate_limits::COST_LIMIT_FIELD)),
     ) {
         let message = format!("`{}` needs the `pricing` of the model.", cost.path);
-        findings.add(cost.invalid(message).suggest("add `pricing` to the model"));
+        findings.add(
+            cost.invalid_value(message)
+                .suggest("add `pricing` to the model"),
+        );
         return None;
     }
     Some(Model {
@@ -94,7 +97,7 @@ fn read_url(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<St
         );
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("write it as `https://host/v1/`"),
         );
         return None;

@@ -47,7 +47,7 @@ fn read_fallbacks(
 ) -> Option<Vec<ResourceId>> {
     let mut models: Vec<ResourceId> = Vec::new();
     for item in field.list(findings)? {
-        let Some((fields, reference)) = references::resolve_item(&item, findings) else {
+        let Some((fields, reference)) = references::read_item(&item, findings) else {
             continue;
         };
         fields.finish(findings);
@@ -58,7 +58,7 @@ fn read_fallbacks(
             let message = format!("`{model}` is already in the list of models.");
             findings.add(
                 reference
-                    .invalid(message)
+                    .invalid_value(message)
                     .suggest("remove it from `fallbacks`, or name another model"),
             );
             continue;
@@ -80,7 +80,7 @@ fn check_currency(
     let currency = |id: &ResourceId| {
         Some(
             scope
-                .decoded()
+                .decoded_resources()
                 .models
                 .get(id)?
                 .spec
@@ -100,7 +100,7 @@ fn check_currency(
         );
         findings.add(
             reference
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("use one currency in the `pricing` of all models of an agent"),
         );
     }

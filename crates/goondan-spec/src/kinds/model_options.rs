@@ -96,10 +96,10 @@ pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
     let timeout_seconds = fields.read("timeout", findings, read_seconds);
     let total_timeout_seconds = fields.read("totalTimeout", findings, read_seconds);
     let max_retry_wait_ms = fields.read("maxRetryWait", findings, |field, findings| {
-        field.unsigned(0, findings)
+        field.integer_at_least(0, findings)
     });
     let context_window = fields.read("contextWindow", findings, |field, findings| {
-        field.unsigned(1, findings)
+        field.integer_at_least(1, findings)
     });
     let headers = fields.read("headers", findings, read_headers);
     let body = fields.read("body", findings, FieldReader::object);
@@ -186,7 +186,7 @@ fn read_api(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<Mo
 /// Reads the path of a file that is opened when the swarm starts. Its position is noted for errors
 /// found then.
 fn read_file(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
-    findings.note_place(field);
+    findings.record_position(field);
     field.text(findings).map(str::to_owned)
 }
 
@@ -237,7 +237,7 @@ fn header_fault(entry: &FieldReader<'_>) -> Option<crate::Diagnostic> {
         let message = format!("`{}` is not the name of an HTTP header.", entry.path);
         return Some(
             entry
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("use letters, digits and hyphens in the name"),
         );
     }
@@ -249,7 +249,7 @@ fn header_fault(entry: &FieldReader<'_>) -> Option<crate::Diagnostic> {
     let message = format!("`{}` must be one line of text.", entry.path);
     Some(
         entry
-            .invalid(message)
+            .invalid_value(message)
             .suggest("remove line breaks and control characters"),
     )
 }

@@ -52,14 +52,14 @@ pub(super) fn read(
         (None, Some(file)) => read_file(&file, scope, findings),
         (Some(_), Some(file)) => {
             let message = "An output has `schema` or `schemaFile`, not both.";
-            findings.add(file.invalid(message).suggest("keep one of the two"));
+            findings.add(file.invalid_value(message).suggest("keep one of the two"));
             None
         }
         (None, None) => {
             let message = format!("`{}` has no schema.", field.path);
             findings.add(
                 field
-                    .invalid(message)
+                    .invalid_value(message)
                     .suggest("add `schema: {type: object, …}`, or `schemaFile` with a JSON file"),
             );
             None
@@ -77,7 +77,8 @@ fn read_mode(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<A
     let mode = ANSWER_MODES.into_iter().find(|(word, _)| *word == text);
     if mode.is_none() {
         let words = ANSWER_MODES.map(|(word, _)| word);
-        let diagnostic = field.invalid(format!("`{}` must be `native` or `tool`.", field.path));
+        let diagnostic =
+            field.invalid_value(format!("`{}` must be `native` or `tool`.", field.path));
         findings.add(match closest(text, &words) {
             Some(near) => diagnostic.suggest(format!("did you mean `{near}`?")),
             None => diagnostic.suggest("remove it to use the provider's default"),
@@ -102,7 +103,7 @@ fn read_file(
     };
     findings.add(
         field
-            .problem(Code::INVALID_PARAMETERS, problem)
+            .diagnostic(Code::INVALID_PARAMETERS, problem)
             .suggest("correct the file"),
     );
     None

@@ -98,7 +98,7 @@ fn read_version(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
         );
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("write three numbers, such as `1.0.0`"),
         );
         return None;
@@ -142,7 +142,7 @@ fn read_dependencies(
             continue;
         };
         if dependencies.iter().any(|other| other.name == name) {
-            findings.add(item.invalid(format!("The dependency `{name}` is declared twice.")));
+            findings.add(item.invalid_value(format!("The dependency `{name}` is declared twice.")));
         } else if let (Some(version), Some(source)) =
             (version, source.map_or(Some(None), |read| read.map(Some)))
         {
@@ -167,7 +167,7 @@ fn read_range(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<
         );
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("write a range such as `^1.0.0`"),
         );
         return None;
@@ -189,11 +189,11 @@ fn read_source(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option
         );
         let instead =
             "write `oci://host/name`, `file:../folder` or `git+https://host/repository#tag`";
-        findings.add(field.invalid(message).suggest(instead));
+        findings.add(field.invalid_value(message).suggest(instead));
         return None;
     }
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        findings.add(field.invalid(format!("`{}` must not contain spaces.", field.path)));
+        findings.add(field.invalid_value(format!("`{}` must not contain spaces.", field.path)));
         return None;
     }
     Some(text.to_owned())
@@ -207,7 +207,7 @@ fn read_dependency_name(
 ) -> Option<String> {
     let name = field.text(findings)?;
     if let Err(why) = check_name(name, Kind::Package) {
-        findings.add(field.problem(
+        findings.add(field.diagnostic(
             Code::INVALID_NAME,
             format!(
                 "`{}` is not a valid package name: {why}.",
@@ -220,7 +220,7 @@ fn read_dependency_name(
         let message = format!("The package `{own}` depends on itself.");
         findings.add(
             field
-                .problem(Code::CYCLE, message)
+                .diagnostic(Code::CYCLE, message)
                 .suggest("remove the dependency"),
         );
         return None;

@@ -1,10 +1,11 @@
 //! Policy for an agent's tool calls (rule S1).
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
 
-use super::agent::{ToolUse, note_tool};
+use super::agent::{ToolUse, record_tool_link};
 use super::sandbox::{self, AgentSandboxShape, RuleSandbox, RuleSandboxShape, SandboxSettings};
 use super::{
     DecodeScope, ExportSpec, PATCHED_PATH_ARGUMENT, Permission, ToolEntry, qualified_name,
@@ -13,7 +14,7 @@ use crate::decode::FieldReader;
 use crate::diagnostic::SourcePosition;
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::pattern;
-use crate::text::{closest, excerpt, list};
+use crate::text::{closest, excerpt, format_list};
 
 /// Policy of an agent. The last matching rule decides, else the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,10 +45,16 @@ pub struct PermissionRule {
     pub written: SourceLocation,
 }
 
-/// Position in a file, or `None` for implied values. All positions compare equal, so they do not
-/// affect the equality of rules.
-#[derive(Debug, Clone, Default)]
+/// Position in a file, or `None` for implied values. All positions compare equal and have the same
+/// `Debug` output, so a moved rule is not a changed rule.
+#[derive(Clone, Default)]
 pub struct SourceLocation(pub Option<(String, SourcePosition)>);
+
+impl fmt::Debug for SourceLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SourceLocation")
+    }
+}
 
 impl PartialEq for SourceLocation {
     fn eq(&self, _other: &Self) -> bool {
@@ -134,7 +141,7 @@ fn check_sandbox(
     findings: &mut DiagnosticSink,
 ) {
     for used in tools {
-        let tool = scope.decoded().tools.get(&used.tool);
+        let tool = scope.decoded_resources().tools.get(&used.tool);
         let what = match tool.map(|tool| &tool.spec.entry) {
             Some(ToolEntry::Library(_)) => "a library",
             Some(ToolEntry::Embedded) => "part of the embedding program",
@@ -146,7 +153,7 @@ fn check_sandbox(
         );
         let remedy = "remove the tool or the sandbox from this agent, or make the tool a program \
             with a `tool.yaml`";
-        findings.add(field.invalid(message).suggest(remedy));
+        findings.add(field.invalid_value(message).suggest(remedy));
     }
 }
 
@@ -175,7 +182,7 @@ fn read_rule(
         .required("action", findings)
         .and_then(|field| field.one_of(&ACTIONS, findings));
     let tool = fields.optional("tool").map(|field| {
-        note_tool(&field, tools, findings);
+        record_tool_link(&field, tools, findings);
         read_tool_pattern(&field, findings)
     });
     let permission = fields
@@ -192,7 +199,7 @@ fn read_rule(
     if states_nothing {
         let message = format!("`{}` does not state which calls it matches.", item.path);
         findings.add(
-            item.invalid(message)
+            item.invalid_value(message)
                 .suggest("add `tool`, `requires` or `args`, or use `default`"),
         );
     }
@@ -202,7 +209,7 @@ fn read_rule(
         args: args.unwrap_or_else(|| Some(BTreeMap::new()))?,
         action: action?,
         sandbox: sandbox.unwrap_or(Some(RuleSandbox::Usual))?,
-        written: SourceLocation(Some((findings.file.clone(), item.at()))),
+        written: SourceLocation(Some((findings.file.clone(), item.position()))),
     };
     if let Some(field) = args_field {
         check_args(&rule, &field, tools, scope, findings);
@@ -216,7 +223,7 @@ fn read_rule(
         );
         let remedy = "set `action: allow` and a pattern in `args`, or confine all programs with \
             `permissions.sandbox`";
-        findings.add(field.invalid(message).suggest(remedy));
+        findings.add(field.invalid_value(message).suggest(remedy));
     }
     Some(rule)
 }
@@ -225,8 +232,8 @@ fn read_rule(
 fn read_pattern(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = field.text(findings)?;
     if text.len() > MAX_PATTERN_BYTES {
-        findings.add(field.invalid(format!(
-            "`{}` is longer than {MAX_PATTERN_BYTES} characters.",
+        findings.add(field.invalid_value(format!(
+            "`{}` is longer than {MAX_PATTERN_BYTES} bytes.",
             field.path
         )));
         return None;
@@ -247,7 +254,7 @@ fn read_tool_pattern(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> 
         );
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("write `tool__export`; `*` matches any text, `?` one character"),
         );
         return None;
@@ -286,13 +293,13 @@ fn check_args(
             continue;
         }
         let shown = excerpt(entry.key, 80);
-        let diagnostic = entry.invalid(format!(
+        let diagnostic = entry.invalid_value(format!(
             "No tool that this rule matches has an argument `{shown}`, so the rule would never \
             apply."
         ));
         findings.add(match closest(entry.key, &known) {
             Some(near) => entry.did_you_mean_key(diagnostic, near),
-            None => diagnostic.suggest(format!("use one of {}", list(&known, 12))),
+            None => diagnostic.suggest(format!("use one of {}", format_list(&known, 12))),
         });
     }
 }
@@ -305,7 +312,12 @@ fn known_arguments(
 ) -> Option<Vec<String>> {
     let mut arguments = Vec::new();
     for used in tools {
-        let exports = &scope.decoded().tools.get(&used.tool)?.spec.exports;
+        let exports = &scope
+            .decoded_resources()
+            .tools
+            .get(&used.tool)?
+            .spec
+            .exports;
         if exports.is_empty() {
             return None;
         }

@@ -30,10 +30,10 @@ pub(super) fn read(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Op
     let mut fields = field.fields(findings)?;
     let requests = fields
         .optional("requestsPerMinute")
-        .map(|field| field.unsigned(1, findings));
+        .map(|field| field.integer_at_least(1, findings));
     let tokens = fields
         .optional("tokensPerMinute")
-        .map(|field| field.unsigned(1, findings));
+        .map(|field| field.integer_at_least(1, findings));
     let cost = fields.optional(COST_LIMIT_FIELD).map(|field| {
         field.number(
             "more than 0",

@@ -40,7 +40,7 @@ pub(super) fn read(policy: &mut MapReader<'_>, findings: &mut DiagnosticSink) ->
             // With 1, no call would have a result.
             Some(1) => findings.add(
                 limit
-                    .invalid(format!(
+                    .invalid_value(format!(
                         "`{}` must be 0 or at least 2, but is 1.",
                         limit.path
                     ))
@@ -59,13 +59,13 @@ pub(super) fn read(policy: &mut MapReader<'_>, findings: &mut DiagnosticSink) ->
 /// Reads a list of tool names, such as `tracker__status`; reports and skips invalid ones.
 fn read_tool_names(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for item in field.texts(findings).unwrap_or_default() {
+    for item in field.unique_strings(findings).unwrap_or_default() {
         match item.node.text().filter(|name| name.contains("__")) {
             Some(name) => {
                 names.insert(name.to_owned());
             }
             None => findings.add(
-                item.invalid(format!("`{}` must be the name of a tool.", item.path))
+                item.invalid_value(format!("`{}` must be the name of a tool.", item.path))
                     .suggest("write the resource and the export, such as `tracker__status`"),
             ),
         }

@@ -113,7 +113,7 @@ pub(super) fn read(
         Ok(sandbox) => Some(sandbox),
         Err(error) => {
             let message = format!("`{}` is not a valid sandbox: {error}.", field.path);
-            findings.add(field.invalid(message).suggest(
+            findings.add(field.invalid_value(message).suggest(
                 "write `true`, or `{network: true, read: […], write: […], programs: […]}`",
             ));
             None

@@ -1,12 +1,15 @@
 //! Handler files in JavaScript, TypeScript or Python, which a language runtime runs.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::computed_imports::{ComputedPlace, ModuleFiles};
 use crate::decode::FieldReader;
-use crate::diagnostic::Code;
+use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;
-use crate::entry::below;
+use crate::entry::join_relative;
 use crate::imports;
 use crate::paths::PathLookups;
 use crate::text::excerpt;
@@ -26,6 +29,9 @@ pub struct ScriptModule {
     /// The file, the bundle files that it imports by path (transitively), and the manifests of its
     /// package. All paths are relative to the bundle.
     pub files: Vec<String>,
+    /// Directories with the modules that the files import by a path that they compute, relative to
+    /// the bundle. Empty names stand for the bundle itself.
+    pub computed: Vec<String>,
 }
 
 /// Language of a handler file.
@@ -124,7 +130,7 @@ impl ScriptRuntime {
                 "`{}` is for entries in JavaScript, TypeScript or Python.",
                 field.path
             );
-            findings.add(field.invalid(message).suggest("remove it"));
+            findings.add(field.invalid_value(message).suggest("remove it"));
             return None;
         };
         if !module.language.runtimes().contains(&runtime) {
@@ -142,7 +148,7 @@ impl ScriptRuntime {
                 .collect();
             findings.add(
                 field
-                    .invalid(message)
+                    .invalid_value(message)
                     .suggest(format!("use {}", supported.join(", "))),
             );
             return None;
@@ -178,15 +184,15 @@ impl ScriptModule {
         field: &FieldReader<'_>,
         path: &str,
         language: ScriptLanguage,
-        folder: &PathLookups<'_>,
+        lookups: &PathLookups<'_>,
         findings: &mut DiagnosticSink,
     ) -> Option<ScriptModule> {
         let Some(path) = entry_candidates(path)
             .into_iter()
-            .find(|candidate| folder.is_file(candidate))
+            .find(|candidate| lookups.is_file(candidate))
         else {
             let shown = excerpt(path, 200);
-            let message = match folder.is_folder(path) {
+            let message = match lookups.is_folder(path) {
                 true => format!(
                     "`{}` is `{shown}`, which is a directory, not a file.",
                     field.path
@@ -205,37 +211,47 @@ impl ScriptModule {
             };
             findings.add_not_built(
                 field
-                    .problem(Code::ENTRY_NOT_FOUND, message)
+                    .diagnostic(Code::ENTRY_NOT_FOUND, message)
                     .suggest(suggestion),
             );
             return None;
         };
-        if folder.leaves_by_link(&path) {
+        if lookups.leaves_by_link(&path) {
             let message = format!(
                 "`{}` leads to `{path}`, a link to a file outside the bundle.",
                 field.path
             );
             findings.add(
                 field
-                    .problem(Code::PATH_ESCAPE, message)
+                    .diagnostic(Code::PATH_ESCAPE, message)
                     .suggest("copy the file into the bundle"),
             );
             return None;
         }
-        let package = package_directory(&path, folder);
+        let package = package_directory(&path, lookups);
         let language = ScriptLanguage::of(&path).unwrap_or(language);
-        let text = folder.read(&path).unwrap_or_default();
+        let text = lookups.read(&path).unwrap_or_default();
         let stated = ScriptRuntime::from_shebang(&text)
             .filter(|runtime| language.runtimes().contains(runtime));
-        let runtime = stated.or_else(|| runtime_of_package(&package, language, folder));
-        let files = folder.module_files(&path, || {
+        let runtime = stated.or_else(|| runtime_of_package(&package, language, lookups));
+        let ModuleFiles { files, computed } = lookups.module_files(&path, || {
             let manifests = PACKAGE_MANIFESTS
                 .iter()
-                .map(|name| below(&package, name))
-                .filter(|name| folder.is_file(name));
-            let followed = imports::followed_imports(&path, &package, language, folder);
-            followed.into_iter().chain(manifests).collect()
+                .map(|name| join_relative(&package, name))
+                .filter(|name| lookups.is_file(name));
+            let mut found = imports::followed_imports(&path, &package, language, lookups);
+            found.files.extend(manifests);
+            found
         });
+        if !lookups.is_installed() {
+            for warning in computed_import_warnings(field, &computed) {
+                findings.add(warning);
+            }
+        }
+        let computed = computed.into_iter().map(|place| place.directory);
+        let computed: BTreeSet<String> = computed
+            .map(|directory| directory.unwrap_or_else(|| package.clone()))
+            .collect();
         files
             .iter()
             .for_each(|file| findings.depends_on(file.clone()));
@@ -245,8 +261,34 @@ impl ScriptModule {
             runtime,
             package,
             files,
+            computed: computed.into_iter().collect(),
         })
     }
+}
+
+/// Returns a warning for each file of a module that computes paths of imports.
+fn computed_import_warnings(
+    field: &FieldReader<'_>,
+    computed: &[ComputedPlace],
+) -> Vec<Diagnostic> {
+    let mut files = BTreeSet::new();
+    let first_of_file = computed.iter().filter(|place| files.insert(&place.file));
+    first_of_file
+        .map(|place| {
+            let (file, line) = (&place.file, place.line);
+            let scope = match &place.directory {
+                Some(directory) => format!("in `{directory}`"),
+                None => "of the project".to_owned(),
+            };
+            let message = format!(
+                "`{file}:{line}` imports a module by a path that it computes, so any code {scope} \
+                can run as a part of it."
+            );
+            field
+                .diagnostic(Code::COMPUTED_IMPORT, message)
+                .suggest("write the path of the module as a string")
+        })
+        .collect()
 }
 
 /// Returns the possible files of an entry. The build output of a TypeScript file comes before the
@@ -259,7 +301,9 @@ fn entry_candidates(path: &str) -> Vec<String> {
     let Some(sibling) = stem else {
         return vec![path.to_owned()];
     };
-    let in_dist = sibling.starts_with("src/").then(|| below("dist", &sibling));
+    let in_dist = sibling
+        .starts_with("src/")
+        .then(|| join_relative("dist", &sibling));
     in_dist
         .into_iter()
         .chain([sibling, path.to_owned()])
@@ -267,14 +311,14 @@ fn entry_candidates(path: &str) -> Vec<String> {
 }
 
 /// Returns the nearest parent directory of `path` with a manifest, or an empty path for the bundle.
-fn package_directory(path: &str, folder: &PathLookups<'_>) -> String {
+fn package_directory(path: &str, lookups: &PathLookups<'_>) -> String {
     let mut at = path;
     while let Some((above, _)) = at.rsplit_once('/') {
-        let is_top = folder.is_installed() && above == folder.base();
+        let is_top = lookups.is_installed() && above == lookups.package_directory();
         if is_top
             || PACKAGE_MANIFESTS
                 .iter()
-                .any(|name| folder.is_file(&below(above, name)))
+                .any(|name| lookups.is_file(&join_relative(above, name)))
         {
             return above.to_owned();
         }
@@ -287,22 +331,22 @@ fn package_directory(path: &str, folder: &PathLookups<'_>) -> String {
 fn runtime_of_package(
     package: &str,
     language: ScriptLanguage,
-    folder: &PathLookups<'_>,
+    lookups: &PathLookups<'_>,
 ) -> Option<ScriptRuntime> {
     if language == ScriptLanguage::Python {
         return None;
     }
     if ["deno.json", "deno.jsonc"]
         .iter()
-        .any(|name| folder.is_file(&below(package, name)))
+        .any(|name| lookups.is_file(&join_relative(package, name)))
     {
         return Some(ScriptRuntime::Deno);
     }
-    if !folder.is_file(&below(package, "package.json")) {
+    if !lookups.is_file(&join_relative(package, "package.json")) {
         return None;
     }
     let manifest: serde_json::Value =
-        serde_json::from_str(&folder.read(&below(package, "package.json")).ok()?).ok()?;
+        serde_json::from_str(&lookups.read(&join_relative(package, "package.json")).ok()?).ok()?;
     let manager = manifest
         .get("packageManager")
         .and_then(serde_json::Value::as_str)?;

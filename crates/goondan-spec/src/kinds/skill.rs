@@ -97,7 +97,7 @@ pub fn check_skill_name(name: &str) -> Result<(), String> {
 }
 
 /// Returns the skills section of the system prompt, or `None` if there are no skills.
-pub(super) fn prompt(skills: &[Skill]) -> Option<String> {
+pub(super) fn prompt_section(skills: &[Skill]) -> Option<String> {
     if skills.is_empty() {
         return None;
     }
@@ -138,9 +138,9 @@ pub(super) fn read(
     findings: &mut DiagnosticSink,
 ) -> Option<Vec<Skill>> {
     let mut skills: Vec<Skill> = Vec::new();
-    let items = field.texts(findings)?;
+    let items = field.unique_strings(findings)?;
     for item in &items {
-        for folder in folders(item, scope, findings) {
+        for folder in skill_directories(item, scope, findings) {
             let Some(skill) = read_skill(item, &folder, scope, findings) else {
                 continue;
             };
@@ -151,7 +151,7 @@ pub(super) fn read(
                         "The skill `{}` is in `{}` and in `{folder}`.",
                         skill.name, other.folder
                     );
-                    findings.add(item.invalid(message).suggest("keep one of the two"));
+                    findings.add(item.invalid_value(message).suggest("keep one of the two"));
                 }
                 None => skills.push(skill),
             }
@@ -164,16 +164,46 @@ pub(super) fn read(
         );
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("list only the directories of the skills that it needs"),
         );
     }
     Some(skills)
 }
 
+/// Returns the directories that entries such as `./skills/*` name, relative to the bundle. Invalid
+/// entries are left out; [`read`] reports them.
+pub(super) fn collections(field: &FieldReader<'_>, scope: &DecodeScope<'_>) -> Vec<String> {
+    let mut ignored = DiagnosticSink::default();
+    let items = field.unique_strings(&mut ignored).unwrap_or_default();
+    let directory_of = |item: &FieldReader<'_>| {
+        let above = item.node.text()?.strip_suffix("/*")?;
+        collection_path(item, above, scope, &mut ignored)
+    };
+    items.iter().filter_map(directory_of).collect()
+}
+
+/// Returns the path of the directory `above` that `item` names with `/*` after it.
+fn collection_path(
+    item: &FieldReader<'_>,
+    above: &str,
+    scope: &DecodeScope<'_>,
+    findings: &mut DiagnosticSink,
+) -> Option<String> {
+    let node = YamlNode {
+        at: item.node.at,
+        content: NodeContent::Text(if above.is_empty() { "/" } else { above }.to_owned()),
+    };
+    let directory = FieldReader {
+        node: &node,
+        ..item.clone()
+    };
+    scope.folder.path(&directory, findings)
+}
+
 /// Returns the directories that an entry names: one, or with `/*` at its end, the skills in that
 /// directory.
-fn folders(
+fn skill_directories(
     item: &FieldReader<'_>,
     scope: &DecodeScope<'_>,
     findings: &mut DiagnosticSink,
@@ -184,18 +214,10 @@ fn folders(
     let Some(above) = text.strip_suffix("/*") else {
         return scope.folder.path(item, findings).into_iter().collect();
     };
-    let node = YamlNode {
-        at: item.node.at,
-        content: NodeContent::Text(if above.is_empty() { "/" } else { above }.to_owned()),
-    };
-    let parent = FieldReader {
-        node: &node,
-        ..item.clone()
-    };
-    let Some(parent) = scope.folder.path(&parent, findings) else {
+    let Some(parent) = collection_path(item, above, scope, findings) else {
         return Vec::new();
     };
-    let names = match scope.folder.list(&parent) {
+    let names = match scope.folder.list_directory(&parent) {
         Ok(names) => names,
         Err(error) => {
             let message = format!(
@@ -207,7 +229,7 @@ fn folders(
             let suggestion = "create the directory, or correct the path; it is relative to the \
                 directory of goondan.yaml";
             findings.add(
-                item.problem(Code::ENTRY_NOT_FOUND, message)
+                item.diagnostic(Code::ENTRY_NOT_FOUND, message)
                     .suggest(suggestion),
             );
             return Vec::new();
@@ -220,7 +242,7 @@ fn folders(
             format!("{parent}/{name}")
         }
     };
-    let is_folder = |kind: FileKind| !matches!(kind, FileKind::File | FileKind::Unnamed);
+    let is_folder = |kind: FileKind| !matches!(kind, FileKind::File | FileKind::NonUnicodeName);
     let mut folders: Vec<String> = names
         .into_iter()
         .filter(|(_, kind)| is_folder(*kind))
@@ -253,7 +275,7 @@ fn read_skill(
         let suggestion = "use a directory with a SKILL.md, or `./skills/*` for all skills in a \
             directory";
         findings.add(
-            item.problem(Code::ENTRY_NOT_FOUND, message)
+            item.diagnostic(Code::ENTRY_NOT_FOUND, message)
                 .suggest(suggestion),
         );
         return None;
@@ -265,7 +287,7 @@ fn read_skill(
             item.path
         );
         findings.add(
-            item.problem(Code::PATH_ESCAPE, message)
+            item.diagnostic(Code::PATH_ESCAPE, message)
                 .suggest("copy the target of the link into the bundle"),
         );
         return None;
@@ -273,12 +295,12 @@ fn read_skill(
     let text = match scope.folder.read(&file) {
         Ok(text) => text,
         Err(problem) => {
-            findings.add(unreadable(&file, &problem));
+            findings.add(unreadable_file_error(&file, &problem));
             return None;
         }
     };
     findings.depends_on(file.clone());
-    let mut skill_findings = DiagnosticSink::about(file.clone());
+    let mut skill_findings = DiagnosticSink::for_file(file.clone());
     let read = front_matter(&text, &mut skill_findings).and_then(|front| {
         read_front(
             &front,
@@ -304,7 +326,7 @@ fn read_skill(
 }
 
 /// Creates the error for a skill file that cannot be read.
-fn unreadable(file: &str, problem: &FileReadError) -> Diagnostic {
+fn unreadable_file_error(file: &str, problem: &FileReadError) -> Diagnostic {
     let diagnostic = match problem {
         FileReadError::TooLarge => Diagnostic::new(
             Code::FILE_TOO_LARGE,
@@ -384,7 +406,7 @@ fn parse<'t>(
 ) -> Option<FrontMatter<'t>> {
     match yaml::parse(&text[start..end]) {
         Ok(Some(mut root)) => {
-            root.shift(1, start);
+            root.shift_positions(1, start);
             Some(FrontMatter { text, root })
         }
         Ok(None) => {
@@ -487,7 +509,7 @@ fn read_scalar(
         );
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("shorten it, and move the rest to the text below the front matter"),
         );
         return None;
@@ -510,7 +532,7 @@ fn read_name(
         );
         findings.add(
             field
-                .invalid(message)
+                .invalid_value(message)
                 .suggest("use lower-case letters, digits and single hyphens between them"),
         );
         return None;
@@ -520,7 +542,9 @@ fn read_name(
             "The skill is called `{name}`, but its directory is called `{}`.",
             excerpt(folder, 80)
         );
-        let diagnostic = field.invalid(message).suggest("give both the same name");
+        let diagnostic = field
+            .invalid_value(message)
+            .suggest("give both the same name");
         findings.add(match check_skill_name(folder) {
             Ok(()) => diagnostic.fix(Fix::replace(field.node.at, folder).mark_uncertain()),
             Err(_) => diagnostic,

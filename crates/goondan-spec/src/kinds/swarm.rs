@@ -152,9 +152,9 @@ pub(crate) fn decode(
         let message = format!("The entry agent `{entry_agent}` is not one of the swarm's agents.");
         let suggestion = format!(
             "add `- ref: {entry_agent}` to `spec.agents`, or choose {}",
-            text::alternatives(&names)
+            text::format_alternatives(&names)
         );
-        findings.add(entry_field?.invalid(message).suggest(suggestion));
+        findings.add(entry_field?.invalid_value(message).suggest(suggestion));
         return None;
     }
     let instance_key = instance_key
@@ -181,7 +181,7 @@ fn read_agents(
     let items = field.filled_list("agent", findings)?;
     let expected = items.len();
     for item in items {
-        let Some((fields, reference)) = references::resolve_item(&item, findings) else {
+        let Some((fields, reference)) = references::read_item(&item, findings) else {
             continue;
         };
         fields.finish(findings);
@@ -189,7 +189,7 @@ fn read_agents(
             continue;
         };
         if !names.insert(id.name.clone()) {
-            findings.add(reference.invalid(format!(
+            findings.add(reference.invalid_value(format!(
                 "An agent called `{}` is already in the swarm.",
                 id.name
             )));
@@ -315,7 +315,7 @@ fn check_prices(
     scope: &DecodeScope<'_>,
     findings: &mut DiagnosticSink,
 ) {
-    let decoded = scope.decoded();
+    let decoded = scope.decoded_resources();
     let models = agents
         .iter()
         .filter_map(|agent| decoded.agents.get(agent))
@@ -339,7 +339,7 @@ fn check_prices(
                 continue;
             }
         };
-        findings.add(cost.invalid(problem.0).suggest(problem.1));
+        findings.add(cost.invalid_value(problem.0).suggest(problem.1));
         return;
     }
 }

@@ -176,7 +176,7 @@ pub(crate) fn decode(
     entry_field
         .iter()
         .chain(&remote_field)
-        .for_each(|field| findings.note_place(field));
+        .for_each(|field| findings.record_position(field));
     let build = build::read(
         fields.optional("build").as_ref(),
         entry_field.as_ref(),
@@ -308,7 +308,7 @@ fn is_described(
     );
     let example = "add `exports: [{name: …, description: …, parameters: {type: object}}]`, one for \
         each handler";
-    findings.add(field.invalid(message).suggest(example));
+    findings.add(field.invalid_value(message).suggest(example));
     false
 }
 
@@ -321,7 +321,7 @@ fn report_conflict<'n>(
 ) -> Option<FieldReader<'n>> {
     if let Some(entry) = entry {
         let message = format!("A tool has `{}` or `{}`, not both.", entry.key, remote.key);
-        findings.add(entry.invalid(message).suggest("keep one of the two"));
+        findings.add(entry.invalid_value(message).suggest("keep one of the two"));
     }
     None
 }
@@ -348,7 +348,7 @@ fn read_custom(
     let (Some(ToolEntry::Executable(folder)), Some(field)) = (entry, field) else {
         return None;
     };
-    let file = entry::below(folder, entry::TOOL_MANIFEST);
+    let file = entry::join_relative(folder, entry::TOOL_MANIFEST);
     findings.depends_on(file.clone());
     let text = match scope.folder.read(&file) {
         Ok(text) => text,
@@ -360,7 +360,7 @@ fn read_custom(
                 FileReadError::NotText(_) => (Code::PARSE_ERROR, "it is not UTF-8 text".to_owned()),
                 FileReadError::Io(error) => (Code::PARSE_ERROR, reason(&error)),
             };
-            findings.add(field.problem(code, format!("`{file}` cannot be read: {why}.")));
+            findings.add(field.diagnostic(code, format!("`{file}` cannot be read: {why}.")));
             return None;
         }
     };
@@ -386,25 +386,24 @@ fn check_program(
     scope: &DecodeScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> bool {
-    let program = entry::below(folder, &custom.entrypoint);
+    let program = entry::join_relative(folder, &custom.entrypoint);
     let escapes = scope.folder.leaves_by_link(&program);
     let problem: Diagnostic = if escapes {
         let message = format!("The program `{program}` is a link that leads out of the bundle.");
         field
-            .problem(Code::PATH_ESCAPE, message)
+            .diagnostic(Code::PATH_ESCAPE, message)
             .suggest("copy the program into the tool's directory")
     } else if scope.folder.is_file(&program) {
         findings.depends_on(program);
         return true;
     } else {
         let message = format!("The tool's program `{program}` does not exist.");
-        let problem =
-            field
-                .problem(Code::ENTRY_NOT_FOUND, message)
-                .suggest(match findings.is_buildable() {
-                    true => "run `gdn build`, or correct `entrypoint` in its `tool.yaml`",
-                    false => "build it, or correct `entrypoint` in its `tool.yaml`",
-                });
+        let problem = field.diagnostic(Code::ENTRY_NOT_FOUND, message).suggest(
+            match findings.is_buildable() {
+                true => "run `gdn build`, or correct `entrypoint` in its `tool.yaml`",
+                false => "build it, or correct `entrypoint` in its `tool.yaml`",
+            },
+        );
         findings.add_not_built(problem);
         return false;
     };
@@ -452,10 +451,10 @@ fn read_limits(
 
 /// Reads a time limit in milliseconds.
 pub(super) fn read_timeout(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<u64> {
-    let timeout = field.unsigned(1, findings)?;
+    let timeout = field.integer_at_least(1, findings)?;
     if timeout > MAX_TIMEOUT_MS {
         let message = format!("`{}` is {timeout} ms, more than a day.", field.path);
-        findings.add(field.invalid(message).suggest("write at most `1d`"));
+        findings.add(field.invalid_value(message).suggest("write at most `1d`"));
         return None;
     }
     Some(timeout)

@@ -17,7 +17,10 @@ use crate::diagnostic::{Diagnostic, SourcePosition};
 use crate::node::{NodeContent, YamlNode};
 
 /// Returns all warnings about a bundle without errors.
-pub(crate) fn lint(decoded: &DecodedResources, places: &SpecPositions<'_>) -> Vec<Diagnostic> {
+pub(crate) fn lint_bundle(
+    decoded: &DecodedResources,
+    places: &SpecPositions<'_>,
+) -> Vec<Diagnostic> {
     let mut found = unused::lint(decoded);
     found.extend(policy::lint(decoded));
     found.extend(provider::lint(decoded, places));
@@ -46,7 +49,7 @@ impl<'n> SpecPositions<'n> {
     }
 
     /// Returns the position in the `parameters` of an export that `schema_path` leads to.
-    fn parameters(
+    fn parameters_position(
         &self,
         tool: &ResourceId,
         export: &str,
@@ -73,7 +76,7 @@ impl<'n> SpecPositions<'n> {
             });
         SchemaPosition {
             field,
-            at: Some(item.follow(schema_path).at),
+            at: Some(item.follow_pointer(schema_path).at),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::kinds::{
     ToolEntry, qualified_name,
 };
 use crate::pattern::{PatternAtom, always_matches, atoms, may_match, pattern_atoms};
-use crate::text::{excerpt, list};
+use crate::text::{excerpt, format_list};
 
 /// Returns warnings about permission rules that have no effect.
 pub(super) fn lint(decoded: &DecodedResources) -> Vec<Diagnostic> {
@@ -76,7 +76,7 @@ fn lint_agent(
             .or_else(|| without_tool(rule, tools))
             .or_else(|| unreachable_path(rule, agent, decoded));
         let problem = problem.or_else(|| unmatchable_command(rule, agent, decoded));
-        let diagnostic = problem.and_then(|problem| warning(agent, rule, index, problem));
+        let diagnostic = problem.and_then(|problem| rule_warning(agent, rule, index, problem));
         found.extend(diagnostic);
     }
     found
@@ -89,7 +89,7 @@ struct RuleProblem {
 
 /// Creates the warning for a rule; `None` if the rule is not written in a file. `index` counts
 /// inherited rules.
-fn warning(
+fn rule_warning(
     agent: &Resource<Agent>,
     rule: &PermissionRule,
     index: usize,
@@ -143,7 +143,7 @@ fn without_tool(rule: &PermissionRule, tools: &ReachableTools) -> Option<RulePro
         some => format!(
             "names have the form `tool__export`; the tools of the agent and of the agents that \
             it can call are {}",
-            list(some, 12)
+            format_list(some, 12)
         ),
     };
     Some(RuleProblem {
@@ -297,7 +297,7 @@ fn command_arguments(
 
 /// Formats a list of tools.
 fn list_of(tools: &[&Resource<Tool>]) -> String {
-    list(
+    format_list(
         &tools
             .iter()
             .map(|tool| tool.id.to_string())

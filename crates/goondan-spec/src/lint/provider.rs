@@ -13,7 +13,7 @@ use crate::bundle::{DecodedResources, Resource};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::kinds::{Agent, ExportSpec, Model, Tool, ToolUse, qualified_name};
 use crate::sent_schema::{ProviderWireFormat, sent_schema};
-use crate::text::{excerpt, list};
+use crate::text::{excerpt, format_list};
 
 /// Maximum object nesting in OpenAI's strict mode.
 const MAX_STRICT_DEPTH: usize = 10;
@@ -66,19 +66,19 @@ const PROVIDERS: [ProviderRules; 3] = [
         names: &["openai", "azure", "openai-compatible"],
         title: "OpenAI",
         wire: ProviderWireFormat::Chat,
-        check: openai,
+        check: openai_refusals,
     },
     ProviderRules {
         names: &["anthropic"],
         title: "Anthropic",
         wire: ProviderWireFormat::Anthropic,
-        check: anthropic,
+        check: anthropic_refusals,
     },
     ProviderRules {
         names: &["gemini", "google", "vertex"],
         title: "Gemini",
         wire: ProviderWireFormat::Gemini,
-        check: gemini,
+        check: gemini_refusals,
     },
 ];
 
@@ -95,7 +95,7 @@ pub(super) fn lint(decoded: &DecodedResources, places: &SpecPositions<'_>) -> Ve
             else {
                 continue;
             };
-            for (tool, export) in offered(&agent.spec, decoded) {
+            for (tool, export) in callable_exports(&agent.spec, decoded) {
                 for refusal in (provider.check)(&export.model_parameters(), &model.spec) {
                     let key = (
                         provider.title,
@@ -103,7 +103,7 @@ pub(super) fn lint(decoded: &DecodedResources, places: &SpecPositions<'_>) -> Ve
                         refusal.clone(),
                     );
                     if seen.insert(key) {
-                        found.push(warning(provider, tool, export, &refusal, places));
+                        found.push(schema_warning(provider, tool, export, &refusal, places));
                     }
                 }
             }
@@ -113,7 +113,7 @@ pub(super) fn lint(decoded: &DecodedResources, places: &SpecPositions<'_>) -> Ve
 }
 
 /// Returns the exports of the project's own tools that the agent can call.
-fn offered<'d>(
+fn callable_exports<'d>(
     agent: &'d Agent,
     decoded: &'d DecodedResources,
 ) -> impl Iterator<Item = (&'d Resource<Tool>, &'d ExportSpec)> {
@@ -123,12 +123,15 @@ fn offered<'d>(
             .get(&used.tool)
             .filter(|tool| !tool.id.is_base());
         tool.into_iter()
-            .flat_map(move |tool| selected(tool, used).map(move |export| (&**tool, export)))
+            .flat_map(move |tool| selected_exports(tool, used).map(move |export| (&**tool, export)))
     })
 }
 
 /// Returns the exports of a tool that the agent can call and whose schema is known.
-fn selected<'t>(tool: &'t Resource<Tool>, used: &ToolUse) -> impl Iterator<Item = &'t ExportSpec> {
+fn selected_exports<'t>(
+    tool: &'t Resource<Tool>,
+    used: &ToolUse,
+) -> impl Iterator<Item = &'t ExportSpec> {
     let names = used.exports.clone();
     let chosen = move |export: &&ExportSpec| {
         names
@@ -143,7 +146,7 @@ fn selected<'t>(tool: &'t Resource<Tool>, used: &ToolUse) -> impl Iterator<Item 
 }
 
 /// Creates the warning with the position of the schema, if the Tool is in a file.
-fn warning(
+fn schema_warning(
     provider: &ProviderRules,
     tool: &Resource<Tool>,
     export: &ExportSpec,
@@ -151,7 +154,7 @@ fn warning(
     places: &SpecPositions<'_>,
 ) -> Diagnostic {
     let name = qualified_name(&tool.id.name, &export.name);
-    let place = places.parameters(&tool.id, &export.name, &refusal.road);
+    let place = places.parameters_position(&tool.id, &export.name, &refusal.road);
     let sent = sent_schema(provider.wire, &export.model_parameters()).to_string();
     let diagnostic = Diagnostic::new(
         Code::PROVIDER_SCHEMA,
@@ -174,7 +177,11 @@ fn warning(
 }
 
 /// Creates a reason why a provider rejects the schema at the path `road`.
-fn refusal(road: &[String], reason: impl Into<String>, remedy: &'static str) -> SchemaRefusal {
+fn schema_refusal(
+    road: &[String],
+    reason: impl Into<String>,
+    remedy: &'static str,
+) -> SchemaRefusal {
     SchemaRefusal {
         road: road.to_vec(),
         reason: reason.into(),
@@ -187,7 +194,7 @@ fn keywords_at_root(schema: &Value, keywords: &[&str]) -> Vec<SchemaRefusal> {
     let present = |keyword: &&&str| schema.get(**keyword).is_some();
     let reject = |keyword: &&str| {
         let path = [(*keyword).to_owned()];
-        refusal(
+        schema_refusal(
             &path,
             format!("the root must not have `{keyword}`"),
             "move it into a property",
@@ -197,7 +204,7 @@ fn keywords_at_root(schema: &Value, keywords: &[&str]) -> Vec<SchemaRefusal> {
 }
 
 /// Returns the reasons why OpenAI rejects the schema.
-fn openai(schema: &Value, model: &Model) -> Vec<SchemaRefusal> {
+fn openai_refusals(schema: &Value, model: &Model) -> Vec<SchemaRefusal> {
     let mut found = keywords_at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]);
     found.extend(arrays_without_items(schema));
     if model.options.strict == Some(true) {
@@ -248,7 +255,7 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
         };
         properties += named.len();
         if object.get("additionalProperties") != Some(&Value::Bool(false)) {
-            found.push(refusal(
+            found.push(schema_refusal(
                 path,
                 "strict mode requires `additionalProperties: false` in every object",
                 "add it",
@@ -266,9 +273,9 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
         if !optional.is_empty() {
             let reason = format!(
                 "in strict mode, `required` must list every property, but {} is not listed",
-                list(&optional, 5)
+                format_list(&optional, 5)
             );
-            found.push(refusal(
+            found.push(schema_refusal(
                 path,
                 reason,
                 "add it to `required`, and allow null: `type: [string, \"null\"]`",
@@ -281,7 +288,7 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
             >= MAX_STRICT_DEPTH
         {
             let reason = format!("strict mode allows at most {MAX_STRICT_DEPTH} levels of objects");
-            found.push(refusal(path, reason, "flatten the parameters"));
+            found.push(schema_refusal(path, reason, "flatten the parameters"));
         }
     });
     if values > MAX_STRICT_ENUM_VALUES {
@@ -289,7 +296,7 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
             "strict mode allows at most {MAX_STRICT_ENUM_VALUES} enum values, but there are \
             {values}"
         );
-        found.push(refusal(
+        found.push(schema_refusal(
             &[],
             reason,
             "make the longest enum a plain string, and check it in the tool",
@@ -300,13 +307,13 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
             "strict mode allows at most {MAX_STRICT_PROPERTIES} properties, but there are \
             {properties}"
         );
-        found.push(refusal(&[], reason, "split the tool"));
+        found.push(schema_refusal(&[], reason, "split the tool"));
     }
     found
 }
 
 /// Returns the reasons why Anthropic rejects the schema.
-fn anthropic(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
+fn anthropic_refusals(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
     let mut found = keywords_at_root(schema, &["oneOf", "anyOf", "allOf"]);
     walk(schema, &mut |object, path| {
         let properties = object.get("properties").and_then(Value::as_object);
@@ -325,7 +332,7 @@ fn anthropic(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
                 not match",
                 excerpt(name, 80)
             );
-            found.push(refusal(&path, reason, "rename the property"));
+            found.push(schema_refusal(&path, reason, "rename the property"));
         }
     });
     found
@@ -362,9 +369,8 @@ const GEMINI_UNSUPPORTED_KEYWORDS: [&str; 20] = [
     "contains",
 ];
 
-/// Gemini schemas are a subset of OpenAPI 3.0. `additionalProperties` and `$schema` are ignored
-/// there without harm, so they cause no warning.
-fn gemini(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
+/// Returns the reasons why Gemini rejects the schema; it ignores `additionalProperties` and `$schema`.
+fn gemini_refusals(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
     let mut found = arrays_without_items(schema);
     walk(schema, &mut |object, path| {
         found.extend(unsupported_format(
@@ -381,14 +387,14 @@ fn gemini(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
         ));
         let kind = object.get("type");
         if kind.is_some_and(Value::is_array) {
-            found.push(refusal(
+            found.push(schema_refusal(
                 path,
                 "`type` must be one type, not a list",
                 "choose one; for null, write `nullable: true`",
             ));
         }
         if object.contains_key("enum") && kind.is_some_and(|kind| kind != "string") {
-            found.push(refusal(
+            found.push(schema_refusal(
                 path,
                 "`enum` is allowed only for strings",
                 "write the values as strings, with `type: string`",
@@ -399,7 +405,7 @@ fn gemini(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
             .and_then(Value::as_object)
             .is_none_or(Map::is_empty);
         if !path.is_empty() && kind.is_some_and(|kind| kind == "object") && empty {
-            found.push(refusal(
+            found.push(schema_refusal(
                 path,
                 "an object must have properties",
                 "declare its properties, or make it a string",
@@ -421,7 +427,7 @@ fn unsupported_keywords(
         .filter(|keyword| keywords.contains(&keyword.as_str()));
     let reject = |keyword: &String| {
         let path: Vec<String> = path.iter().cloned().chain([keyword.clone()]).collect();
-        refusal(
+        schema_refusal(
             &path,
             format!("{says} `{keyword}`"),
             "state it in the description, and check it in the tool",
@@ -443,7 +449,7 @@ fn unsupported_format(
         .filter(|format| !known.contains(format))?;
     let path: Vec<String> = path.iter().cloned().chain(["format".to_owned()]).collect();
     let reason = format!("{says} the format `{}`", excerpt(format, 40));
-    Some(refusal(
+    Some(schema_refusal(
         &path,
         reason,
         "state it in the description, and check it in the tool",
@@ -461,7 +467,7 @@ fn arrays_without_items(schema: &Value) -> Vec<SchemaRefusal> {
                     .is_some_and(|kinds| kinds.iter().any(|kind| kind == "array"))
         });
         if is_array && !object.contains_key("items") && !object.contains_key("prefixItems") {
-            found.push(refusal(
+            found.push(schema_refusal(
                 path,
                 "an array must declare the type of its items",
                 "add `items`",
@@ -522,17 +528,20 @@ mod tests {
             "properties": {"user name": {"type": ["string", "null"]}, "tags": {"type": "array"}},
             "anyOf": [{"required": ["tags"]}],
         });
-        assert_eq!(roads(openai, &schema, false), ["anyOf", "properties/tags"]);
         assert_eq!(
-            roads(openai, &schema, true),
+            roads(openai_refusals, &schema, false),
+            ["anyOf", "properties/tags"]
+        );
+        assert_eq!(
+            roads(openai_refusals, &schema, true),
             ["anyOf", "properties/tags", "", ""]
         );
         assert_eq!(
-            roads(anthropic, &schema, false),
+            roads(anthropic_refusals, &schema, false),
             ["anyOf", "properties/user name"]
         );
         assert_eq!(
-            roads(gemini, &schema, false),
+            roads(gemini_refusals, &schema, false),
             ["properties/tags", "properties/user name"]
         );
         let formats = json!({
@@ -542,11 +551,17 @@ mod tests {
             "additionalProperties": false,
         });
         assert!(
-            roads(openai, &formats, false).is_empty()
-                && roads(anthropic, &formats, false).is_empty()
+            roads(openai_refusals, &formats, false).is_empty()
+                && roads(anthropic_refusals, &formats, false).is_empty()
         );
-        assert_eq!(roads(openai, &formats, true), ["properties/a/format"]);
-        assert_eq!(roads(gemini, &formats, false), ["properties/a/format"]);
+        assert_eq!(
+            roads(openai_refusals, &formats, true),
+            ["properties/a/format"]
+        );
+        assert_eq!(
+            roads(gemini_refusals, &formats, false),
+            ["properties/a/format"]
+        );
         let values: Vec<u32> = (0..1_001).collect();
         let many = json!({
             "type": "object",
@@ -554,10 +569,10 @@ mod tests {
             "required": ["a"],
             "additionalProperties": false,
         });
-        assert_eq!(roads(openai, &many, true), [""]);
+        assert_eq!(roads(openai_refusals, &many, true), [""]);
         let deep = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"const": 1}}});
         assert_eq!(
-            roads(gemini, &deep, false),
+            roads(gemini_refusals, &deep, false),
             ["$defs", "properties/a/$ref", "$defs/x/const"]
         );
     }

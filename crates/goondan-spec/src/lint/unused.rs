@@ -34,25 +34,25 @@ pub(super) fn lint(decoded: &DecodedResources) -> Vec<Diagnostic> {
         .values()
         .map(|connection| &connection.spec.connector)
         .collect();
-    let mut found = unused(
+    let mut found = unused_warnings(
         &decoded.agents,
         &in_swarms,
         "is in no swarm",
         "add it to the `agents` of a Swarm",
     );
-    found.extend(unused(
+    found.extend(unused_warnings(
         &decoded.tools,
         &tools,
         "is used by no agent",
         "add it to the `tools` of an Agent",
     ));
-    found.extend(unused(
+    found.extend(unused_warnings(
         &decoded.extensions,
         &extensions,
         "is used by no agent",
         "add it to the `extensions` of an Agent",
     ));
-    found.extend(unused(
+    found.extend(unused_warnings(
         &decoded.connectors,
         &connectors,
         "has no connection",
@@ -62,7 +62,7 @@ pub(super) fn lint(decoded: &DecodedResources) -> Vec<Diagnostic> {
 }
 
 /// Returns a warning for each resource that nothing uses.
-fn unused<T: Send + Sync>(
+fn unused_warnings<T: Send + Sync>(
     all: &Resources<T>,
     used: &HashSet<&ResourceId>,
     how: &str,
@@ -72,14 +72,14 @@ fn unused<T: Send + Sync>(
         .values()
         .filter(|resource| !used.contains(&resource.id))
         .collect();
-    parallel::map(&forgotten, |resource| warning(resource, how, remedy))
+    parallel::map(&forgotten, |resource| unused_warning(resource, how, remedy))
         .into_iter()
         .flatten()
         .collect()
 }
 
 /// Returns `None` for a built-in resource, which has no origin: it need not be used.
-fn warning<T>(resource: &Resource<T>, how: &str, remedy: &str) -> Option<Diagnostic> {
+fn unused_warning<T>(resource: &Resource<T>, how: &str, remedy: &str) -> Option<Diagnostic> {
     let (file, at) = resource.origin.clone()?;
     Some(
         Diagnostic::new(Code::UNUSED, format!("`{}` {how}.", resource.id))

@@ -6,14 +6,14 @@ use crate::untrusted_text;
 
 /// Formats one workflow command per diagnostic.
 pub fn github(diagnostics: &[Diagnostic]) -> String {
-    diagnostics.iter().map(command).collect()
+    diagnostics.iter().map(format_command).collect()
 }
 
 /// Formats a diagnostic as a GitHub Actions command.
-fn command(diagnostic: &Diagnostic) -> String {
+fn format_command(diagnostic: &Diagnostic) -> String {
     let mut properties = Vec::new();
     if let Some(file) = &diagnostic.file {
-        properties.push(format!("file={}", property(file)));
+        properties.push(format!("file={}", escape_property(file)));
     }
     if let Some(at) = diagnostic.position {
         properties.push(format!("line={},col={}", at.line, at.column));
@@ -30,12 +30,12 @@ fn command(diagnostic: &Diagnostic) -> String {
         "::{} {}::{}\n",
         severity(diagnostic),
         properties.join(","),
-        data(&text)
+        escape_data(&text)
     )
 }
 
 /// Escapes the message of a GitHub Actions command.
-fn data(text: &str) -> String {
+fn escape_data(text: &str) -> String {
     untrusted_text::lines(text)
         .to_string()
         .replace('%', "%25")
@@ -43,6 +43,6 @@ fn data(text: &str) -> String {
 }
 
 /// Escapes a property of a GitHub Actions command.
-fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
+fn escape_property(text: &str) -> String {
+    escape_data(text).replace(':', "%3A").replace(',', "%2C")
 }

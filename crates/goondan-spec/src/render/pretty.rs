@@ -52,17 +52,22 @@ fn render_one(diagnostic: &Diagnostic, sources: &SourceTexts, renderer: &Rendere
         Severity::Warning => Level::WARNING,
     };
     let title = level
-        .primary_title(cut(&diagnostic.message))
+        .primary_title(terminal_excerpt(&diagnostic.message))
         .id(diagnostic.code.as_str());
     let mut elements: Vec<Element<'_>> = Vec::new();
     if let Some(file) = &diagnostic.file {
-        elements.push(place(file, diagnostic.position, sources));
+        elements.push(source_element(file, diagnostic.position, sources));
     }
     if let Some(subject) = subject(diagnostic) {
-        elements.push(Level::NOTE.with_name("in").message(cut(&subject)).into());
+        elements.push(
+            Level::NOTE
+                .with_name("in")
+                .message(terminal_excerpt(&subject))
+                .into(),
+        );
     }
     if let Some(suggestion) = &diagnostic.suggestion {
-        elements.push(Level::HELP.message(cut(suggestion)).into());
+        elements.push(Level::HELP.message(terminal_excerpt(suggestion)).into());
     }
     if let Some(url) = &diagnostic.help_url {
         elements.push(Level::NOTE.with_name("see").message(url.clone()).into());
@@ -71,7 +76,11 @@ fn render_one(diagnostic: &Diagnostic, sources: &SourceTexts, renderer: &Rendere
 }
 
 /// Returns the source line, or only the file name if there is no line to show.
-fn place(file: &str, at: Option<SourcePosition>, sources: &SourceTexts) -> Element<'static> {
+fn source_element(
+    file: &str,
+    at: Option<SourcePosition>,
+    sources: &SourceTexts,
+) -> Element<'static> {
     let name = untrusted_text::line(file).to_string();
     let Some((source, at)) = sources.get(file).zip(at) else {
         return Origin::path(name).into();
@@ -86,7 +95,7 @@ fn place(file: &str, at: Option<SourcePosition>, sources: &SourceTexts) -> Eleme
 }
 
 /// Makes the text safe for a terminal and shortens it.
-fn cut(text: &str) -> String {
+fn terminal_excerpt(text: &str) -> String {
     untrusted_text::line(excerpt(text, MAX_MESSAGE_CHARS)).to_string()
 }
 

@@ -29,12 +29,12 @@ pub(super) struct YamlDeserializer<'n> {
 
 impl<'n> YamlDeserializer<'n> {
     /// Returns a deserializer of a part of the value.
-    fn of(self, node: &'n YamlNode) -> Self {
+    fn at_node(self, node: &'n YamlNode) -> Self {
         YamlDeserializer { node, ..self }
     }
 
     /// Returns the source spelling of the node, or formats `meaning` if there is none.
-    fn written(self, meaning: &impl fmt::Display) -> String {
+    fn source_text(self, meaning: &impl fmt::Display) -> String {
         match self.text.get(self.node.at.start..self.node.at.end) {
             Some(written) if !written.is_empty() => written.to_owned(),
             _ => meaning.to_string(),
@@ -42,11 +42,11 @@ impl<'n> YamlDeserializer<'n> {
     }
 
     /// Passes the value to the visitor with its own type.
-    fn any<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+    fn visit_any<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
         match &self.node.content {
             NodeContent::Null => visitor.visit_unit(),
             NodeContent::Bool(value) => visitor.visit_bool(*value),
-            NodeContent::Number(value) => number(value, visitor),
+            NodeContent::Number(value) => visit_number(value, visitor),
             NodeContent::Text(value) => visitor.visit_str(value),
             NodeContent::List(items) => visitor.visit_seq(self.items(items)),
             NodeContent::Map(entries) => visitor.visit_map(self.entries(entries)),
@@ -69,17 +69,17 @@ impl<'n> YamlDeserializer<'n> {
     }
 
     /// Passes numbers and booleans as strings, as they are written.
-    fn text<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+    fn visit_text<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
         match &self.node.content {
-            NodeContent::Number(number) => visitor.visit_string(self.written(number)),
-            NodeContent::Bool(value) => visitor.visit_string(self.written(value)),
-            _ => self.any(visitor),
+            NodeContent::Number(number) => visitor.visit_string(self.source_text(number)),
+            NodeContent::Bool(value) => visitor.visit_string(self.source_text(value)),
+            _ => self.visit_any(visitor),
         }
     }
 }
 
 /// Passes a number with the narrowest type that fits.
-fn number<'de, V: Visitor<'de>>(number: &Number, visitor: V) -> Result<V::Value, YamlError> {
+fn visit_number<'de, V: Visitor<'de>>(number: &Number, visitor: V) -> Result<V::Value, YamlError> {
     match (number.as_u64(), number.as_i64(), number.as_f64()) {
         (Some(value), ..) => visitor.visit_u64(value),
         (_, Some(value), _) => visitor.visit_i64(value),
@@ -91,11 +91,12 @@ impl<'de> Deserializer<'de> for YamlDeserializer<'_> {
     type Error = YamlError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
-        self.any(visitor).map_err(|error| error.or_at(self.node.at))
+        self.visit_any(visitor)
+            .map_err(|error| error.or_at(self.node.at))
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
-        self.text(visitor)
+        self.visit_text(visitor)
             .map_err(|error| error.or_at(self.node.at))
     }
 
@@ -127,22 +128,22 @@ impl<'de> Deserializer<'de> for YamlDeserializer<'_> {
         visitor: V,
     ) -> Result<V::Value, YamlError> {
         let variant = match &self.node.content {
-            NodeContent::Text(name) => Ok(Variant {
+            NodeContent::Text(name) => Ok(NamedVariant {
                 name,
                 at: self.node.at,
                 content: None,
             }),
             NodeContent::Map(entries) => match entries.as_slice() {
-                [one] => Ok(Variant {
+                [one] => Ok(NamedVariant {
                     name: &one.key,
                     at: one.key_at,
-                    content: Some(self.of(&one.value)),
+                    content: Some(self.at_node(&one.value)),
                 }),
                 _ => Err(YamlError::custom("Expected a map with exactly one key.")),
             },
             _ => Err(YamlError::custom(format!(
                 "Expected a string, found {}.",
-                self.node.what()
+                self.node.type_phrase()
             ))),
         };
         variant
@@ -198,7 +199,7 @@ impl<'de> SeqAccess<'de> for YamlSeqAccess<'_> {
         let Some(item) = self.rest.next() else {
             return Ok(None);
         };
-        seed.deserialize(self.list.of(item))
+        seed.deserialize(self.list.at_node(item))
             .map(Some)
             .map_err(|error| error.or_at(item.at))
     }
@@ -236,7 +237,7 @@ impl<'de> MapAccess<'de> for YamlMapAccess<'_> {
             .current
             .take()
             .ok_or_else(|| YamlError::custom("A value was asked for before its key."))?;
-        seed.deserialize(self.map.of(&entry.value))
+        seed.deserialize(self.map.at_node(&entry.value))
             .map_err(|error| error.or_at(entry.value.at))
     }
 
@@ -246,13 +247,13 @@ impl<'de> MapAccess<'de> for YamlMapAccess<'_> {
 }
 
 /// Enum variant: only its name, or a map of the name to the content.
-struct Variant<'n> {
+struct NamedVariant<'n> {
     name: &'n str,
     at: SourcePosition,
     content: Option<YamlDeserializer<'n>>,
 }
 
-impl<'n> Variant<'n> {
+impl<'n> NamedVariant<'n> {
     /// Returns the content of the variant. Fails if it is missing.
     fn content(self) -> Result<YamlDeserializer<'n>, YamlError> {
         self.content
@@ -260,7 +261,7 @@ impl<'n> Variant<'n> {
     }
 }
 
-impl<'de> EnumAccess<'de> for Variant<'_> {
+impl<'de> EnumAccess<'de> for NamedVariant<'_> {
     type Error = YamlError;
     type Variant = Self;
 
@@ -272,7 +273,7 @@ impl<'de> EnumAccess<'de> for Variant<'_> {
     }
 }
 
-impl<'de> VariantAccess<'de> for Variant<'_> {
+impl<'de> VariantAccess<'de> for NamedVariant<'_> {
     type Error = YamlError;
 
     fn unit_variant(self) -> Result<(), YamlError> {
@@ -325,8 +326,8 @@ impl Error for YamlError {
     fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
         YamlError::custom(format!(
             "Expected {}, found {}.",
-            plain(&wanted.to_string()),
-            what(&found)
+            reword_expected(&wanted.to_string()),
+            describe_found(&found)
         ))
     }
 
@@ -359,7 +360,7 @@ impl Error for YamlError {
 }
 
 /// Rewords serde's description of an expected type in YAML terms.
-fn plain(wanted: &str) -> &str {
+fn reword_expected(wanted: &str) -> &str {
     match wanted {
         "u8" => "an integer from 0 to 255",
         "u16" => "an integer from 0 to 65535",
@@ -373,7 +374,7 @@ fn plain(wanted: &str) -> &str {
 }
 
 /// Describes the found value in YAML terms.
-fn what(found: &Unexpected<'_>) -> String {
+fn describe_found(found: &Unexpected<'_>) -> String {
     match found {
         Unexpected::Unit => "nothing".to_owned(),
         Unexpected::Str(text) => {

@@ -106,7 +106,7 @@ pub(super) fn inside_itself() -> YamlError {
 }
 
 /// Creates the error for text that ends in the middle of a value.
-pub(super) fn unfinished() -> YamlError {
+pub(super) fn unfinished_value() -> YamlError {
     error(
         "The text ends in the middle of a value.",
         Some("close the quote or bracket that is still open"),
@@ -205,7 +205,7 @@ const SYNTAX_ERRORS: &[(&str, &str, &str)] = &[
 ];
 
 /// Converts an error of the YAML parser.
-pub(super) fn syntax(found: &ScanError) -> YamlError {
+pub(super) fn syntax_error(found: &ScanError) -> YamlError {
     match found.kind() {
         ErrorKind::UnknownAnchor => error(
             "The alias refers to an anchor that this document does not define.",

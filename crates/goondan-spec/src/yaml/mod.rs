@@ -78,7 +78,7 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
 /// Fails like [`from_str`].
 pub fn documents_from_str<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, YamlError> {
     let mut documents = Vec::new();
-    for chunk in crate::document_split::documents(text) {
+    for chunk in crate::document_split::split_documents(text) {
         let below = |error: YamlError| YamlError {
             line: error.line.map(|line| line + chunk.lines_before),
             ..error
@@ -119,7 +119,8 @@ pub(crate) fn parse(text: &str) -> Result<Option<YamlNode>, (YamlError, SourcePo
 }
 
 impl YamlError {
-    fn at(mut self, place: SourcePosition) -> LocatedYamlError {
+    /// Adds a source position to the error.
+    fn located_at(mut self, place: SourcePosition) -> LocatedYamlError {
         (self.line, self.column) = (Some(place.line), Some(place.column));
         Box::new((self, place))
     }

@@ -34,7 +34,7 @@ pub(super) fn read(text: &str) -> Result<Option<YamlNode>, LocatedYamlError> {
             (Event::StreamEnd, _) => return Ok(first),
             (Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd, _) => {}
             (event, span) => {
-                let node = reader.node(event, span, 0)?;
+                let node = reader.read_node(event, span, 0)?;
                 first = first.or(Some(node).filter(|node| node.content != NodeContent::Null));
             }
         }
@@ -87,7 +87,7 @@ impl<'t> NodeTreeReader<'t> {
     /// Converts a parser error; for a tab, the position of the tab is reported.
     fn syntax_error(&self, error: &ScanError) -> LocatedYamlError {
         let (line, column) = (error.marker().line(), error.marker().col() + 1);
-        let found = error_messages::syntax(error);
+        let found = error_messages::syntax_error(error);
         match error
             .info()
             .contains(error_messages::TAB_ERROR_MARKER)
@@ -100,7 +100,7 @@ impl<'t> NodeTreeReader<'t> {
     }
 
     /// Reads the value that begins with `event`, inside `depth` lists and maps.
-    fn node(
+    fn read_node(
         &mut self,
         event: Event<'t>,
         span: Span,
@@ -111,7 +111,7 @@ impl<'t> NodeTreeReader<'t> {
         match event {
             Event::Scalar(value, style, anchor, tag) => {
                 let content = scalar::content(&value, style, tag.as_deref())
-                    .map_err(|refusal| refusal.at(at))?;
+                    .map_err(|refusal| refusal.located_at(at))?;
                 let node = YamlNode { at, content };
                 if anchor != 0 {
                     let key = scalar::key(value, style, tag.as_deref()).ok();
@@ -121,21 +121,23 @@ impl<'t> NodeTreeReader<'t> {
             }
             Event::SequenceStart(_, anchor, tag) => {
                 expect_tag(tag.as_deref(), "seq", at)?;
-                let content = self.inside(at, |reader| reader.list(child_depth(depth, at)?))?;
-                Ok(self.collection(anchor, YamlNode { at, content }))
+                let content =
+                    self.read_nested(at, |reader| reader.read_list(child_depth(depth, at)?))?;
+                Ok(self.keep_anchored(anchor, YamlNode { at, content }))
             }
             Event::MappingStart(_, anchor, tag) => {
                 expect_tag(tag.as_deref(), "map", at)?;
-                let content = self.inside(at, |reader| reader.map(child_depth(depth, at)?))?;
-                Ok(self.collection(anchor, YamlNode { at, content }))
+                let content =
+                    self.read_nested(at, |reader| reader.read_map(child_depth(depth, at)?))?;
+                Ok(self.keep_anchored(anchor, YamlNode { at, content }))
             }
-            Event::Alias(anchor) => self.alias(anchor, at, depth),
-            _ => Err(error_messages::unfinished().at(at)),
+            Event::Alias(anchor) => self.resolve_alias(anchor, at, depth),
+            _ => Err(error_messages::unfinished_value().located_at(at)),
         }
     }
 
     /// Reads a list or map that begins at `at`, and records what surrounds its items.
-    fn inside(
+    fn read_nested(
         &mut self,
         at: SourcePosition,
         read: impl FnOnce(&mut Self) -> Result<NodeContent, LocatedYamlError>,
@@ -163,24 +165,24 @@ impl<'t> NodeTreeReader<'t> {
         } = self.surrounding;
         // An absent value has no text, and is found at the closing bracket.
         if is_flow && at.column <= block_column && at.start < at.end {
-            return Err(error_messages::flow_is_not_indented().at(at));
+            return Err(error_messages::flow_is_not_indented().located_at(at));
         }
         Ok(())
     }
 
     /// Reads the items of a list, up to the end event.
-    fn list(&mut self, depth: usize) -> Result<NodeContent, LocatedYamlError> {
+    fn read_list(&mut self, depth: usize) -> Result<NodeContent, LocatedYamlError> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
                 (Event::SequenceEnd, _) => return Ok(NodeContent::List(items)),
-                (event, span) => items.push(self.node(event, span, depth)?),
+                (event, span) => items.push(self.read_node(event, span, depth)?),
             }
         }
     }
 
     /// Reads the entries of a map, up to the end event, and applies `<<` merges.
-    fn map(&mut self, depth: usize) -> Result<NodeContent, LocatedYamlError> {
+    fn read_map(&mut self, depth: usize) -> Result<NodeContent, LocatedYamlError> {
         let mut entries: Vec<MapEntry> = Vec::new();
         let mut keys = HashSet::new();
         let mut merged = Vec::new();
@@ -192,7 +194,7 @@ impl<'t> NodeTreeReader<'t> {
             }
             if is_merge_key(&event) {
                 let (event, span) = self.next()?;
-                let value = self.node(event, span, depth)?;
+                let value = self.read_node(event, span, depth)?;
                 check_merged(&value)?;
                 merged.push(value);
                 continue;
@@ -200,13 +202,13 @@ impl<'t> NodeTreeReader<'t> {
             let key_at = position(&span);
             self.check_indentation(key_at)?;
             let key = self
-                .key(event, key_at)
-                .map_err(|refusal| refusal.at(key_at))?;
+                .read_key(event, key_at)
+                .map_err(|refusal| refusal.located_at(key_at))?;
             if is_duplicate_key(&key, &entries, &mut keys) {
-                return Err(error_messages::duplicate_key(&key).at(key_at));
+                return Err(error_messages::duplicate_key(&key).located_at(key_at));
             }
             let (event, span) = self.next()?;
-            let value = self.node(event, span, depth)?;
+            let value = self.read_node(event, span, depth)?;
             entries.push(MapEntry {
                 key: key.into_owned(),
                 written: None,
@@ -217,7 +219,11 @@ impl<'t> NodeTreeReader<'t> {
     }
 
     /// Returns the text of a mapping key. Fails if the key is not a scalar.
-    fn key(&mut self, event: Event<'t>, at: SourcePosition) -> Result<Cow<'t, str>, YamlError> {
+    fn read_key(
+        &mut self,
+        event: Event<'t>,
+        at: SourcePosition,
+    ) -> Result<Cow<'t, str>, YamlError> {
         match event {
             Event::Scalar(value, style, anchor, tag) => {
                 if anchor != 0 {
@@ -251,8 +257,8 @@ impl<'t> NodeTreeReader<'t> {
         }
     }
 
-    /// Returns `node`, and remembers it if it has an anchor (`anchor` is not 0).
-    fn collection(&mut self, anchor: usize, node: YamlNode) -> YamlNode {
+    /// Records `node` if it has an anchor (`anchor` is not 0), and returns it.
+    fn keep_anchored(&mut self, anchor: usize, node: YamlNode) -> YamlNode {
         if anchor != 0 {
             self.record_anchor(anchor, &node, None);
         }
@@ -267,14 +273,14 @@ impl<'t> NodeTreeReader<'t> {
             AnchoredNode {
                 node: node.clone(),
                 key: key_text.map(Cow::into_owned),
-                size: measure(node),
+                size: measure_node(node),
             },
         );
     }
 
     /// Returns a copy of the anchored node. Fails if the node contains itself, or if all copies
     /// together exceed the limits.
-    fn alias(
+    fn resolve_alias(
         &mut self,
         anchor: usize,
         at: SourcePosition,
@@ -283,18 +289,18 @@ impl<'t> NodeTreeReader<'t> {
         // The parser rejects undefined anchors, and an anchor is recorded when its node is
         // complete. An unrecorded anchor therefore belongs to a node that is still being read.
         let Some(anchored) = self.anchors.get(&anchor) else {
-            return Err(error_messages::inside_itself().at(at));
+            return Err(error_messages::inside_itself().located_at(at));
         };
         self.aliased.values = self.aliased.values.saturating_add(anchored.size.values);
         self.aliased.bytes = self.aliased.bytes.saturating_add(anchored.size.bytes);
         if self.aliased.values > MAX_ALIASED_VALUES {
-            return Err(error_messages::too_many_aliases().at(at));
+            return Err(error_messages::too_many_aliases().located_at(at));
         }
         if self.aliased.bytes > MAX_ALIASED_BYTES {
-            return Err(error_messages::too_large_aliases().at(at));
+            return Err(error_messages::too_large_aliases().located_at(at));
         }
         if depth + anchored.size.depth > MAX_NESTING_DEPTH {
-            return Err(error_messages::too_deep().at(at));
+            return Err(error_messages::too_deep().located_at(at));
         }
         Ok(anchored.node.clone())
     }
@@ -305,7 +311,7 @@ fn child_depth(depth: usize, at: SourcePosition) -> Result<usize, LocatedYamlErr
     if depth < MAX_NESTING_DEPTH {
         Ok(depth + 1)
     } else {
-        Err(error_messages::too_deep().at(at))
+        Err(error_messages::too_deep().located_at(at))
     }
 }
 
@@ -316,7 +322,9 @@ fn expect_tag(
     at: SourcePosition,
 ) -> Result<(), LocatedYamlError> {
     match tag {
-        Some(tag) if tag.core_suffix() != Some(expected) => Err(scalar::bad_tag(tag).at(at)),
+        Some(tag) if tag.core_suffix() != Some(expected) => {
+            Err(scalar::bad_tag(tag).located_at(at))
+        }
         _ => Ok(()),
     }
 }
@@ -336,7 +344,7 @@ fn check_merged(value: &YamlNode) -> Result<(), LocatedYamlError> {
         _ => Some(value),
     };
     wrong.map_or(Ok(()), |wrong| {
-        Err(error_messages::merges_no_map().at(wrong.at))
+        Err(error_messages::merges_no_map().located_at(wrong.at))
     })
 }
 
@@ -389,7 +397,7 @@ struct NodeSize {
 }
 
 /// Counts the values and text bytes of a node, including its children.
-fn measure(node: &YamlNode) -> NodeSize {
+fn measure_node(node: &YamlNode) -> NodeSize {
     match &node.content {
         NodeContent::List(items) => measure_all(items.iter()),
         NodeContent::Map(entries) => {
@@ -417,11 +425,13 @@ fn measure_all<'n>(children: impl Iterator<Item = &'n YamlNode>) -> NodeSize {
         bytes: 0,
         depth: 1,
     };
-    children.map(measure).fold(empty, |sum, child| NodeSize {
-        values: sum.values + child.values,
-        bytes: sum.bytes + child.bytes,
-        depth: sum.depth.max(child.depth + 1),
-    })
+    children
+        .map(measure_node)
+        .fold(empty, |sum, child| NodeSize {
+            values: sum.values + child.values,
+            bytes: sum.bytes + child.bytes,
+            depth: sum.depth.max(child.depth + 1),
+        })
 }
 
 /// Returns the position of the first tab in an indentation after `line`.

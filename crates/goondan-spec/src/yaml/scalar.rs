@@ -11,16 +11,16 @@ use serde_json::Number;
 use super::{YamlError, error_messages};
 use crate::node::NodeContent;
 
-/// Returns the value of a scalar; only an unquoted scalar can be something else than a string.
+/// Returns the value of a scalar; only an unquoted scalar can be anything other than a string.
 pub(super) fn content(
     value: &str,
     style: ScalarStyle,
     tag: Option<&Tag>,
 ) -> Result<NodeContent, YamlError> {
     match tag {
-        None if style == ScalarStyle::Plain => plain(value),
+        None if style == ScalarStyle::Plain => parse_plain(value),
         None => Ok(NodeContent::Text(value.to_owned())),
-        Some(tag) => tagged(value, tag),
+        Some(tag) => parse_tagged(value, tag),
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) fn bad_tag(tag: &Tag) -> YamlError {
 }
 
 /// Returns the value of a scalar with a tag. Fails if the value does not match the tag.
-fn tagged(value: &str, tag: &Tag) -> Result<NodeContent, YamlError> {
+fn parse_tagged(value: &str, tag: &Tag) -> Result<NodeContent, YamlError> {
     let misplaced = || {
         let message = format!(
             "The tag `{}` does not match the value `{}`.",
@@ -65,34 +65,38 @@ fn tagged(value: &str, tag: &Tag) -> Result<NodeContent, YamlError> {
     match tag.core_suffix() {
         _ if is_text(tag) => Ok(NodeContent::Text(value.to_owned())),
         Some("null") => Ok(NodeContent::Null),
-        Some("bool") => boolean(value).map(NodeContent::Bool).ok_or_else(misplaced),
-        Some("int") => integer(&value.replace('_', ""))
+        Some("bool") => parse_boolean(value)
+            .map(NodeContent::Bool)
+            .ok_or_else(misplaced),
+        Some("int") => parse_integer(&value.replace('_', ""))
             .map(NodeContent::Number)
             .ok_or_else(misplaced),
-        Some("float") => float(value)?.map(NodeContent::Number).ok_or_else(misplaced),
+        Some("float") => parse_float(value)?
+            .map(NodeContent::Number)
+            .ok_or_else(misplaced),
         _ => Err(bad_tag(tag)),
     }
 }
 
 /// Returns the value of an unquoted scalar: null, a boolean, a number or a string.
-fn plain(value: &str) -> Result<NodeContent, YamlError> {
+fn parse_plain(value: &str) -> Result<NodeContent, YamlError> {
     let text = || NodeContent::Text(value.to_owned());
     if is_null(value) {
         return Ok(NodeContent::Null);
     }
-    if let Some(value) = boolean(value) {
+    if let Some(value) = parse_boolean(value) {
         return Ok(NodeContent::Bool(value));
     }
     if !may_be_number(value) {
         return Ok(text());
     }
-    if let Some(number) = integer(value) {
+    if let Some(number) = parse_integer(value) {
         return Ok(NodeContent::Number(number));
     }
-    if digits(value).is_some() {
+    if split_radix(value).is_some() {
         return Err(error_messages::number_is_too_large(value));
     }
-    Ok(float(value)?.map_or_else(text, NodeContent::Number))
+    Ok(parse_float(value)?.map_or_else(text, NodeContent::Number))
 }
 
 fn is_null(value: &str) -> bool {
@@ -100,7 +104,7 @@ fn is_null(value: &str) -> bool {
 }
 
 /// Parses a YAML boolean; `None` for other text.
-fn boolean(value: &str) -> Option<bool> {
+fn parse_boolean(value: &str) -> Option<bool> {
     match value {
         "true" | "True" | "TRUE" => Some(true),
         "false" | "False" | "FALSE" => Some(false),
@@ -115,8 +119,8 @@ fn may_be_number(value: &str) -> bool {
 }
 
 /// Parses a 64-bit integer: decimal, hexadecimal, octal or binary. Leading zeros have no meaning.
-fn integer(value: &str) -> Option<Number> {
-    let (radix, digits) = digits(value)?;
+fn parse_integer(value: &str) -> Option<Number> {
+    let (radix, digits) = split_radix(value)?;
     let magnitude = u64::from_str_radix(digits, radix).ok()?;
     match value.starts_with('-') {
         false => Some(Number::from(magnitude)),
@@ -125,7 +129,7 @@ fn integer(value: &str) -> Option<Number> {
 }
 
 /// Returns the radix and the digits of an integer of any size; `None` for other text.
-fn digits(value: &str) -> Option<(u32, &str)> {
+fn split_radix(value: &str) -> Option<(u32, &str)> {
     let unsigned = value.strip_prefix(['+', '-']).unwrap_or(value);
     let (radix, digits) = match unsigned.as_bytes() {
         [b'0', b'x' | b'X', ..] => (16, &unsigned[2..]),
@@ -139,7 +143,7 @@ fn digits(value: &str) -> Option<(u32, &str)> {
 
 /// Parses a number with a fraction or an exponent; `None` for other text.
 /// Infinity and NaN are errors because JSON has neither.
-fn float(value: &str) -> Result<Option<Number>, YamlError> {
+fn parse_float(value: &str) -> Result<Option<Number>, YamlError> {
     let unsigned = value.strip_prefix(['+', '-']).unwrap_or(value);
     let not_finite = || error_messages::error(format!("`{value}` is not a finite number."), None);
     if matches!(
@@ -175,7 +179,7 @@ mod tests {
             ("0x1g", NodeContent::Text("0x1g".to_owned())),
             ("0x", NodeContent::Text("0x".to_owned())),
         ] {
-            assert_eq!(plain(text).unwrap(), expected, "{text}");
+            assert_eq!(parse_plain(text).unwrap(), expected, "{text}");
         }
         for text in [
             "18446744073709551616",
@@ -184,7 +188,7 @@ mod tests {
             "0x1FFFFFFFFFFFFFFFF",
             "0o7777777777777777777777",
         ] {
-            let error = plain(text).unwrap_err();
+            let error = parse_plain(text).unwrap_err();
             assert!(error.message.contains("more than 64 bits"), "{text}");
         }
     }

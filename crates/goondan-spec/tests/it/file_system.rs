@@ -88,6 +88,46 @@ fn an_entry_or_prompt_behind_a_link_must_stay_inside() {
 }
 
 #[test]
+fn no_field_reads_a_file_with_keys_under_another_name() {
+    let folder = project();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at(".env.production"), "KEY=1").unwrap();
+    for name in ["prompts", "linked", "hard"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    symlink("../.env.production", at("prompts/linked.md")).unwrap();
+    fs::hard_link(at(".env.production"), at("prompts/hard.md")).unwrap();
+    symlink("../.env.production", at("linked/SKILL.md")).unwrap();
+    fs::hard_link(at(".env.production"), at("hard/SKILL.md")).unwrap();
+    fs::hard_link(at(".env.production"), at("notes.md")).unwrap();
+    symlink("prompts/plain.md", at("plain.md")).unwrap();
+    fs::write(at("prompts/plain.md"), "Be brief.").unwrap();
+    let refusals = |fields: &str| {
+        let agent = format!(
+            "apiVersion: goondan.ai/v1\nkind: Agent\nmetadata: {{name: x}}\n\
+             spec: {{modelConfig: {{modelRef: Model/main}}, {fields}}}\n"
+        );
+        fs::write(at("agents.yaml"), agent).unwrap();
+        let loaded = load_at(folder.path());
+        let messages = loaded.diagnostics.into_iter().map(|found| found.message);
+        messages
+            .filter(|message| message.contains("may contain keys"))
+            .count()
+    };
+    for (fields, expected) in [
+        ("prompt: {systemRef: prompts/linked.md}", 1),
+        ("prompt: {systemRef: prompts/hard.md}", 1),
+        ("prompt: {systemRef: .env.production}", 1),
+        ("prompt: {systemRef: plain.md}", 0),
+        ("prompt: {instructions: [notes.md]}, workdir: project", 1),
+        ("skills: [linked]", 1),
+        ("skills: [hard]", 1),
+    ] {
+        assert_eq!(refusals(fields), expected, "{fields}");
+    }
+}
+
+#[test]
 fn a_folder_in_the_place_of_an_environment_file_is_no_error() {
     let folder = project();
     fs::create_dir(folder.path().join(".env")).unwrap();

@@ -229,7 +229,8 @@ fn snapshot(bundle: &Bundle, environment: Option<&Environment>) -> BundleSnapsho
 fn bundles_differ_by_meaning_not_by_layout() {
     let agent = SOUND.replace(
         "modelRef: Model/m}}",
-        "modelRef: Model/m}, prompt: {systemRef: p.md}}",
+        "modelRef: Model/m}, prompt: {systemRef: p.md}, \
+        permissions: {rules: [{tool: bash__exec, action: ask}]}}",
     );
     let before = bundle(&[("goondan.yaml", &agent), ("p.md", "One.")]);
     let moved: Vec<&str> = agent.split("---\n").collect();

@@ -39,7 +39,7 @@ async fn a_second_node_is_told_who_holds_the_workspace_and_takes_over_when_it_ma
         nodes.retain(|node| node.workspace == workspace);
         nodes.into_iter().map(|node| node.state).collect::<Vec<_>>()
     };
-    while states().await != ["leads", "waits"] {
+    while states().await != ["leader", "standby"] {
         tokio::task::yield_now().await;
     }
     drop(first);

@@ -29,7 +29,7 @@ async fn join(
 
 /// Returns the next new member, and if it has the served project.
 async fn next_member(crew: &PostgresCrew) -> (String, bool) {
-    match crew.news().await {
+    match crew.next_event().await {
         Some(ClusterEvent::Member(member)) => (member.node, member.is_fit),
         other => panic!("{other:?}"),
     }
@@ -45,13 +45,16 @@ async fn what_nodes_say_comes_once_and_in_order() {
     let (node, is_fit) = next_member(&crew).await;
     assert!(is_fit);
     for number in 0..1_000 {
-        crew.say(&node, number.to_string());
-        member.leader.say(number.to_string());
+        crew.send_message(&node, number.to_string());
+        member.leader.send_message(number.to_string());
     }
     for number in 0..1_000 {
-        assert_eq!(member.leader.hear().await, Some(number.to_string()));
         assert_eq!(
-            crew.news().await,
+            member.leader.receive_message().await,
+            Some(number.to_string())
+        );
+        assert_eq!(
+            crew.next_event().await,
             Some(ClusterEvent::Said {
                 node: node.clone(),
                 words: number.to_string()
@@ -75,7 +78,7 @@ async fn a_member_may_write_until_it_is_gone() {
         .unwrap();
     assert_eq!(leader.instances().await.unwrap(), [meta(&instance("k"))]);
     drop(member);
-    assert_eq!(crew.news().await, Some(ClusterEvent::Left { node }));
+    assert_eq!(crew.next_event().await, Some(ClusterEvent::Left { node }));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,8 +126,8 @@ async fn a_node_with_another_project_waits_until_that_serves() {
     let two = Some("two".to_owned());
     while states().await
         != [
-            ("leads".to_owned(), two.clone()),
-            ("works".to_owned(), two.clone()),
+            ("leader".to_owned(), two.clone()),
+            ("worker".to_owned(), two.clone()),
         ]
     {
         tokio::task::yield_now().await;

@@ -31,11 +31,11 @@ pub trait FileSystem: Send + Sync {
     /// Renames a file or directory, and atomically replaces any existing entry of that name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Creates a directory and its parents.
-    fn make_folder(&self, path: &Path) -> io::Result<()>;
+    fn create_directories(&self, path: &Path) -> io::Result<()>;
     /// Makes the entries of a directory durable.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
     /// Lists the subdirectories in any order. A missing directory has none.
-    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+    fn subdirectories(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
     /// Lists the files of a directory in any order. A missing directory has none.
     fn files(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
     /// Returns the time of the last change of a file's contents or of a directory's names, in
@@ -46,7 +46,7 @@ pub trait FileSystem: Send + Sync {
     fn is_crowded(&self) -> bool;
     /// Identifies the current boot of the machine. Everything written since this boot is readable,
     /// synced or not. `None` if the platform has no such identifier.
-    fn boot(&self) -> Option<String>;
+    fn boot_id(&self) -> Option<String>;
 }
 
 pub struct OpenedDataFile {

@@ -69,7 +69,7 @@ impl FileSystem for RealFs {
         fs::rename(from, to)
     }
 
-    fn make_folder(&self, path: &Path) -> io::Result<()> {
+    fn create_directories(&self, path: &Path) -> io::Result<()> {
         private_files::create_directory(path)
     }
 
@@ -82,7 +82,7 @@ impl FileSystem for RealFs {
         }
     }
 
-    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+    fn subdirectories(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         entries(path, |kind| kind.is_dir())
     }
 
@@ -102,11 +102,11 @@ impl FileSystem for RealFs {
 
     fn is_crowded(&self) -> bool {
         static COMFORTABLE: OnceLock<usize> = OnceLock::new();
-        OPEN_FILE_COUNT.load(Ordering::Relaxed) > *COMFORTABLE.get_or_init(comfortable)
+        OPEN_FILE_COUNT.load(Ordering::Relaxed) > *COMFORTABLE.get_or_init(open_file_threshold)
     }
 
-    fn boot(&self) -> Option<String> {
-        boot()
+    fn boot_id(&self) -> Option<String> {
+        boot_id()
     }
 }
 
@@ -130,19 +130,19 @@ fn entries(path: &Path, matches: impl Fn(fs::FileType) -> bool) -> io::Result<Ve
 
 /// The kernel generates a new boot id at each start.
 #[cfg(target_os = "linux")]
-fn boot() -> Option<String> {
+fn boot_id() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn boot() -> Option<String> {
+fn boot_id() -> Option<String> {
     None
 }
 
 /// Returns the number of open files above which the file system counts as crowded.
 #[cfg(unix)]
-fn comfortable() -> usize {
+fn open_file_threshold() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(OPEN_FILES_CAP, |limit| {
         usize::try_from(limit / OPEN_FILES_DIVISOR)
@@ -153,7 +153,7 @@ fn comfortable() -> usize {
 
 /// Returns the number of files that may stay open without risking the process limit.
 #[cfg(not(unix))]
-fn comfortable() -> usize {
+fn open_file_threshold() -> usize {
     256
 }
 

@@ -33,7 +33,7 @@ pub(super) struct FileAppender {
     buffer: Vec<u8>,
 }
 
-/// The place of the next line.
+/// The position of the next line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileEnd {
     /// Offset in bytes.
@@ -86,7 +86,7 @@ impl FileAppender {
         }
         let start = self.begin_write()?;
         let next = lines::encode_sealed(&mut self.buffer, start.next, values)
-            .map_err(|cause| self.failed("encode a line of", cause))?;
+            .map_err(|cause| self.file_error("encode a line of", cause))?;
         self.finish_write(start, next)
     }
 
@@ -100,17 +100,18 @@ impl FileAppender {
             return Ok(());
         }
         let start = self.begin_write()?;
-        let next = lines.fold(start.next, |next, line| {
-            lines::seal_lines(&mut self.buffer, line, next)
-        });
-        self.finish_write(start, next)
+        let mut next_sequence = start.next;
+        for line in lines {
+            next_sequence = lines::seal_lines(&mut self.buffer, line, next_sequence);
+        }
+        self.finish_write(start, next_sequence)
     }
 
     /// Opens the file and empties the buffer. In a new file, the buffer begins with the header.
     fn begin_write(&mut self) -> Result<FileEnd, StoreError> {
         let start = self
             .open()
-            .map_err(|cause| self.failed("append to", cause))?;
+            .map_err(|cause| self.file_error("append to", cause))?;
         self.buffer.clear();
         if start.at == 0 {
             file_format::add_header(&mut self.buffer, &self.path);
@@ -122,7 +123,7 @@ impl FileAppender {
     /// written ones.
     fn finish_write(&mut self, start: FileEnd, next: Option<u64>) -> Result<(), StoreError> {
         self.write_buffer(start, next)
-            .map_err(|cause| self.failed("append to", cause))?;
+            .map_err(|cause| self.file_error("append to", cause))?;
         self.close_if_crowded();
         Ok(())
     }
@@ -143,7 +144,7 @@ impl FileAppender {
     /// lines count as lost and must be appended again, because their state on disk is unknown.
     pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         self.try_sync()
-            .map_err(|cause| self.failed("sync", cause))?;
+            .map_err(|cause| self.file_error("sync", cause))?;
         self.close_if_crowded();
         Ok(())
     }
@@ -153,7 +154,7 @@ impl FileAppender {
     fn try_sync(&mut self) -> io::Result<()> {
         let end = self.open()?;
         let file = self.file.as_mut().expect("opened above");
-        if let Err(error) = self.disk.sync(&mut **file) {
+        if let Err(error) = self.disk.sync_file(&mut **file) {
             self.has_debris = file.set_len(self.synced.at).is_err();
             self.end = Some(self.synced);
             return Err(error);
@@ -176,7 +177,7 @@ impl FileAppender {
         if self.file.is_none() && !self.disk.exists(&self.path) {
             return Ok(());
         }
-        self.cut(0)?;
+        self.set_length(0)?;
         self.end = Some(FileEnd::EMPTY);
         self.synced = FileEnd::EMPTY;
         Ok(())
@@ -184,23 +185,23 @@ impl FileAppender {
 
     /// Removes all lines from `end` on. `end` must be the end of a line.
     pub(super) fn truncate_at(&mut self, end: u64) -> Result<(), StoreError> {
-        self.cut(end)?;
+        self.set_length(end)?;
         // The next append reads the number of the last remaining record.
         self.end = None;
         Ok(())
     }
 
     /// Cuts the file at an offset.
-    fn cut(&mut self, end: u64) -> Result<(), StoreError> {
+    fn set_length(&mut self, end: u64) -> Result<(), StoreError> {
         let cut = self.open_unread().and_then(|file| file.set_len(end));
-        cut.map_err(|cause| self.failed("cut", cause))?;
+        cut.map_err(|cause| self.file_error("cut", cause))?;
         self.has_debris = false;
         Ok(())
     }
 
-    /// Returns the place of the next line. Reads the file if that has not happened yet.
+    /// Returns the position of the next line. Reads the file on the first call.
     pub(super) fn end(&mut self) -> Result<FileEnd, StoreError> {
-        self.open().map_err(|cause| self.failed("open", cause))
+        self.open().map_err(|cause| self.file_error("open", cause))
     }
 
     /// Returns the length of the file without debris; 0 until the file was read.
@@ -276,7 +277,7 @@ impl FileAppender {
     }
 
     /// Marks all contents as safely stored elsewhere, so that a failed sync discards none of them.
-    pub(super) fn keep(&mut self) {
+    pub(super) fn mark_stored(&mut self) {
         self.synced = self.end.unwrap_or(FileEnd::EMPTY);
     }
 
@@ -295,7 +296,7 @@ impl FileAppender {
         }
     }
 
-    /// Opens the file, truncates it to its last complete line, and returns that place.
+    /// Opens the file, truncates it to its last complete line, and returns its end.
     fn open(&mut self) -> io::Result<FileEnd> {
         let known_end = self.end;
         self.open_unread()?;
@@ -332,12 +333,12 @@ impl FileAppender {
     }
 
     /// Creates the error for a failed operation on the file, such as "append to".
-    fn failed(&self, doing: &str, cause: io::Error) -> StoreError {
+    fn file_error(&self, doing: &str, cause: io::Error) -> StoreError {
         StoreError::file(doing, &self.path, cause)
     }
 }
 
-/// Finds the place of the next line. The format of the file is that of its header.
+/// Finds the position of the next line. The format of the file is that of its header.
 fn find_end(file: &mut dyn DataFile, path: &Path) -> io::Result<FileEnd> {
     let at = end_of_last_line(file)?;
     if at == 0 {
@@ -348,7 +349,7 @@ fn find_end(file: &mut dyn DataFile, path: &Path) -> io::Result<FileEnd> {
     // A number without a header is also read: the header may be damaged.
     let next = match last_sequence(file, at)? {
         Some(last) => Some(last + 1),
-        None if is_numbered => Some(count_records(file, at, path)?),
+        None if is_numbered => Some(next_sequence_by_counting(file, at, path)?),
         None => None,
     };
     Ok(FileEnd { at, next })
@@ -371,15 +372,16 @@ fn last_sequence(file: &mut dyn DataFile, end: u64) -> io::Result<Option<u64>> {
     let start = end.saturating_sub(checksum::MAX_SEAL_BYTES as u64);
     let mut bytes = vec![0; usize::try_from(end - start).expect("a block fits")];
     file.read_at(start, &mut bytes)?;
-    Ok(checksum::sequence(&bytes))
+    Ok(checksum::sequence_number(&bytes))
 }
 
-/// Returns the number after the last record of a file whose last line has no number, as a reader
-/// counts the records.
-fn count_records(file: &mut dyn DataFile, end: u64, path: &Path) -> io::Result<u64> {
+/// Returns the sequence number of the next record of a file whose last line has none. Reads the
+/// whole file of `end` bytes, and counts its records like a reader.
+fn next_sequence_by_counting(file: &mut dyn DataFile, end: u64, path: &Path) -> io::Result<u64> {
     let mut bytes = vec![0; usize::try_from(end).unwrap_or(usize::MAX)];
     file.read_at(0, &mut bytes)?;
-    let (mut lines, mut sequence) = (LineReader::of(&*bytes), RecordSequence::new(path));
+    let mut lines = LineReader::new(&*bytes);
+    let mut sequence = RecordSequence::new(path);
     while let Some(line) = lines.next()? {
         sequence.check(&line)?;
     }
@@ -550,7 +552,7 @@ mod tests {
     #[test]
     fn a_deleted_file_is_told_and_then_made_again() {
         let fs = SimFs::new();
-        fs.make_folder(Path::new("/d")).unwrap();
+        fs.create_directories(Path::new("/d")).unwrap();
         let mut lines = FileAppender::new(SyncedDisk::new(Arc::new(fs.clone())), "/d/x".into(), 2);
         lines.append(&1).unwrap();
         fs.remove_folder(Path::new("/d")).unwrap();

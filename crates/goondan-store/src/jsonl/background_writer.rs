@@ -87,7 +87,7 @@ impl BackgroundWriter {
 
     /// Queues `event` to be appended. Never blocks: an event is dropped if the queue is full.
     pub(super) fn log(&self, event: Arc<RuntimeEvent>) {
-        let mut waiting = self.shared.waiting();
+        let mut waiting = self.shared.lock_pending();
         if waiting.events.len() >= MAX_QUEUED_EVENTS {
             waiting.dropped += 1;
             return;
@@ -102,7 +102,7 @@ impl BackgroundWriter {
 
     /// Queues the metadata of an instance; the writer thread writes it after a short delay.
     pub(super) fn put_meta_soon(&self, meta: InstanceMeta) {
-        let mut waiting = self.shared.waiting();
+        let mut waiting = self.shared.lock_pending();
         waiting.metas.insert(meta.id(), meta);
         if waiting.metas_due.is_none() {
             let due = Instant::now() + META_WRITE_DELAY;
@@ -113,17 +113,17 @@ impl BackgroundWriter {
 
     /// Writes `meta` immediately.
     pub(super) fn put_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
-        let _metas = self.shared.metas();
-        self.shared.waiting().metas.remove(&meta.id());
+        let _metas = self.shared.lock_metas();
+        self.shared.lock_pending().metas.remove(&meta.id());
         self.shared.write_meta(meta)
     }
 
     /// Returns the metadata of an instance, written or queued; `None` if the instance does not
     /// exist.
-    pub(super) fn meta(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
+    pub(super) fn find_meta(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
         // Held so that the metadata is either queued or on disk, and not between the two.
-        let _metas = self.shared.metas();
-        let waiting = self.shared.waiting().metas.get(id).cloned();
+        let _metas = self.shared.lock_metas();
+        let waiting = self.shared.lock_pending().metas.get(id).cloned();
         match waiting {
             Some(meta) => Ok(Some(meta)),
             None => instance_directories::find(
@@ -136,7 +136,7 @@ impl BackgroundWriter {
     /// Writes all queued events before it returns.
     pub(super) fn flush_events(&self) {
         let (done, wait) = sync_channel(1);
-        self.shared.waiting().flush.push(done);
+        self.shared.lock_pending().flush.push(done);
         self.shared.wake.notify_one();
         // The writer ends only when the store is dropped, and writes everything before that.
         let _ = wait.recv();
@@ -145,7 +145,7 @@ impl BackgroundWriter {
     /// Writes queued data and closes the files of an instance that is about to be deleted.
     pub(super) fn close(&self, id: &InstanceId) {
         let (done, wait) = sync_channel(1);
-        let mut waiting = self.shared.waiting();
+        let mut waiting = self.shared.lock_pending();
         waiting.metas.remove(id);
         waiting.close.push((id.clone(), done));
         drop(waiting);
@@ -164,7 +164,7 @@ impl Drop for BackgroundWriter {
 impl BackgroundWriter {
     /// Blocks until everything is written. Nothing may be queued afterwards.
     pub(super) fn finish(&self) {
-        self.shared.waiting().is_over = true;
+        self.shared.lock_pending().is_over = true;
         self.shared.wake.notify_one();
         if let Some(writer) = self
             .writer
@@ -178,11 +178,13 @@ impl BackgroundWriter {
 }
 
 impl BackgroundShared {
-    fn waiting(&self) -> MutexGuard<'_, PendingWrites> {
+    /// Locks the queued writes.
+    fn lock_pending(&self) -> MutexGuard<'_, PendingWrites> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn metas(&self) -> MutexGuard<'_, ()> {
+    /// Locks the metadata files.
+    fn lock_metas(&self) -> MutexGuard<'_, ()> {
         self.metas.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -228,7 +230,7 @@ impl BackgroundShared {
     /// still be replaced. After work, the writer waits with a timeout once before it sleeps
     /// indefinitely, because more work usually follows.
     fn wait(&self) -> DueWrites {
-        let mut waiting = self.waiting();
+        let mut waiting = self.lock_pending();
         let mut doze = Some(Instant::now() + EVENT_WRITE_DELAY);
         loop {
             let now = Instant::now();
@@ -256,8 +258,8 @@ impl BackgroundShared {
     /// Writes all queued metadata. Failures are logged; the next change of the instance writes it
     /// again.
     fn write_metas(&self) {
-        let _metas = self.metas();
-        let metas = std::mem::take(&mut self.waiting().metas);
+        let _metas = self.lock_metas();
+        let metas = std::mem::take(&mut self.lock_pending().metas);
         for (id, meta) in metas {
             if let Err(error) = self.write_meta(&meta) {
                 tracing::warn!(instance = %id, %error, "failed to write instance metadata");
@@ -267,10 +269,10 @@ impl BackgroundShared {
 
     /// Writes the metadata of an instance.
     fn write_meta(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
-        self.changed.note(&meta.id());
+        self.changed.track(&meta.id());
         let dir = layout::instance_dir(&self.workspace, &meta.id());
         instance_directories::put_meta(&self.disk, &dir, meta)?;
-        self.changed.note_written(meta);
+        self.changed.record_write(meta);
         Ok(())
     }
 }

@@ -104,7 +104,7 @@ fn read_log(workspace: &Path) -> io::Result<Vec<u8>> {
 
 /// Returns the directory names of the conversations of a workspace.
 fn conversation_names(workspace: &Path) -> io::Result<HashSet<OsString>> {
-    let folders = RealFs.folders(&workspace.join(layout::INSTANCES))?;
+    let folders = RealFs.subdirectories(&workspace.join(layout::INSTANCES))?;
     let folders = folders
         .iter()
         .filter(|folder| !instance_directories::is_deleted(folder));
@@ -202,5 +202,5 @@ fn changed_conversations(before: &[u8], after: &[u8]) -> Option<HashSet<OsString
 /// conversation.
 fn record_facts(line: &[u8]) -> Option<RecordFacts> {
     let header: RecordHeader<'_> = serde_json::from_slice(line).ok()?;
-    header.note().ok()
+    header.facts().ok()
 }

@@ -57,8 +57,8 @@ impl ChangedInstances {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes an instance before its first change. Reads its metadata once.
-    pub(super) fn note(&self, id: &InstanceId) {
+    /// Records the state of an instance before its first change. Reads its metadata once.
+    pub(super) fn track(&self, id: &InstanceId) {
         let mut changes = self.state();
         if changes.before.contains_key(id) {
             return;
@@ -73,13 +73,13 @@ impl ChangedInstances {
         }
     }
 
-    /// Notes that a change failed, so that the state of the directory is unknown.
-    pub(super) fn note_unknown(&self) {
+    /// Records that a change failed, so that the state of the directory is unknown.
+    pub(super) fn mark_incomplete(&self) {
         self.state().is_incomplete = true;
     }
 
-    /// Counts a write of metadata, and updates the kept list of metadata, if there is one.
-    pub(super) fn note_written(&self, meta: &InstanceMeta) {
+    /// Counts a write of metadata, and updates the cached list of metadata, if there is one.
+    pub(super) fn record_write(&self, meta: &InstanceMeta) {
         let mut changes = self.state();
         changes.writes += 1;
         if let Some(metas) = &mut changes.metas {
@@ -87,8 +87,8 @@ impl ChangedInstances {
         }
     }
 
-    /// Notes that an instance was deleted.
-    pub(super) fn note_deleted(&self, id: &InstanceId) {
+    /// Records that an instance was deleted.
+    pub(super) fn record_deletion(&self, id: &InstanceId) {
         let mut changes = self.state();
         changes.writes += 1;
         if let Some(metas) = &mut changes.metas {
@@ -97,12 +97,12 @@ impl ChangedInstances {
     }
 
     /// Returns the number of writes and deletions so far.
-    pub(super) fn writes(&self) -> u64 {
+    pub(super) fn write_count(&self) -> u64 {
         self.state().writes
     }
 
     /// Returns the metadata of all instances, if they were listed before.
-    pub(super) fn metas(&self) -> Option<Vec<InstanceMeta>> {
+    pub(super) fn instance_metas(&self) -> Option<Vec<InstanceMeta>> {
         let changes = self.state();
         let metas = changes.metas.as_ref()?;
         Some(metas.values().cloned().collect())
@@ -125,7 +125,7 @@ impl ChangedInstances {
 
     /// Returns the state of each changed instance before its first change; `None` if not all
     /// changes are known.
-    pub(super) fn before(&self) -> Option<BTreeMap<InstanceId, CountedState>> {
+    pub(super) fn states_before(&self) -> Option<BTreeMap<InstanceId, CountedState>> {
         let changes = self.state();
         (!changes.is_incomplete).then(|| changes.before.clone())
     }

@@ -123,7 +123,7 @@ fn find(fs: &dyn FileSystem, workspace: &Path) -> FoundCheckpoint {
         Ok(record) => record,
         Err(error) => return unusable(error.to_string()),
     };
-    if fs.boot().as_ref() != Some(&record.boot) {
+    if fs.boot_id().as_ref() != Some(&record.boot) {
         return FoundCheckpoint::Missing;
     }
     if !record.log.is_current(fs, &workspace.join(layout::INBOX)) {
@@ -151,7 +151,7 @@ pub(super) fn write(
         workspace.join(layout::CHECKPOINT),
         workspace.join(layout::INBOX),
     );
-    let Some(boot) = disk.boot() else {
+    let Some(boot) = disk.boot_id() else {
         return Ok(());
     };
     let known = earlier.filter(|_| !is_log_rewritten).and_then(|earlier| {
@@ -164,9 +164,9 @@ pub(super) fn write(
         return Ok(());
     };
     let list = ListWriter { disk, workspace };
-    let conversations = match earlier.zip(changed.before()) {
+    let conversations = match earlier.zip(changed.states_before()) {
         Some((earlier, before)) => list.update(&earlier.conversations, &before)?,
-        None => list.rewrite()?,
+        None => list.rewrite_list()?,
     };
     let record = CheckpointRecord {
         boot,

@@ -115,7 +115,7 @@ pub(super) fn is_sealed(line: &[u8]) -> bool {
 }
 
 /// Returns the sequence number of a sealed line. The line may lack its beginning.
-pub(super) fn sequence(line: &[u8]) -> Option<u64> {
+pub(super) fn sequence_number(line: &[u8]) -> Option<u64> {
     split_sequence(split(line)?.0).1
 }
 
@@ -195,16 +195,16 @@ mod tests {
     fn a_sequence_number_can_be_read_and_replaced() {
         let mut line = br#"{"seq":4}"#.to_vec();
         seal(&mut line, 0, Some(12));
-        assert_eq!(sequence(&line), Some(12));
-        assert_eq!(sequence(&line[3..]), Some(12));
+        assert_eq!(sequence_number(&line), Some(12));
+        assert_eq!(sequence_number(&line[3..]), Some(12));
         let mut other = Vec::new();
         reseal(&mut other, &line, Some(3));
         assert!(is_intact(&other) && other.starts_with(br#"{"seq":4,"seq":3,"crc":"#));
         let mut old = Vec::new();
         reseal(&mut old, &other, None);
-        assert_eq!((sequence(&old), is_sealed(&old)), (None, true));
+        assert_eq!((sequence_number(&old), is_sealed(&old)), (None, true));
         let mut plain = Vec::new();
         reseal(&mut plain, b"{\"a\":1}\n", Some(1));
-        assert_eq!(sequence(&plain), Some(1));
+        assert_eq!(sequence_number(&plain), Some(1));
     }
 }

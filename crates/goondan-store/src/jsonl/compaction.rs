@@ -31,11 +31,11 @@ pub(super) fn take_up(fs: &dyn FileSystem, path: &Path) -> io::Result<TakenUp> {
         closed_in = None;
         let record = line.value::<InboxRecord>(path)?;
         count += 1;
-        let note = RecordFacts::from(&record);
+        let facts = RecordFacts::from(&record);
         if let InboxRecord::Closed { boot } = record {
             closed_in = Some(boot);
         }
-        Ok(note)
+        Ok(facts)
     })?;
     if !problems.is_empty() {
         // The process may also have lost later lines.
@@ -44,7 +44,7 @@ pub(super) fn take_up(fs: &dyn FileSystem, path: &Path) -> io::Result<TakenUp> {
     held.recovered.warnings.extend(problems);
     for_each(fs, path, &ledger, |line| {
         if let Ok(record) = line.value::<InboxRecord>(path) {
-            ledger.take_up(line.place.start, record, &mut held);
+            ledger.take_up(line.range.start, record, &mut held);
         }
         Ok(())
     })?;
@@ -71,7 +71,7 @@ impl<'a> CompactableFile<'a> {
     ) -> io::Result<Self> {
         ledger.clear();
         let problems = index_records(fs, path, ledger, |line| {
-            decode_outline(line, path).map(|(_, note)| note)
+            decode_outline(line, path).map(|(_, facts)| facts)
         })?;
         for problem in problems {
             tracing::warn!("{problem}");
@@ -86,14 +86,14 @@ impl<'a> CompactableFile<'a> {
         file_format::add_header(&mut encoded, self.path);
         take(&encoded)?;
         for_each(self.fs, self.path, self.ledger, |line| {
-            let Ok((outline, note)) = decode_outline(line, self.path) else {
+            let Ok((outline, facts)) = decode_outline(line, self.path) else {
                 return Ok(());
             };
-            let Some(keeps) = self.ledger.keeps(line.place.start, &note) else {
+            let Some(keeps) = self.ledger.retained_parts(line.range.start, &facts) else {
                 return Ok(());
             };
             encoded.clear();
-            match outline.reduced(keeps) {
+            match outline.retain_parts(keeps) {
                 None => checksum::reseal(&mut encoded, line.bytes, Some(next)),
                 Some(reduced) => {
                     lines::encode_sealed(&mut encoded, Some(next), [reduced])?;
@@ -111,14 +111,14 @@ pub(super) fn decode_outline<'a>(
     path: &Path,
 ) -> Result<(RecordHeader<'a>, RecordFacts), String> {
     let outline: RecordHeader<'_> = line.value(path)?;
-    let note = outline.note();
-    let note = note.map_err(|error| {
-        line.problem(
+    let facts = outline.facts();
+    let facts = facts.map_err(|error| {
+        line.describe_problem(
             path,
             &format!("skipped a record that can't be read: {error}"),
         )
     })?;
-    Ok((outline, note))
+    Ok((outline, facts))
 }
 
 /// Applies all records to the ledger, in the order of their numbers. A record is identified by the
@@ -127,7 +127,7 @@ fn index_records(
     fs: &dyn FileSystem,
     path: &Path,
     ledger: &mut WalIndex,
-    mut note: impl FnMut(&JsonlFileLine<'_>) -> Result<RecordFacts, String>,
+    mut read_facts: impl FnMut(&JsonlFileLine<'_>) -> Result<RecordFacts, String>,
 ) -> io::Result<Vec<String>> {
     let (mut problems, mut sequence) = (Vec::new(), RecordSequence::new(path));
     // Records after one that is not in its place are applied at the end, in order.
@@ -139,21 +139,21 @@ fn index_records(
         match sequence.check(&line)? {
             LineContent::Nothing => {}
             LineContent::Damaged(problem) | LineContent::CutOff(problem) => {
-                problems.push(line.problem(path, &problem));
+                problems.push(line.describe_problem(path, &problem));
             }
-            LineContent::Record(number) => match note(&line) {
+            LineContent::Record(number) => match read_facts(&line) {
                 Err(problem) => problems.push(problem),
-                Ok(note) if delayed.is_empty() && number == last + 1 => {
-                    ledger.apply(line.place.start, note);
+                Ok(facts) if delayed.is_empty() && number == last + 1 => {
+                    ledger.apply(line.range.start, facts);
                     last = number;
                 }
-                Ok(note) => delayed.push((number, line.place.start, note)),
+                Ok(facts) => delayed.push((number, line.range.start, facts)),
             },
         }
     }
     delayed.sort_by_key(|(number, ..)| *number);
-    for (_, place, note) in delayed {
-        ledger.apply(place, note);
+    for (_, position, facts) in delayed {
+        ledger.apply(position, facts);
     }
     problems.extend(sequence.into_problems());
     Ok(problems)
@@ -166,14 +166,14 @@ fn for_each(
     ledger: &WalIndex,
     mut act: impl FnMut(&JsonlFileLine<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let places = ledger.places();
-    let mut places = places.iter().peekable();
+    let positions = ledger.needed_positions();
+    let mut positions = positions.iter().peekable();
     let Some(mut lines) = LineReader::open(fs, path)? else {
         return Ok(());
     };
-    while places.peek().is_some() {
+    while positions.peek().is_some() {
         let Some(line) = lines.next()? else { break };
-        if places.next_if_eq(&&line.place.start).is_some() {
+        if positions.next_if_eq(&&line.range.start).is_some() {
             act(&line)?;
         }
     }

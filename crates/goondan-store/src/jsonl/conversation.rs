@@ -27,7 +27,7 @@ const OWN_SYNC_BYTES: u64 = 64 * 1024;
 pub(super) struct ConversationShared {
     pub(super) disk: Arc<SyncedDisk>,
     pub(super) inbox: Arc<InboxWal>,
-    pub(super) unsettled: Arc<DirtyCheckpoints>,
+    pub(super) dirty_checkpoints: Arc<DirtyCheckpoints>,
     pub(super) background: Arc<BackgroundWriter>,
 }
 
@@ -50,7 +50,7 @@ impl JsonlConversation {
     }
 
     /// Runs blocking disk work on a thread that may block.
-    async fn blocking<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut ConversationFiles) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -69,8 +69,8 @@ impl JsonlConversation {
 impl OpenConversation for JsonlConversation {
     async fn load(&mut self) -> Result<StoredConversation, StoreError> {
         let files = self.files()?;
-        match files.exist() {
-            true => self.blocking(|files| files.load()).await,
+        match files.has_files() {
+            true => self.run_blocking(|files| files.load()).await,
             false => Ok(StoredConversation::default()),
         }
     }
@@ -83,55 +83,59 @@ impl OpenConversation for JsonlConversation {
         self.files()?.events.clear()
     }
 
-    async fn fold(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError> {
-        let fold = OwnedFold::from(fold);
-        self.blocking(move |files| files.fold(&fold, None)).await
+    async fn checkpoint(&mut self, change: BaseChange<'_>) -> Result<(), StoreError> {
+        let change = OwnedBaseChange::from(change);
+        self.run_blocking(move |files| files.apply_to_base_and_sync(&change))
+            .await
     }
 
     async fn end_turn(
         &mut self,
         turn: FinishedTurn,
-        fold: BaseChange<'_>,
+        change: BaseChange<'_>,
         meta: InstanceMeta,
     ) -> Result<bool, StoreError> {
-        let fold = OwnedFold::from(fold);
+        let change = OwnedBaseChange::from(change);
         let files = self.files()?;
-        let carried = files.carry(&fold);
+        let carried = files.carried_messages(&change);
         if carried.is_none() {
             // The events are too large to be written twice.
-            self.blocking(|files| files.sync()).await?;
+            self.run_blocking(|files| files.sync()).await?;
         }
         let files = self.files()?;
-        let (carrier, is_carried) = (turn.turn_id.clone(), carried.is_some());
+        let turn_id = turn.turn_id.clone();
+        let is_carried = carried.is_some();
         files
             .shared
             .inbox
             .commit(&InboxRecord::done(turn, carried))
             .await?;
         files.shared.background.put_meta_soon(meta);
-        // The turn is over even if this fails: the next turn repeats a failed fold.
-        let folded = match is_carried {
-            true => files.fold(&fold, Some(carrier)),
-            false => self.blocking(move |files| files.fold(&fold, None)).await,
+        let applied = if is_carried {
+            files.apply_carried_to_base(&change, turn_id)
+        } else {
+            self.run_blocking(move |files| files.apply_to_base_and_sync(&change))
+                .await
         };
-        let warn = |error: &StoreError| {
+        if let Err(error) = &applied {
+            // The turn is over nevertheless.
             tracing::warn!(%error, "failed to write a turn's messages; the next turn retries");
-        };
-        Ok(folded.inspect_err(warn).is_ok())
+        }
+        Ok(applied.is_ok())
     }
 }
 
-/// A fold that can move to another thread. Cloning it copies no messages.
-enum OwnedFold {
+/// A change of the base messages that can move to another thread. Cloning it copies no messages.
+enum OwnedBaseChange {
     Append(Vec<Arc<Message>>),
     Rewrite(Vec<Arc<Message>>),
 }
 
-impl From<BaseChange<'_>> for OwnedFold {
-    fn from(fold: BaseChange<'_>) -> Self {
-        match fold {
-            BaseChange::Append(messages) => OwnedFold::Append(messages.to_vec()),
-            BaseChange::Rewrite(messages) => OwnedFold::Rewrite(messages.to_vec()),
+impl From<BaseChange<'_>> for OwnedBaseChange {
+    fn from(change: BaseChange<'_>) -> Self {
+        match change {
+            BaseChange::Append(messages) => OwnedBaseChange::Append(messages.to_vec()),
+            BaseChange::Rewrite(messages) => OwnedBaseChange::Rewrite(messages.to_vec()),
         }
     }
 }
@@ -164,7 +168,7 @@ impl ConversationFiles {
     }
 
     /// Returns whether the conversation has a messages file or an events file.
-    fn exist(&self) -> bool {
+    fn has_files(&self) -> bool {
         [&self.base, &self.events]
             .iter()
             .any(|file| self.shared.disk.exists(file.path()))
@@ -175,66 +179,88 @@ impl ConversationFiles {
         read(&self.shared.disk, self.base.path(), self.events.path())
     }
 
-    /// Returns the fold that the turn's final record carries, so that events and base need no sync
-    /// of their own. `None` if they do need one.
-    fn carry(&mut self, fold: &OwnedFold) -> Option<CarriedFold> {
-        // If the base is unusable, the fold itself reports the error.
+    /// Returns the messages that the inbox record that ends the turn carries, so that the events
+    /// and the base need no sync. Returns `None` if there are too many bytes to copy: then the
+    /// files must be synced.
+    fn carried_messages(&mut self, change: &OwnedBaseChange) -> Option<CarriedFold> {
+        // If the base is unusable, the change itself reports the error.
         let end = self.base.end().ok()?;
-        let (place, size, messages, is_whole) = match fold {
-            OwnedFold::Append(messages) => (end, self.events.len(), messages, false),
+        let (base_position, max_bytes, messages, is_whole) = match change {
+            OwnedBaseChange::Append(messages) => (end, self.events.len(), messages, false),
             // Each message was already in the base or came with this turn, which bounds the size.
-            OwnedFold::Rewrite(messages) => {
-                let size = end.at + self.events.len();
-                (FileEnd::EMPTY, size, messages, true)
+            OwnedBaseChange::Rewrite(messages) => {
+                let max_bytes = end.at + self.events.len();
+                (FileEnd::EMPTY, max_bytes, messages, true)
             }
         };
-        if size > OWN_SYNC_BYTES {
+        if max_bytes > OWN_SYNC_BYTES {
             return None;
         }
-        self.shared.unsettled.carries(&self.id);
+        self.shared
+            .dirty_checkpoints
+            .mark_carried_by_inbox(&self.id);
         Some(CarriedFold {
             instance: self.id.clone(),
-            at: place.at,
-            sequence: place.next,
+            at: base_position.at,
+            sequence: base_position.next,
             is_whole,
             messages: messages.clone(),
         })
     }
 
-    /// Makes all appended events durable, and the folds of earlier turns.
+    /// Syncs the appended events. Also syncs the base if it contains unsynced messages of earlier
+    /// turns.
     fn sync(&mut self) -> Result<(), StoreError> {
         self.events.sync()?;
-        if !self.shared.unsettled.contains(&self.id) {
+        if !self.shared.dirty_checkpoints.contains(&self.id) {
             return Ok(());
         }
         if !self.shared.disk.exists(self.base.path()) {
             // The conversation was deleted, so there is nothing to sync.
-            self.shared.unsettled.settled(&self.id);
+            self.shared.dirty_checkpoints.mark_synced(&self.id);
             return Ok(());
         }
         self.sync_base()
     }
 
-    /// Merges `fold` into the base and clears the events. Syncs the base, unless the durable record
-    /// of the turn `carrier` carries the fold.
-    fn fold(&mut self, fold: &OwnedFold, carrier: Option<String>) -> Result<(), StoreError> {
-        let mut before = self.base.len();
-        match fold {
-            OwnedFold::Append(messages) => self.base.append_all(messages.iter())?,
-            OwnedFold::Rewrite(messages) => {
-                before = 0;
-                self.rewrite(messages, carrier.is_some())?;
-            }
+    /// Applies a change to the base, syncs the base, and clears the events.
+    fn apply_to_base_and_sync(&mut self, change: &OwnedBaseChange) -> Result<(), StoreError> {
+        match change {
+            OwnedBaseChange::Append(messages) => self.base.append_all(messages.iter())?,
+            OwnedBaseChange::Rewrite(messages) => self.rewrite_base(messages, false)?,
         }
-        match carrier {
-            Some(turn_id) => {
-                self.base.keep();
-                self.shared
-                    .unsettled
-                    .add(&self.id, turn_id, self.base.len() - before);
+        self.sync_base()?;
+        self.close_after_change()
+    }
+
+    /// Applies a change to the base without a sync, and clears the events. The durable inbox record
+    /// of the turn `turn_id` carries the messages of the change.
+    fn apply_carried_to_base(
+        &mut self,
+        change: &OwnedBaseChange,
+        turn_id: String,
+    ) -> Result<(), StoreError> {
+        let kept_bytes = match change {
+            OwnedBaseChange::Append(messages) => {
+                let length = self.base.len();
+                self.base.append_all(messages.iter())?;
+                length
             }
-            None => self.sync_base()?,
-        }
+            OwnedBaseChange::Rewrite(messages) => {
+                self.rewrite_base(messages, true)?;
+                0
+            }
+        };
+        self.base.mark_stored();
+        let written_bytes = self.base.len() - kept_bytes;
+        self.shared
+            .dirty_checkpoints
+            .add_unsynced(&self.id, turn_id, written_bytes);
+        self.close_after_change()
+    }
+
+    /// Clears the events, which are part of the base now, and closes both files.
+    fn close_after_change(&mut self) -> Result<(), StoreError> {
         self.base.close();
         self.events.clear()?;
         self.events.close();
@@ -243,11 +269,16 @@ impl ConversationFiles {
 
     /// Replaces all messages. `is_carried`: the log also contains them, so the file is overwritten
     /// in place.
-    fn rewrite(&mut self, messages: &[Arc<Message>], is_carried: bool) -> Result<(), StoreError> {
+    fn rewrite_base(
+        &mut self,
+        messages: &[Arc<Message>],
+        is_carried: bool,
+    ) -> Result<(), StoreError> {
         let path = self.base.path().to_owned();
-        let written = match is_carried {
-            true => self.base.overwrite(messages),
-            false => self.base.replace(messages),
+        let written = if is_carried {
+            self.base.overwrite(messages)
+        } else {
+            self.base.replace(messages)
         };
         written.map_err(|cause| StoreError::file("write", &path, cause))
     }
@@ -255,7 +286,7 @@ impl ConversationFiles {
     /// Syncs even if nothing was appended: an earlier process may have been killed before its sync.
     fn sync_base(&mut self) -> Result<(), StoreError> {
         self.base.sync()?;
-        self.shared.unsettled.settled(&self.id);
+        self.shared.dirty_checkpoints.mark_synced(&self.id);
         Ok(())
     }
 }

@@ -70,8 +70,9 @@ pub(super) struct ListState {
     pub(super) processing: usize,
     /// Instances that have a record, by its name.
     named: BTreeMap<String, BTreeSet<InstanceId>>,
-    /// Names of records that more than [`MAX_NAMED_INSTANCES`] instances have.
-    crowded: BTreeSet<String>,
+    /// Record names that are not in `named`, because more than [`MAX_NAMED_INSTANCES`] instances
+    /// have such a record.
+    too_common: BTreeSet<String>,
 }
 
 impl ListState {
@@ -86,8 +87,8 @@ impl ListState {
     }
 
     /// Returns the instances that have a record `name`; `None` if they are not listed.
-    pub(super) fn having(&self, name: &str) -> Option<BTreeSet<InstanceId>> {
-        (!self.crowded.contains(name)).then(|| self.named.get(name).cloned().unwrap_or_default())
+    pub(super) fn instances_with_record(&self, name: &str) -> Option<BTreeSet<InstanceId>> {
+        (!self.too_common.contains(name)).then(|| self.named.get(name).cloned().unwrap_or_default())
     }
 
     fn count(&mut self, state: CountedState, sign: isize) {
@@ -105,20 +106,20 @@ impl ListState {
 
     fn name_records(&mut self, id: &InstanceId, names: Vec<String>) {
         for name in names {
-            if self.crowded.contains(&name) {
+            if self.too_common.contains(&name) {
                 continue;
             }
             let ids = self.named.entry(name.clone()).or_default();
             ids.insert(id.clone());
             if ids.len() > MAX_NAMED_INSTANCES {
                 self.named.remove(&name);
-                self.crowded.insert(name);
+                self.too_common.insert(name);
             }
         }
     }
 
-    /// Notes the size and the times of the files.
-    fn note_files(&mut self, fs: &dyn FileSystem, workspace: &Path) -> io::Result<()> {
+    /// Records the size and the times of the files.
+    fn record_file_state(&mut self, fs: &dyn FileSystem, workspace: &Path) -> io::Result<()> {
         let path = workspace.join(layout::CONVERSATIONS);
         self.length = fs.file_len(&path)?.unwrap_or_default();
         self.modified = fs.modified(&path);
@@ -167,7 +168,7 @@ impl ListWriter<'_> {
         let mut state = earlier.clone();
         let mut records = Vec::new();
         for (id, before) in changed {
-            let found = self.look_at(&layout::instance_dir(self.workspace, id))?;
+            let found = self.read_instance(&layout::instance_dir(self.workspace, id))?;
             state.count(*before, -1);
             state.named.values_mut().for_each(|ids| {
                 ids.remove(id);
@@ -183,24 +184,24 @@ impl ListWriter<'_> {
         }
         state.records += records.len() as u64;
         if state.records > 2 * state.conversations + SPARE_RECORDS {
-            return self.rewrite();
+            return self.rewrite_list();
         }
         self.appender().append_all(records.iter())?;
         self.finish(state)
     }
 
     /// Writes the list of all instances.
-    pub(super) fn rewrite(&self) -> Result<ListState, StoreError> {
+    pub(super) fn rewrite_list(&self) -> Result<ListState, StoreError> {
         let instances = self.workspace.join(layout::INSTANCES);
         let failed = |cause| StoreError::file("list", &instances, cause);
-        let folders = self.disk.folders(&instances).map_err(failed)?;
+        let folders = self.disk.subdirectories(&instances).map_err(failed)?;
         let (mut state, mut records) = (ListState::default(), Vec::new());
         for folder in folders {
             if instance_directories::is_deleted(&folder) {
                 let cause = io::Error::other("a deletion is not finished");
                 return Err(StoreError::file("list", &folder, cause));
             }
-            if let Some((listed, names)) = self.look_at(&folder)? {
+            if let Some((listed, names)) = self.read_instance(&folder)? {
                 state.count(Some(&listed.meta).into(), 1);
                 state.name_records(&listed.meta.id(), names);
                 records.push(ListRecord::Conversation(Box::new(listed)));
@@ -221,13 +222,13 @@ impl ListWriter<'_> {
     }
 
     fn finish(&self, mut state: ListState) -> Result<ListState, StoreError> {
-        let noted = state.note_files(&***self.disk, self.workspace);
-        noted.map_err(|cause| StoreError::file("read", &self.path(), cause))?;
+        let recorded = state.record_file_state(&***self.disk, self.workspace);
+        recorded.map_err(|cause| StoreError::file("read", &self.path(), cause))?;
         Ok(state)
     }
 
     /// Returns the instance in a directory, and the names of its records; `None` if there is none.
-    fn look_at(
+    fn read_instance(
         &self,
         folder: &Path,
     ) -> Result<Option<(ListedConversation, Vec<String>)>, StoreError> {
@@ -265,5 +266,5 @@ fn last_number(fs: &dyn FileSystem, path: &Path) -> Option<usize> {
     let start = length.saturating_sub(checksum::MAX_SEAL_BYTES as u64);
     let mut end = vec![0; usize::try_from(length - start).ok()?];
     file.read_at(start, &mut end).ok()?;
-    usize::try_from(checksum::sequence(&end)?).ok()
+    usize::try_from(checksum::sequence_number(&end)?).ok()
 }

@@ -123,10 +123,13 @@ pub(super) fn read_header(line: &[u8], path: &Path) -> io::Result<Option<FoundHe
 mod tests {
     use super::*;
 
-    fn damage(line: &[u8]) -> Option<String> {
-        match read_header(line, Path::new("/w/inbox.jsonl")).unwrap()? {
-            FoundHeader::Intact => None,
-            FoundHeader::Damaged(problem) => Some(problem),
+    /// Returns the problem of a damaged header of the inbox; `None` if `line` is intact or no
+    /// header.
+    fn header_problem(line: &[u8]) -> Option<String> {
+        let header = read_header(line, Path::new("/w/inbox.jsonl")).unwrap();
+        match header {
+            Some(FoundHeader::Damaged(problem)) => Some(problem),
+            Some(FoundHeader::Intact) | None => None,
         }
     }
 
@@ -136,15 +139,19 @@ mod tests {
         add_header(&mut header, Path::new("/w/inbox.jsonl"));
         let text = String::from_utf8(header.clone()).unwrap();
         assert!(text.starts_with(r#"{"format":"gdn-inbox","version":2,"crc":""#));
-        assert_eq!(damage(&header), None);
+        assert_eq!(header_problem(&header), None);
         let mut other = Vec::new();
         add_header(&mut other, Path::new("/w/messages/runtime-events.jsonl.1"));
-        assert!(damage(&other).unwrap().contains("`gdn-runtime-events`"));
+        assert!(
+            header_problem(&other)
+                .unwrap()
+                .contains("`gdn-runtime-events`")
+        );
         let mut changed = header.clone();
         let digit = text.find("2,").unwrap();
         changed[digit] = b'1';
-        assert!(damage(&changed).unwrap().contains("checksum"));
-        assert!(damage(&header[..30]).unwrap().contains("cut off"));
+        assert!(header_problem(&changed).unwrap().contains("checksum"));
+        assert!(header_problem(&header[..30]).unwrap().contains("cut off"));
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn entry_of(digits: &[u8]) -> Option<HandledEntry> {
 }
 
 /// Keeps as many of the newest events as the log keeps, and sorts them by hash.
-pub(super) fn limited(mut entries: Vec<HandledEntry>) -> Vec<HandledEntry> {
+pub(super) fn limit_entries(mut entries: Vec<HandledEntry>) -> Vec<HandledEntry> {
     entries.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.at));
     entries.truncate(MAX_CACHED_EVENTS);
     let mut bytes = 0;
@@ -178,7 +178,7 @@ fn result_at(log: &mut dyn DataFile, at: u64, event_id: &str) -> Option<EncodedR
 }
 
 /// Merges the entries of the last checkpoint with those of later records.
-pub(super) fn merged(
+pub(super) fn merge_entries(
     earlier: Vec<HandledEntry>,
     later: Vec<HandledEntry>,
     replaced: &HashSet<u64>,
@@ -186,5 +186,5 @@ pub(super) fn merged(
     let mut entries = earlier;
     entries.retain(|entry| !replaced.contains(&entry.hash));
     entries.extend(later);
-    limited(entries)
+    limit_entries(entries)
 }

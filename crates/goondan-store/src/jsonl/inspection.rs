@@ -38,7 +38,8 @@ pub fn inspect(dir: &Path, is_running: bool) -> io::Result<WorkspaceInspection> 
     inspect_on(&RealFs, dir, is_running)
 }
 
-/// Checks the files of a workspace like [`inspect`], on another file system.
+/// Checks the files of a workspace like [`inspect`], on the file system `fs`. Tests use this with a
+/// simulated disk.
 ///
 /// # Errors
 /// Fails like [`inspect`].
@@ -56,7 +57,7 @@ pub fn inspect_on(
     if !is_running {
         inspector.check_checkpoint(dir)?;
     }
-    let mut folders = inspector.fs.folders(&dir.join(layout::INSTANCES))?;
+    let mut folders = inspector.fs.subdirectories(&dir.join(layout::INSTANCES))?;
     folders.sort();
     for folder in folders {
         if !instance_directories::is_deleted(&folder) {
@@ -90,18 +91,18 @@ impl WorkspaceInspector<'_> {
     fn check_checkpoint(&mut self, dir: &Path) -> io::Result<()> {
         let before = self.found.records;
         for name in [layout::CHECKPOINT, layout::CONVERSATIONS] {
-            self.records::<IgnoredAny>(&dir.join(name))?;
+            self.read_records::<IgnoredAny>(&dir.join(name))?;
         }
         self.found.records = before;
         Ok(())
     }
 
     /// Reads the records of a file, and notes its problems.
-    fn records<T: DeserializeOwned>(&mut self, path: &Path) -> io::Result<Vec<T>> {
+    fn read_records<T: DeserializeOwned>(&mut self, path: &Path) -> io::Result<Vec<T>> {
         let read = match lines::read::<T>(self.fs, path) {
             Err(error) if NewerFormat::is_cause(&error) => return Err(error),
             Err(error) => {
-                self.problem(path, &format!("can't be read: {error}"));
+                self.report_problem(path, &format!("can't be read: {error}"));
                 return Ok(Vec::new());
             }
             Ok(read) => read,
@@ -117,7 +118,7 @@ impl WorkspaceInspector<'_> {
         Ok(read.values.into_iter().map(|(value, _)| value).collect())
     }
 
-    fn problem(&mut self, path: &Path, problem: &str) {
+    fn report_problem(&mut self, path: &Path, problem: &str) {
         self.found
             .problems
             .push(format!("{}: {problem}", path.display()));
@@ -127,7 +128,7 @@ impl WorkspaceInspector<'_> {
     fn check_log(&mut self, dir: &Path) -> io::Result<LogFacts> {
         let path = dir.join(layout::INBOX);
         let mut facts = LogFacts::default();
-        for record in self.records::<InboxRecord>(&path)? {
+        for record in self.read_records::<InboxRecord>(&path)? {
             facts.records += 1;
             match record {
                 InboxRecord::Accepted { event } => drop(facts.turns.insert(event.turn_id())),
@@ -149,15 +150,15 @@ impl WorkspaceInspector<'_> {
         self.metadata(folder);
         self.json_files(folder);
         // Events first: a turn that is folded between the two reads is then seen twice, not never.
-        let events: Vec<MessageEvent> = self.records(&folder.join(layout::EVENTS))?;
-        let journal: Vec<JournalRecord> = self.records(&folder.join(layout::JOURNAL))?;
-        let base: Vec<Message> = self.records(&folder.join(layout::BASE))?;
+        let events: Vec<MessageEvent> = self.read_records(&folder.join(layout::EVENTS))?;
+        let journal: Vec<JournalRecord> = self.read_records(&folder.join(layout::JOURNAL))?;
+        let base: Vec<Message> = self.read_records(&folder.join(layout::BASE))?;
         for name in [layout::OLDER_RUNTIME_EVENTS, layout::RUNTIME_EVENTS] {
-            self.records::<RuntimeEvent>(&folder.join(name))?;
+            self.read_records::<RuntimeEvent>(&folder.join(name))?;
         }
         self.check_messages(&folder.join(layout::BASE), &base, events.is_empty());
         if !self.is_running {
-            self.turn(folder, &events, &journal, log);
+            self.check_current_turn(folder, &events, &journal, log);
         }
         Ok(())
     }
@@ -166,7 +167,7 @@ impl WorkspaceInspector<'_> {
     fn metadata(&mut self, folder: &Path) {
         let path = folder.join(layout::METADATA);
         let bytes = match self.fs.read_if_there(&path) {
-            Err(error) => return self.problem(&path, &format!("can't be read: {error}")),
+            Err(error) => return self.report_problem(&path, &format!("can't be read: {error}")),
             Ok(None) if self.fs.exists(&folder.join(layout::BASE)) => {
                 // A kill shortly after the first turn also leaves this state.
                 let path = path.display();
@@ -185,9 +186,9 @@ impl WorkspaceInspector<'_> {
             parsed = serde_json::from_slice(&bytes);
         }
         match parsed {
-            Err(error) => self.problem(&path, &format!("is not valid: {error}")),
+            Err(error) => self.report_problem(&path, &format!("is not valid: {error}")),
             Ok(_) if !self.is_running && !checksum::is_intact(&bytes) => {
-                self.problem(&path, "its checksum does not match");
+                self.report_problem(&path, "its checksum does not match");
             }
             Ok(meta) => {
                 let name = layout::file_name(&meta.id().to_string());
@@ -196,7 +197,7 @@ impl WorkspaceInspector<'_> {
                     .is_none_or(|folder| folder != name.as_str())
                 {
                     let problem = format!("belongs to another conversation: {}", meta.id());
-                    self.problem(&path, &problem);
+                    self.report_problem(&path, &problem);
                 }
             }
         }
@@ -206,10 +207,10 @@ impl WorkspaceInspector<'_> {
     fn json_files(&mut self, folder: &Path) {
         for path in layout::json_files(folder) {
             match self.fs.read_if_there(&path) {
-                Err(error) => self.problem(&path, &format!("can't be read: {error}")),
+                Err(error) => self.report_problem(&path, &format!("can't be read: {error}")),
                 Ok(Some(bytes)) => {
                     if let Err(error) = serde_json::from_slice::<IgnoredAny>(&bytes) {
-                        self.problem(&path, &format!("is not valid JSON: {error}"));
+                        self.report_problem(&path, &format!("is not valid JSON: {error}"));
                     }
                 }
                 Ok(None) => {}
@@ -221,22 +222,23 @@ impl WorkspaceInspector<'_> {
     /// conversation, the last calls may still lack results.
     fn check_messages(&mut self, path: &Path, base: &[Message], is_idle: bool) {
         let mut ids = HashSet::new();
-        let mut open: HashMap<&str, usize> = HashMap::new();
+        // Calls without a result so far, with the index of their message.
+        let mut unanswered: HashMap<&str, usize> = HashMap::new();
         for (number, message) in base.iter().enumerate() {
             if !ids.insert(message.id.as_str()) {
-                self.problem(path, &format!("message {} is there twice", message.id));
+                self.report_problem(path, &format!("message {} is there twice", message.id));
             }
             if message.data.role == MessageRole::Assistant {
-                self.unanswered(path, &open);
-                open = message
+                self.report_unanswered(path, &unanswered);
+                unanswered = message
                     .tool_calls()
                     .map(|call| (&*call.tool_call_id, number))
                     .collect();
             }
             for result in message.tool_results() {
-                if open.remove(&*result.tool_call_id).is_none() {
+                if unanswered.remove(&*result.tool_call_id).is_none() {
                     let id = &result.tool_call_id;
-                    self.problem(
+                    self.report_problem(
                         path,
                         &format!(
                             "call {id} has a second result, or a result without an earlier call"
@@ -246,7 +248,7 @@ impl WorkspaceInspector<'_> {
             }
         }
         // The next turn adds results for the last calls.
-        if is_idle && !open.is_empty() {
+        if is_idle && !unanswered.is_empty() {
             self.found.notes.push(format!(
                 "{}: the last calls have no results yet; the next turn adds them",
                 path.display()
@@ -254,20 +256,21 @@ impl WorkspaceInspector<'_> {
         }
     }
 
-    fn unanswered(&mut self, path: &Path, open: &HashMap<&str, usize>) {
+    fn report_unanswered(&mut self, path: &Path, open: &HashMap<&str, usize>) {
         for id in open.keys() {
-            self.problem(path, &format!("call {id} has no result"));
+            self.report_problem(path, &format!("call {id} has no result"));
         }
     }
 
-    /// Compares the events, the journal and the log of the current turn.
-    fn turn(
+    /// Checks that the log and the journal contain the turn of the message events.
+    fn check_current_turn(
         &mut self,
         folder: &Path,
         events: &[MessageEvent],
         journal: &[JournalRecord],
         log: &LogFacts,
     ) {
+        // All events belong to one turn: finished turns are compacted into the base.
         let turn = events.iter().find_map(|event| match event {
             MessageEvent::Append { message } => turn_of_message(&message.id),
             _ => None,
@@ -275,7 +278,7 @@ impl WorkspaceInspector<'_> {
         let Some(turn) = turn else { return };
         let path = folder.join(layout::EVENTS);
         if !log.turns.contains(turn) {
-            self.problem(
+            self.report_problem(
                 &path,
                 &format!("turn {turn} began, but the log does not contain its event"),
             );
@@ -283,12 +286,15 @@ impl WorkspaceInspector<'_> {
         let path = folder.join(layout::JOURNAL);
         let effects = recorded_effects(journal, turn);
         for effect in &effects.without_intent {
-            self.problem(&path, &format!("the outcome of {effect} has no beginning"));
+            self.report_problem(
+                &path,
+                &format!("the journal has an outcome of {effect}, but no intent"),
+            );
         }
         for step in steps_with_calls(events, turn) {
             if !effects.outcomes.contains(&format!("step-{step}/model")) {
                 let problem = format!("the records of step {step} of turn {turn} are missing");
-                self.problem(&path, &problem);
+                self.report_problem(&path, &problem);
             }
         }
     }

@@ -19,7 +19,7 @@ const DELETED_PREFIX: &str = ".deleted-";
 
 /// Name of the record with the second copy of an instance's tool allowlist. No extension can have
 /// this name.
-const NARROWING_NAME: &str = "gdn.narrowing";
+const ALLOWLIST_RECORD: &str = "gdn.narrowing";
 
 /// Number of directories between the workspace and metadata: `instances/<instance>/`.
 const METADATA_DEPTH: usize = 2;
@@ -56,18 +56,20 @@ pub(super) fn put_meta(
         true => disk
             .replace(&path, &bytes)
             .and_then(|()| disk.sync_directories(&path, METADATA_DEPTH)),
-        false => overwrite(&**disk, &path, bytes),
+        false => overwrite_padded(&**disk, &path, bytes),
     };
     written.map_err(|cause| StoreError::file("write", &path, cause))
 }
 
-/// Overwrites the file with one write, because creating and deleting files is the slowest operation
-/// of a file system. Shorter contents are padded with line breaks. A file torn by a power failure
-/// is rebuilt.
-fn overwrite(fs: &dyn FileSystem, path: &Path, mut bytes: Vec<u8>) -> std::io::Result<()> {
+/// Overwrites a file in place with one write. Pads shorter contents with line breaks.
+///
+/// Replacing the file would be slower, because file systems create and delete files slowly. A power
+/// failure may leave a torn file, which [`find`] rebuilds.
+fn overwrite_padded(fs: &dyn FileSystem, path: &Path, mut bytes: Vec<u8>) -> std::io::Result<()> {
     let mut file = fs.open(path)?.file;
-    let before = usize::try_from(file.len()?).unwrap_or_default();
-    bytes.resize(bytes.len().max(before), b'\n');
+    let old_length = usize::try_from(file.len()?).unwrap_or_default();
+    let padded_length = bytes.len().max(old_length);
+    bytes.resize(padded_length, b'\n');
     file.write_at(0, &bytes)
 }
 
@@ -78,29 +80,27 @@ fn write_allowlist_copy(
     dir: &Path,
     meta: &InstanceMeta,
 ) -> Result<(), StoreError> {
-    let Some(narrowing) = &meta.narrowing else {
+    let Some(allowlist) = &meta.narrowing else {
         return Ok(());
     };
-    match key_values::read(&**disk, dir, NARROWING_NAME)?.map(|record| record.value) {
-        Some(_) => Ok(()),
-        None => key_values::write(disk, dir, NARROWING_NAME, &json!(narrowing)),
+    if key_values::read(&**disk, dir, ALLOWLIST_RECORD)?.is_some() {
+        return Ok(());
     }
+    key_values::write(disk, dir, ALLOWLIST_RECORD, &json!(allowlist))
 }
 
 /// Reads the second copy of the instance's tool allowlist. Returns `None` if there is no copy, so
 /// that all tools are allowed. An unreadable copy allows no tool.
 fn read_allowlist_copy(disk: &SyncedDisk, dir: &Path) -> Option<ToolAllowlist> {
-    if !key_values::exists(&**disk, dir, NARROWING_NAME) {
+    if !key_values::exists(&**disk, dir, ALLOWLIST_RECORD) {
         return None;
     }
-    let record = key_values::read(&**disk, dir, NARROWING_NAME)
-        .ok()
-        .flatten();
-    Some(
-        record
-            .and_then(|record| serde_json::from_value(record.value).ok())
-            .unwrap_or_else(|| ToolAllowlist::of_exports([""; 0])),
-    )
+    let allowlist = match key_values::read(&**disk, dir, ALLOWLIST_RECORD) {
+        Ok(Some(record)) => serde_json::from_value(record.value).ok(),
+        Ok(None) | Err(_) => None,
+    };
+    let no_tool = || ToolAllowlist::of_exports([""; 0]);
+    Some(allowlist.unwrap_or_else(no_tool))
 }
 
 /// Lists all instances. Lost or torn metadata is rebuilt from the conversation. A directory with
@@ -108,7 +108,7 @@ fn read_allowlist_copy(disk: &SyncedDisk, dir: &Path) -> Option<ToolAllowlist> {
 pub(super) fn list(disk: &SyncedDisk, workspace: &Path) -> Result<Vec<InstanceMeta>, StoreError> {
     let instances = workspace.join(layout::INSTANCES);
     let folders = disk
-        .folders(&instances)
+        .subdirectories(&instances)
         .map_err(|cause| StoreError::file("list", &instances, cause))?;
     let folders = folders.into_iter().filter(|folder| !is_deleted(folder));
     folders
@@ -138,11 +138,11 @@ pub(super) fn read_meta(
     Ok(intact.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }
 
-/// Recreates lost metadata from the conversation and the directory name. Returns `None` if there is
-/// no conversation, or if the name does not contain the whole instance key.
+/// Recreates lost metadata from the conversation and the directory name, and writes it. Returns
+/// `None` if the conversation has no message, or if the instance cannot be determined.
 fn rebuild_meta(disk: &SyncedDisk, dir: &Path) -> Option<InstanceMeta> {
-    let (first, last) = lifetime(&**disk, dir)?;
-    let Some(id) = name_of(&**disk, dir) else {
+    let (first_time, last_time) = message_times(&**disk, dir)?;
+    let Some(id) = find_instance_id(&**disk, dir) else {
         tracing::warn!(folder = %dir.display(), "a conversation was skipped: its metadata is \
             lost, and its directory name is shortened");
         return None;
@@ -152,8 +152,8 @@ fn rebuild_meta(disk: &SyncedDisk, dir: &Path) -> Option<InstanceMeta> {
         status: InstanceStatus::Idle,
         agent: id.agent,
         instance_key: id.instance_key,
-        created_at: first,
-        updated_at: last,
+        created_at: first_time,
+        updated_at: last_time,
         owner: None,
         cwd: None,
         released_at: None,
@@ -168,7 +168,7 @@ fn rebuild_meta(disk: &SyncedDisk, dir: &Path) -> Option<InstanceMeta> {
 }
 
 /// Returns the times of the first and the last message.
-fn lifetime(fs: &dyn FileSystem, dir: &Path) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
+fn message_times(fs: &dyn FileSystem, dir: &Path) -> Option<(DateTime<Utc>, DateTime<Utc>)> {
     let (base, _) = lines::read::<Message>(fs, &dir.join(layout::BASE))
         .ok()?
         .into_values();
@@ -189,24 +189,24 @@ fn lifetime(fs: &dyn FileSystem, dir: &Path) -> Option<(DateTime<Utc>, DateTime<
     Some((*times.iter().min()?, *times.iter().max()?))
 }
 
-/// Determines the instance of a directory from its name, or from its first runtime event.
-fn name_of(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceId> {
+/// Determines the instance of a directory from the directory name. If the name is shortened,
+/// determines it from the first runtime event.
+fn find_instance_id(fs: &dyn FileSystem, dir: &Path) -> Option<InstanceId> {
     let name = dir.file_name()?.to_str()?;
-    layout::instance_id(name).or_else(|| {
-        let first_in = |path| {
-            Some(
-                lines::read::<RuntimeEvent>(fs, &dir.join(path))
-                    .ok()?
-                    .values
-                    .first()?
-                    .0
-                    .instance(),
-            )
-        };
-        let id =
-            first_in(layout::RUNTIME_EVENTS).or_else(|| first_in(layout::OLDER_RUNTIME_EVENTS))?;
-        (layout::file_name(&id.to_string()) == name).then_some(id)
-    })
+    if let Some(id) = layout::instance_id(name) {
+        return Some(id);
+    }
+    let id = first_event_instance(fs, &dir.join(layout::RUNTIME_EVENTS))
+        .or_else(|| first_event_instance(fs, &dir.join(layout::OLDER_RUNTIME_EVENTS)))?;
+    let is_instance_of_dir = layout::file_name(&id.to_string()) == name;
+    is_instance_of_dir.then_some(id)
+}
+
+/// Returns the instance of the first runtime event in the file at `path`.
+fn first_event_instance(fs: &dyn FileSystem, path: &Path) -> Option<InstanceId> {
+    let events = lines::read::<RuntimeEvent>(fs, path).ok()?;
+    let (first, _) = events.values.first()?;
+    Some(first.instance())
 }
 
 /// Reads the records named `name` of all instances.
@@ -217,7 +217,7 @@ pub(super) fn all_of_name(
 ) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
     let instances = workspace.join(layout::INSTANCES);
     let folders = disk
-        .folders(&instances)
+        .subdirectories(&instances)
         .map_err(|cause| StoreError::file("list", &instances, cause))?;
     let mut records = Vec::new();
     for folder in folders
@@ -226,7 +226,7 @@ pub(super) fn all_of_name(
     {
         let id = read_meta(&**disk, folder)?
             .map(|meta| meta.id())
-            .or_else(|| name_of(&**disk, folder));
+            .or_else(|| find_instance_id(&**disk, folder));
         if let (Some(id), Some(record)) = (id, key_values::read(&**disk, folder, name)?) {
             records.push((id, record));
         }
@@ -288,7 +288,7 @@ pub(super) fn is_deleted(folder: &Path) -> bool {
 /// Removes directories of deleted instances that an earlier process left.
 pub(super) fn finish_deletions(fs: &dyn FileSystem, workspace: &Path) {
     let folders = fs
-        .folders(&workspace.join(layout::INSTANCES))
+        .subdirectories(&workspace.join(layout::INSTANCES))
         .unwrap_or_default();
     for folder in folders.iter().filter(|folder| is_deleted(folder)) {
         if let Err(error) = fs.remove_folder(folder) {
@@ -325,7 +325,7 @@ mod tests {
         let lease = store.claim(&id).await.unwrap();
         let mut conversation = store.open(lease).await.unwrap();
         conversation
-            .fold(BaseChange::Append(&messages(&["m0"])))
+            .checkpoint(BaseChange::Append(&messages(&["m0"])))
             .await
             .unwrap();
         drop((conversation, store));
@@ -347,7 +347,8 @@ mod tests {
         let (workspace, meta) = (Path::new("/workspace"), meta(&instance("spawned")));
         let dir = layout::instance_dir(workspace, &meta.id());
         // The inbox leaves the directories in this state after it accepted an event.
-        fs.make_folder(&workspace.join(layout::INSTANCES)).unwrap();
+        fs.create_directories(&workspace.join(layout::INSTANCES))
+            .unwrap();
         [Path::new("/"), workspace]
             .iter()
             .for_each(|folder| fs.sync_folder(folder).unwrap());

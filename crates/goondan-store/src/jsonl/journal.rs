@@ -71,13 +71,13 @@ impl JournalFiles {
 
     /// Registers the journal as the running journal of its instance.
     fn begin(&self, instance: &InstanceId, journal: JsonlTurnJournal) -> Arc<dyn TurnJournal> {
-        self.running()
+        self.lock_running()
             .insert(instance.clone(), Arc::clone(&journal.appender));
         Arc::new(journal)
     }
 
     /// Locks the appenders of the running turns.
-    fn running(&self) -> MutexGuard<'_, HashMap<InstanceId, Arc<Mutex<FileAppender>>>> {
+    fn lock_running(&self) -> MutexGuard<'_, HashMap<InstanceId, Arc<Mutex<FileAppender>>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -102,7 +102,7 @@ impl JournalFiles {
             (RecordedEffects::default(), appender)
         } else {
             let (disk, turn_id) = (Arc::clone(&disk), turn_id.clone());
-            blocking(move || recorded(&disk, appender, &turn_id)).await?
+            blocking(move || read_effects(&disk, appender, &turn_id)).await?
         };
         let held = recorded.effects.is_empty().then(Vec::new);
         let appender = Arc::new(Mutex::new(appender));
@@ -120,7 +120,7 @@ impl JournalFiles {
 
     /// Clears the journal of an instance after its turn.
     pub(super) fn close(&self, instance: &InstanceId) -> Result<(), StoreError> {
-        let running = self.running().remove(instance);
+        let running = self.lock_running().remove(instance);
         let Some(mut appender) =
             running.and_then(|running| Some(Arc::into_inner(running)?.into_inner()))
         else {
@@ -168,9 +168,9 @@ impl RecordedEffects {
     }
 }
 
-/// Reads the records of an earlier attempt at the turn: started effects, with outcomes if they
-/// finished. Truncates the rest of the file.
-fn recorded(
+/// Reads the effects of an earlier attempt at the turn from the file of `appender`. Removes the
+/// records of other turns and damaged records from the file. Returns the appender again.
+fn read_effects(
     disk: &SyncedDisk,
     mut appender: FileAppender,
     turn_id: &str,
@@ -183,13 +183,14 @@ fn recorded(
     // Each record builds on the ones before it. Everything after an unreadable record is ignored.
     let sound_until = records.sound_until;
     let mut recorded = RecordedEffects::default();
-    let sound = records
-        .values
-        .into_iter()
-        .take_while(|(_, place)| place.end <= sound_until);
-    sound
-        .filter(|(record, _)| record.turn_id() == turn_id)
-        .for_each(|(record, _)| recorded.add(record));
+    for (record, byte_range) in records.values {
+        if byte_range.end > sound_until {
+            break;
+        }
+        if record.turn_id() == turn_id {
+            recorded.add(record);
+        }
+    }
     if recorded.effects.is_empty() {
         // The file contains only records of a finished turn.
         appender.clear()?;
@@ -280,7 +281,7 @@ impl JsonlTurnJournal {
             intent,
             may_repeat,
         };
-        if effect.kind == EffectKind::ModelCall && self.hold(&record, |held| held.is_empty()) {
+        if effect.kind == EffectKind::ModelCall && self.hold_back(&record, |held| held.is_empty()) {
             return Ok(());
         }
         self.write(&record, !may_repeat).await
@@ -298,7 +299,7 @@ impl JsonlTurnJournal {
         // answer in the journal shows that the journal is damaged.
         if effect.kind == EffectKind::ModelCall
             && !has_calls(value)
-            && self.hold(&record, |held| !held.is_empty())
+            && self.hold_back(&record, |held| !held.is_empty())
         {
             return Ok(());
         }
@@ -307,17 +308,17 @@ impl JsonlTurnJournal {
     }
 
     /// Locks the lines that are not written yet.
-    fn held(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+    fn lock_held(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Holds a record back, if nothing is written yet and the held records satisfy `is_fitting`.
-    fn hold(
+    fn hold_back(
         &self,
         record: &JournalRecord<&str, &Value>,
         is_fitting: impl FnOnce(&Vec<u8>) -> bool,
     ) -> bool {
-        let mut held = self.held();
+        let mut held = self.lock_held();
         let Some(held) = held.as_mut().filter(|held| is_fitting(held)) else {
             return false;
         };
@@ -341,12 +342,12 @@ impl JsonlTurnJournal {
         let mut line = Vec::new();
         let encoded = lines::encode(&mut line, [record]);
         encoded.map_err(|cause| StoreError::file("encode a line of", appender.path(), cause))?;
-        let held = self.held().take();
+        let held = self.lock_held().take();
         if let Err(error) =
             appender.append_lines([held.as_deref().unwrap_or_default(), &line].into_iter())
         {
             // Later records build on the held ones, so keep them.
-            *self.held() = held;
+            *self.lock_held() = held;
             return Err(error);
         }
         if !synced {

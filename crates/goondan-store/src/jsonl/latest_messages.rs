@@ -45,7 +45,11 @@ pub(super) fn read(
 
 /// Returns the messages in the last `count` lines, and the number of messages before them. Returns
 /// `None` if the file has fewer lines, or if a problem shows: only a complete read reports it.
-fn latest_lines(bytes: &[u8], path: &Path, count: usize) -> Option<(usize, Vec<Arc<Message>>)> {
+pub(super) fn latest_lines(
+    bytes: &[u8],
+    path: &Path,
+    count: usize,
+) -> Option<(usize, Vec<Arc<Message>>)> {
     let is_break = |byte: &u8| *byte == b'\n';
     let mut start = bytes.strip_suffix(b"\n")?.len();
     for _ in 0..count {
@@ -54,9 +58,9 @@ fn latest_lines(bytes: &[u8], path: &Path, count: usize) -> Option<(usize, Vec<A
     let (before, latest) = bytes.split_at(start + 1);
     let (mut first, mut next) = (None, None);
     let mut messages = Vec::new();
-    let mut lines = LineReader::of(latest);
+    let mut lines = LineReader::new(latest);
     while let Some(line) = lines.next().ok()? {
-        let number = checksum::sequence(line.bytes)?;
+        let number = checksum::sequence_number(line.bytes)?;
         if !checksum::is_intact(line.bytes) || next.is_some_and(|next| next != number) {
             return None;
         }
@@ -66,8 +70,23 @@ fn latest_lines(bytes: &[u8], path: &Path, count: usize) -> Option<(usize, Vec<A
     }
     let omitted = usize::try_from(first?.checked_sub(FIRST_SEQUENCE)?).ok()?;
     // The first line is the header.
-    let is_complete = before.iter().filter(|byte| **byte == b'\n').count() == omitted + 1;
+    let is_complete = line_breaks(before) == omitted + 1;
     is_complete.then_some((omitted, messages))
+}
+
+/// Counts line breaks, eight bytes at a time: a long conversation has megabytes.
+fn line_breaks(bytes: &[u8]) -> usize {
+    const EACH_BYTE: u64 = 0x0101_0101_0101_0101;
+    const HIGH_BITS: u64 = EACH_BYTE << 7;
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut count = rest.iter().filter(|byte| **byte == b'\n').count();
+    for word in words {
+        let zero_at_breaks = u64::from_ne_bytes(*word) ^ (EACH_BYTE * u64::from(b'\n'));
+        // The addition sets the high bit of a byte unless its lower bits are 0, and carries nothing.
+        let other = ((zero_at_breaks & !HIGH_BITS) + !HIGH_BITS) | zero_at_breaks;
+        count += (!other & HIGH_BITS).count_ones() as usize;
+    }
+    count
 }
 
 #[cfg(test)]
@@ -95,6 +114,17 @@ mod tests {
             (latest(4), latest(5), latest(usize::MAX)),
             (None, None, None)
         );
+    }
+
+    #[test]
+    fn line_breaks_are_counted_at_each_position() {
+        let all: Vec<u8> = (0..=255).chain([b'\n'; 9]).chain(0..=11).collect();
+        for (start, end) in [(0, all.len()), (3, 270), (10, 11), (11, 250), (256, 265)] {
+            let bytes = &all[start..end];
+            let expected = bytes.iter().filter(|byte| **byte == b'\n').count();
+            assert_eq!(line_breaks(bytes), expected, "{start}..{end}");
+        }
+        assert_eq!(line_breaks(&[0x8a; 64]), 0);
     }
 
     #[test]

@@ -142,7 +142,7 @@ pub(super) struct LineReader<S> {
 pub(super) struct JsonlFileLine<'a> {
     pub(super) bytes: &'a [u8],
     /// Byte range in the file.
-    pub(super) place: Range<usize>,
+    pub(super) range: Range<usize>,
     /// Line number, starting at 1.
     pub(super) number: usize,
 }
@@ -172,7 +172,7 @@ impl LineReader<BufReader<FileReader>> {
         if reader.len < start {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let mut lines = LineReader::of(BufReader::with_capacity(BUFFER, reader));
+        let mut lines = LineReader::new(BufReader::with_capacity(BUFFER, reader));
         lines.end = usize::try_from(start).map_err(io::Error::other)?;
         Ok(Some(lines))
     }
@@ -180,7 +180,7 @@ impl LineReader<BufReader<FileReader>> {
 
 impl<S: BufRead> LineReader<S> {
     /// Creates a reader at the beginning of a source.
-    pub(super) fn of(source: S) -> Self {
+    pub(super) fn new(source: S) -> Self {
         LineReader {
             source,
             line: Vec::new(),
@@ -196,12 +196,12 @@ impl<S: BufRead> LineReader<S> {
         if length == 0 {
             return Ok(None);
         }
-        let place = self.end..self.end + length;
-        self.end = place.end;
+        let range = self.end..self.end + length;
+        self.end = range.end;
         self.number += 1;
         Ok(Some(JsonlFileLine {
             bytes: &self.line,
-            place,
+            range,
             number: self.number,
         }))
     }
@@ -212,12 +212,12 @@ impl<'a> JsonlFileLine<'a> {
     pub(super) fn value<T: Deserialize<'a>>(&self, path: &Path) -> Result<T, String> {
         let decoded = serde_json::from_slice(self.bytes);
         decoded.map_err(|error| {
-            self.problem(path, &format!("skipped a line that can't be read: {error}"))
+            self.describe_problem(path, &format!("skipped a line that can't be read: {error}"))
         })
     }
 
     /// Returns the description of a problem with this line.
-    pub(super) fn problem(&self, path: &Path, problem: &str) -> String {
+    pub(super) fn describe_problem(&self, path: &Path, problem: &str) -> String {
         format!("{}:{}: {problem}", path.display(), self.number)
     }
 }
@@ -245,31 +245,31 @@ fn parse<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> io::Result<ParsedLin
     let mut lines = ParsedLines::new();
     let mut sequence = RecordSequence::new(path);
     let mut numbers = Vec::new();
-    let mut reader = LineReader::of(bytes);
+    let mut reader = LineReader::new(bytes);
     while let Some(line) = reader.next()? {
         match sequence.check(&line)? {
             LineContent::Nothing => {}
             LineContent::Damaged(problem) => {
-                let problem = line.problem(path, &problem);
+                let problem = line.describe_problem(path, &problem);
                 lines.warnings.push(LineWarning::Damage(problem));
             }
             LineContent::CutOff(problem) => {
-                let problem = line.problem(path, &problem);
+                let problem = line.describe_problem(path, &problem);
                 lines.warnings.push(LineWarning::CutOff(problem));
             }
             LineContent::Record(number) => match line.value(path) {
                 Ok(value) => {
-                    lines.values.push((value, line.place.clone()));
+                    lines.values.push((value, line.range.clone()));
                     numbers.push(number);
                 }
                 Err(problem) => {
-                    sequence.undecodable();
+                    sequence.record_undecodable();
                     lines.warnings.push(LineWarning::Damage(problem));
                 }
             },
         }
         if sequence.is_in_order() {
-            lines.sound_until = line.place.end;
+            lines.sound_until = line.range.end;
         }
     }
     let problems = sequence.into_problems().into_iter();
@@ -316,7 +316,7 @@ mod tests {
         while let Some(line) = reader.next().unwrap() {
             read.push((
                 line.bytes.len(),
-                line.place.start,
+                line.range.start,
                 line.value::<serde_json::Value>(path).is_ok(),
             ));
         }

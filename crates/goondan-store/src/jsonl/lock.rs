@@ -47,15 +47,15 @@ impl WorkspaceLock {
         if !lock(&mut file).map_err(unusable)? {
             return Err(LockError::Held {
                 dir: dir.to_owned(),
-                holder: holder(&mut file),
+                holder: describe_holder(&mut file),
             });
         }
-        let note = |file: &mut File| {
+        let write_process_id = |file: &mut File| {
             file.set_len(0)?;
             file.rewind()?;
             write!(file, "{}", std::process::id())
         };
-        note(&mut file).map_err(unusable)?;
+        write_process_id(&mut file).map_err(unusable)?;
         Ok(WorkspaceLock { _file: file })
     }
 }
@@ -124,7 +124,7 @@ fn read_holder_pid(file: &mut File) -> Option<u32> {
 }
 
 /// Describes the process that holds the lock, for messages.
-fn holder(file: &mut File) -> String {
+fn describe_holder(file: &mut File) -> String {
     read_holder_pid(file).map_or_else(
         || "another process".to_owned(),
         |process| format!("process {process}"),

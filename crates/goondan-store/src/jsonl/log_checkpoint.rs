@@ -51,12 +51,12 @@ impl LogState {
     pub(super) fn restore(&self, fs: &dyn FileSystem, path: &Path) -> Result<TakenUp, String> {
         let index = WalIndex::from_needed(&self.needed);
         let mut held = WalState::default();
-        let places = index.places();
-        if !places.is_empty() {
+        let positions = index.needed_positions();
+        if !positions.is_empty() {
             let mut file = fs.open(path).map_err(|error| error.to_string())?.file;
-            for place in places {
-                let record = line_at::read_record(&mut *file, place as u64)?;
-                index.take_up(place, record, &mut held);
+            for position in positions {
+                let record = line_at::read_record(&mut *file, position as u64)?;
+                index.take_up(position, record, &mut held);
             }
         }
         let count = usize::try_from(self.next - FIRST_SEQUENCE).unwrap_or(usize::MAX);
@@ -96,7 +96,7 @@ pub(super) fn summarize(
             needed: index.needed_records(),
             ..end
         },
-        handled: handled_events::merged(handled, index.handled_entries(), &replaced),
+        handled: handled_events::merge_entries(handled, index.handled_entries(), &replaced),
     }))
 }
 
@@ -117,7 +117,7 @@ fn index_from(
         return Ok((state.length == 0).then_some(end));
     };
     while let Some(line) = lines.next()? {
-        if line.place.start == 0 {
+        if line.range.start == 0 {
             if !matches!(
                 file_format::read_header(line.bytes, path)?,
                 Some(FoundHeader::Intact)
@@ -131,10 +131,10 @@ fn index_from(
             let Ok((_, facts)) = compaction::decode_outline(&line, path) else {
                 return Ok(None);
             };
-            index.apply(line.place.start, facts);
+            index.apply(line.range.start, facts);
             end.next += 1;
         }
-        end.length = line.place.end as u64;
+        end.length = line.range.end as u64;
     }
     Ok(Some(end))
 }
@@ -143,5 +143,5 @@ fn index_from(
 fn is_record(line: &JsonlFileLine<'_>, sequence: u64) -> bool {
     line.bytes.last() == Some(&b'\n')
         && checksum::is_intact(line.bytes)
-        && checksum::sequence(line.bytes) == Some(sequence)
+        && checksum::sequence_number(line.bytes) == Some(sequence)
 }

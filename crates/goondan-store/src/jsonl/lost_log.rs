@@ -24,7 +24,7 @@ pub struct LostLog {
 pub(super) fn check(fs: &dyn FileSystem, workspace: &Path) -> Result<(), StoreError> {
     let instances = workspace.join(layout::INSTANCES);
     let folders = fs
-        .folders(&instances)
+        .subdirectories(&instances)
         .map_err(|cause| StoreError::file("list", &instances, cause))?;
     match folders.iter().any(|folder| had_turn(fs, folder)) {
         true => Err(StoreError::Other(Arc::new(LostLog {

@@ -34,10 +34,12 @@ mod conversation;
 mod conversation_list;
 mod dirty_checkpoints;
 mod file_format;
+mod first_messages;
 mod handled_events;
 mod inspection;
 mod instance_directories;
 mod journal;
+mod journal_approvals;
 mod key_values;
 mod latest_messages;
 pub mod layout;
@@ -67,9 +69,9 @@ use goondan_core::ids::InstanceId;
 use goondan_core::message::MessageEvent;
 use goondan_core::ports::journal::{TurnJournal, TurnJournalStore};
 use goondan_core::ports::store::{
-    ConversationStore, DEAD_LETTERS_RECORD, DurabilityTicket, InstanceLease, InstanceMeta,
-    InstanceStore, LatestMessages, LogRecord, OpenConversation, RecordStore, RecordVersion,
-    RecoveredState, RuntimeEventStore, StoreError, StoredConversation, TurnRemains,
+    ConversationStore, DEAD_LETTERS_RECORD, DurabilityTicket, FirstMessages, InstanceLease,
+    InstanceMeta, InstanceStore, LatestMessages, LogRecord, OpenConversation, RecordStore,
+    RecordVersion, RecoveredState, RuntimeEventStore, StoreError, StoredConversation, TurnRemains,
     VersionedRecord, WorkspaceLog, WorkspacePaths, blocking, put_begun_first,
 };
 use goondan_core::result_cache::EncodedResult;
@@ -87,6 +89,7 @@ use dirty_checkpoints::DirtyCheckpoints;
 pub use file_format::{FORMAT_VERSION, NewerFormat};
 pub use inspection::{WorkspaceInspection, inspect, inspect_on};
 pub use journal::JournalRecord;
+pub use journal_approvals::forget_recorded_approvals;
 pub use lines::read_lines;
 pub use lock::{LockError, WorkspaceLock, holder_of};
 pub use lost_log::LostLog;
@@ -146,7 +149,7 @@ impl JsonlStore {
     /// Opens a workspace like [`JsonlStore::open`], even if its log is lost.
     pub fn open_with(dir: &Path, lost_log: LostLogPolicy) -> Result<Self, OpenWorkspaceError> {
         let fs = Arc::new(RealFs);
-        make_folder(&*fs, dir)?;
+        create_directories(&*fs, dir)?;
         let lock = lock::WorkspaceLock::acquire(dir)?;
         let mut store = JsonlStore::on_with(fs, dir, lost_log)?;
         store._lock = Some(lock);
@@ -164,7 +167,7 @@ impl JsonlStore {
         dir: &Path,
         lost_log: LostLogPolicy,
     ) -> Result<Self, StoreError> {
-        make_folder(&*fs, dir)?;
+        create_directories(&*fs, dir)?;
         let disk = SyncedDisk::new(Arc::clone(&fs));
         let checkpoint = checkpoint::take(&disk, dir)?;
         if checkpoint.is_none() {
@@ -180,14 +183,14 @@ impl JsonlStore {
             lost_log::check(&*fs, dir)?;
         }
         let (inbox, mut recovered) = (Arc::new(found.inbox), found.recovered);
-        let unsettled =
+        let dirty_checkpoints =
             DirtyCheckpoints::new(Arc::clone(&disk), dir.to_owned(), Arc::clone(&inbox));
         match found.is_closed {
-            true => unsettled.take_over(found.unsettled)?,
-            false => unsettled.restore(found.unsettled)?,
+            true => dirty_checkpoints.take_over(found.unsettled)?,
+            false => dirty_checkpoints.restore(found.unsettled)?,
         }
         put_begun_first(&mut recovered, |id| {
-            traces(&*fs, &layout::instance_dir(dir, id))
+            turn_remains(&*fs, &layout::instance_dir(dir, id))
         });
         let changed = ChangedInstances::new(Arc::clone(&disk), dir.to_owned());
         let background =
@@ -199,7 +202,7 @@ impl JsonlStore {
         let shared = conversation::ConversationShared {
             disk,
             inbox,
-            unsettled,
+            dirty_checkpoints,
             background: Arc::new(background),
         };
         let (setting, recovered) = (Arc::default(), Mutex::new(Some(recovered)));
@@ -244,7 +247,7 @@ impl JsonlStore {
         if self.list_state().is_none() {
             return Ok(None);
         }
-        if let Some(metas) = self.changed.metas() {
+        if let Some(metas) = self.changed.instance_metas() {
             return Ok(Some(metas));
         }
         let (shared, dir, changed) = (
@@ -255,7 +258,7 @@ impl JsonlStore {
         let listed = blocking(move || list_instances(&shared, &dir, &changed)).await?;
         if listed.is_none() {
             self.is_list_lost.store(true, Ordering::Relaxed);
-            self.changed.note_unknown();
+            self.changed.mark_incomplete();
         }
         Ok(listed)
     }
@@ -268,11 +271,11 @@ impl JsonlStore {
 
 impl Drop for JsonlStore {
     fn drop(&mut self) {
-        let is_settled = self.shared.unsettled.close();
+        let is_synced = self.shared.dirty_checkpoints.close();
         self.shared.inbox.close();
         // A conversation that is still open may change later.
         let is_unused = Arc::strong_count(&self.shared.background) == 1;
-        if is_settled && is_unused {
+        if is_synced && is_unused {
             self.shared.background.finish();
             self.write_checkpoint();
         }
@@ -280,7 +283,7 @@ impl Drop for JsonlStore {
 }
 
 /// Returns what an interrupted turn left in the journal and events of an instance.
-fn traces(fs: &dyn FileSystem, dir: &Path) -> TurnRemains {
+fn turn_remains(fs: &dyn FileSystem, dir: &Path) -> TurnRemains {
     let events =
         lines::read::<MessageEvent>(fs, &dir.join(layout::EVENTS)).map(|lines| lines.values);
     let events = events.unwrap_or_default();
@@ -298,7 +301,7 @@ fn list_instances(
     dir: &Path,
     changed: &ChangedInstances,
 ) -> Result<Option<Vec<InstanceMeta>>, StoreError> {
-    let (write_count, changed_ids) = (changed.writes(), changed.ids());
+    let (write_count, changed_ids) = (changed.write_count(), changed.ids());
     let listed = match conversation_list::read(&**shared.disk, dir) {
         Ok(listed) => listed,
         Err(problem) => {
@@ -314,7 +317,7 @@ fn list_instances(
         .filter(|meta| !changed_ids.contains(&meta.id()))
         .collect();
     for id in &changed_ids {
-        metas.extend(shared.background.meta(id)?);
+        metas.extend(shared.background.find_meta(id)?);
     }
     // Has no effect if metadata was written after the count.
     changed.keep_metas(&metas, write_count);
@@ -322,9 +325,9 @@ fn list_instances(
 }
 
 /// Creates the instances directory of a workspace.
-fn make_folder(fs: &dyn FileSystem, dir: &Path) -> Result<(), StoreError> {
+fn create_directories(fs: &dyn FileSystem, dir: &Path) -> Result<(), StoreError> {
     let instances = dir.join(layout::INSTANCES);
-    fs.make_folder(&instances)
+    fs.create_directories(&instances)
         .map_err(|cause| StoreError::file("create the directory", &instances, cause))
 }
 
@@ -359,7 +362,7 @@ impl ConversationStore for JsonlStore {
 
     async fn open(&self, lease: InstanceLease) -> Result<Box<dyn OpenConversation>, StoreError> {
         let dir = self.instance_dir(&lease.instance);
-        self.changed.note(&lease.instance);
+        self.changed.track(&lease.instance);
         Ok(Box::new(conversation::JsonlConversation::new(
             lease.instance,
             self.shared.clone(),
@@ -387,6 +390,15 @@ impl ConversationStore for JsonlStore {
         })
         .await
     }
+
+    async fn read_first(&self, id: &InstanceId, count: usize) -> Result<FirstMessages, StoreError> {
+        let (disk, dir) = (Arc::clone(&self.shared.disk), self.instance_dir(id));
+        blocking(move || {
+            let (base, events) = (dir.join(layout::BASE), dir.join(layout::EVENTS));
+            first_messages::read(&disk, &base, &events, count)
+        })
+        .await
+    }
 }
 
 #[async_trait]
@@ -411,7 +423,7 @@ impl InstanceStore for JsonlStore {
 
     async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
         let (background, id) = (Arc::clone(&self.shared.background), id.clone());
-        blocking(move || background.meta(&id)).await
+        blocking(move || background.find_meta(&id)).await
     }
 
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
@@ -426,12 +438,12 @@ impl InstanceStore for JsonlStore {
         let (shared, id, dir) = (self.shared.clone(), id.clone(), self.instance_dir(id));
         let changed = Arc::clone(&self.changed);
         blocking(move || {
-            changed.note(&id);
+            changed.track(&id);
             shared.background.close(&id);
-            shared.unsettled.forget(&id)?;
+            shared.dirty_checkpoints.discard_carried_messages(&id)?;
             let deleted = instance_directories::delete(&**shared.disk, &dir);
-            changed.note_deleted(&id);
-            deleted.inspect_err(|_| changed.note_unknown())
+            changed.record_deletion(&id);
+            deleted.inspect_err(|_| changed.mark_incomplete())
         })
         .await
     }
@@ -470,7 +482,7 @@ impl RecordStore for JsonlStore {
         let (name, value) = (name.to_owned(), value.clone());
         let (changed, id) = (Arc::clone(&self.changed), id.clone());
         blocking(move || {
-            changed.note(&id);
+            changed.track(&id);
             let _one_at_a_time = setting.lock().unwrap_or_else(PoisonError::into_inner);
             if key_values::read(&**disk, &dir, &name)?.map(|record| record.version) != expected {
                 return Ok(false);
@@ -480,13 +492,18 @@ impl RecordStore for JsonlStore {
         .await
     }
 
-    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
+    async fn all_records(
+        &self,
+        name: &str,
+    ) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
         let (disk, dir, name) = (
             Arc::clone(&self.shared.disk),
             self.dir.clone(),
             name.to_owned(),
         );
-        let listed = self.list_state().and_then(|state| state.having(&name));
+        let listed = self
+            .list_state()
+            .and_then(|state| state.instances_with_record(&name));
         let changed = self.changed.ids();
         blocking(
             move || match listed.filter(|_| name != DEAD_LETTERS_RECORD) {

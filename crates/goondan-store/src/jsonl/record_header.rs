@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::record::SettledFold;
-use crate::record_facts::{EventNote, FoldNote, RecordFacts};
+use crate::record_facts::{EventFacts, FoldFacts, RecordFacts};
 use crate::wal_index::RetainedParts;
 use goondan_core::ids::InstanceId;
 
@@ -64,7 +64,7 @@ struct FoldOutline {
 
 impl RecordHeader<'_> {
     /// Extracts the facts that the index needs, without decoding messages and results.
-    pub(super) fn note(&self) -> serde_json::Result<RecordFacts> {
+    pub(super) fn facts(&self) -> serde_json::Result<RecordFacts> {
         Ok(match self.record {
             WalRecordKind::Accepted => {
                 RecordFacts::Accepted(event(self.event.unwrap_or(RawValue::NULL))?)
@@ -75,7 +75,7 @@ impl RecordHeader<'_> {
                 result_size: self.result.map_or(0, |result| result.get().len()),
                 asked_by: self.asked_by.clone(),
                 answer: self.answer.map(event).transpose()?,
-                fold: self.fold.map(fold).transpose()?,
+                fold: self.fold.map(fold_facts).transpose()?,
             },
             WalRecordKind::Settled => RecordFacts::Settled(self.folds.clone()),
             WalRecordKind::Closed => RecordFacts::Closed,
@@ -85,7 +85,7 @@ impl RecordHeader<'_> {
 
     /// Returns a finished turn's record without the parts that are not kept; `None` if that is the
     /// whole record.
-    pub(super) fn reduced(self, keeps: RetainedParts) -> Option<Self> {
+    pub(super) fn retain_parts(self, keeps: RetainedParts) -> Option<Self> {
         let is_whole = keeps.answer == self.answer.is_some() && keeps.fold == self.fold.is_some();
         let (answer, fold) = (
             self.answer.filter(|_| keeps.answer),
@@ -100,13 +100,13 @@ impl RecordHeader<'_> {
 }
 
 /// Extracts id, target and last caller of an event.
-fn event(text: &RawValue) -> serde_json::Result<EventNote> {
+fn event(text: &RawValue) -> serde_json::Result<EventFacts> {
     let EventOutline {
         id,
         target,
         mut callers,
     } = serde_json::from_str(text.get())?;
-    Ok(EventNote {
+    Ok(EventFacts {
         id,
         target,
         asked_by: callers.pop(),
@@ -114,9 +114,9 @@ fn event(text: &RawValue) -> serde_json::Result<EventNote> {
 }
 
 /// Extracts the instance of a checkpoint, and whether it contains all messages.
-fn fold(text: &RawValue) -> serde_json::Result<FoldNote> {
+fn fold_facts(text: &RawValue) -> serde_json::Result<FoldFacts> {
     let FoldOutline { instance, is_whole } = serde_json::from_str(text.get())?;
-    Ok(FoldNote { instance, is_whole })
+    Ok(FoldFacts { instance, is_whole })
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
         for record in plain.into_iter().chain([full(), settled]) {
             let text = serde_json::to_string(&record).unwrap();
             let outline: RecordHeader<'_> = serde_json::from_str(&text).unwrap();
-            assert_eq!(outline.note().unwrap(), RecordFacts::from(&record));
+            assert_eq!(outline.facts().unwrap(), RecordFacts::from(&record));
         }
     }
 
@@ -177,7 +177,7 @@ mod tests {
             };
             let outline: RecordHeader<'_> = serde_json::from_str(&text).unwrap();
             let reduced = outline
-                .reduced(keeps)
+                .retain_parts(keeps)
                 .map(|outline| serde_json::to_string(&outline).unwrap());
             let mut expected = full();
             if let InboxRecord::Done { answer, fold, .. } = &mut expected {
@@ -202,7 +202,7 @@ mod tests {
             assert!(
                 serde_json::from_str::<RecordHeader<'_>>(text)
                     .unwrap()
-                    .note()
+                    .facts()
                     .is_err(),
                 "{text}"
             );

@@ -79,14 +79,14 @@ impl RecordSequence {
             self.skip_damaged_line();
             return Ok(LineContent::Damaged(problem.to_owned()));
         }
-        Ok(match checksum::sequence(line.bytes) {
-            Some(number) => self.numbered(line, number),
+        Ok(match checksum::sequence_number(line.bytes) {
+            Some(number) => self.check_number(line, number),
             None => self.without_number(line),
         })
     }
 
-    /// Notes that the record in a line, which was reported as intact, can't be decoded.
-    pub(super) fn undecodable(&mut self) {
+    /// Records that the record in a line, which was reported as intact, can't be decoded.
+    pub(super) fn record_undecodable(&mut self) {
         self.is_in_order = false;
     }
 
@@ -117,7 +117,7 @@ impl RecordSequence {
         self.problems
     }
 
-    fn report(&mut self, line: &JsonlFileLine<'_>, problem: &str) {
+    fn report_problem(&mut self, line: &JsonlFileLine<'_>, problem: &str) {
         self.is_in_order = false;
         let path = self.path.display();
         self.problems
@@ -128,8 +128,10 @@ impl RecordSequence {
         let is_first = line.number == 1;
         self.is_numbered |= is_first;
         match header {
-            FoundHeader::Damaged(problem) => self.report(line, &problem),
-            FoundHeader::Intact if !is_first => self.report(line, "a header is inside the file"),
+            FoundHeader::Damaged(problem) => self.report_problem(line, &problem),
+            FoundHeader::Intact if !is_first => {
+                self.report_problem(line, "a header is inside the file")
+            }
             FoundHeader::Intact => {}
         }
     }
@@ -141,9 +143,9 @@ impl RecordSequence {
         self.next += 1;
     }
 
-    fn numbered(&mut self, line: &JsonlFileLine<'_>, number: u64) -> LineContent {
+    fn check_number(&mut self, line: &JsonlFileLine<'_>, number: u64) -> LineContent {
         if line.number == 1 {
-            self.report(line, "the header is missing");
+            self.report_problem(line, "the header is missing");
         }
         self.is_numbered = true;
         if number == self.next {
@@ -154,13 +156,13 @@ impl RecordSequence {
             self.next = number + 1;
         } else if number < self.next {
             if !self.missing.remove(&number) {
-                self.report(line, &format!("left out a second copy of record {number}"));
+                self.report_problem(line, &format!("left out a second copy of record {number}"));
                 return LineContent::Nothing;
             }
-            self.report(line, &format!("record {number} is not in its place"));
+            self.report_problem(line, &format!("record {number} is not in its place"));
         } else if number - self.next > PLAUSIBLE_GAP {
             let problem = format!("the records between {} and {number} are missing", self.next);
-            self.report(line, &problem);
+            self.report_problem(line, &problem);
             self.next = number + 1;
         } else {
             self.is_in_order = false;
@@ -176,7 +178,7 @@ impl RecordSequence {
         self.next += 1;
         if self.is_numbered {
             self.assumed.insert(number);
-            self.report(
+            self.report_problem(
                 line,
                 match checksum::is_sealed(line.bytes) {
                     true => "a record has no sequence number: an earlier gdn wrote it",

@@ -28,8 +28,9 @@ pub struct RepairReport {
     pub lost: Vec<String>,
 }
 
-/// Copies the workspace in `from`, which no swarm may use, to `to`. Records keep their order;
-/// damaged and doubled ones are left out.
+/// Copies the workspace in the directory `from` to the new directory `to`. Leaves out damaged
+/// records and second copies of records; the others keep their order. No swarm may use the
+/// workspace.
 ///
 /// # Errors
 /// Fails if `to` exists, if a file cannot be written, or if a newer program wrote a file.
@@ -41,20 +42,19 @@ pub fn repair(from: &Path, to: &Path) -> io::Result<RepairReport> {
     let instances = from.join(layout::INSTANCES);
     let mut excluded = layout::process_files(from).to_vec();
     excluded.extend(layout::checkpoint_files(from));
-    copy_directory(from, to, &|path| {
-        path != instances && !excluded.iter().any(|file| file == path)
-    })?;
+    let is_copied = |path: &Path| path != instances && !excluded.iter().any(|file| file == path);
+    copy_directory(from, to, &is_copied)?;
     private_files::create_directory(&to.join(layout::INSTANCES))?;
-    let carried = copy.log(&from.join(layout::INBOX), &to.join(layout::INBOX))?;
-    for folder in RealFs.folders(&instances)? {
-        let Some(name) = folder
-            .file_name()
-            .filter(|_| !instance_directories::is_deleted(&folder))
-        else {
+    let carried_checkpoints = copy.copy_log(&from.join(layout::INBOX), &to.join(layout::INBOX))?;
+    for folder in RealFs.subdirectories(&instances)? {
+        if instance_directories::is_deleted(&folder) {
+            continue;
+        }
+        let Some(name) = folder.file_name() else {
             continue;
         };
         let target = to.join(layout::INSTANCES).join(name);
-        copy.conversation(&folder, &target, carried.get(&folder))?;
+        copy.copy_conversation(&folder, &target, carried_checkpoints.get(&folder))?;
     }
     Ok(copy.report)
 }
@@ -75,16 +75,18 @@ impl RepairedCopy {
             }
             Ok(read) => read,
         };
-        let (sound_until, count) = (read.sound_until, read.values.len());
-        let values = read.values.into_iter();
-        let kept: Vec<T> = values
-            .filter(|(_, place)| !is_chain || place.end <= sound_until)
-            .map(|(value, _)| value)
-            .collect();
+        let mut kept = Vec::new();
+        let mut left_out = 0;
+        for (value, byte_range) in read.values {
+            if is_chain && byte_range.end > read.sound_until {
+                left_out += 1;
+            } else {
+                kept.push(value);
+            }
+        }
         let warnings = read.warnings.iter().map(ToString::to_string);
         self.report.lost.extend(warnings);
-        if kept.len() < count {
-            let left_out = count - kept.len();
+        if left_out > 0 {
             self.report_loss(
                 path,
                 &format!("left out {left_out} records after the damage"),
@@ -103,9 +105,13 @@ impl RepairedCopy {
         private_files::write(path, &bytes)
     }
 
-    /// Copies the log. Returns the messages that only the log contains, by the directory of their
-    /// conversation. The copies of the conversations get these messages.
-    fn log(&mut self, from: &Path, to: &Path) -> io::Result<HashMap<PathBuf, Vec<TurnCheckpoint>>> {
+    /// Copies the log without the messages that it carries. Returns these messages by the directory
+    /// of their conversation, whose copy must contain them.
+    fn copy_log(
+        &mut self,
+        from: &Path,
+        to: &Path,
+    ) -> io::Result<HashMap<PathBuf, Vec<TurnCheckpoint>>> {
         let mut records = self.read::<InboxRecord>(from, false)?;
         records.retain(|record| {
             !matches!(
@@ -128,7 +134,8 @@ impl RepairedCopy {
         Ok(carried)
     }
 
-    fn conversation(
+    /// Copies the directory of a conversation. Adds the messages in `carried`.
+    fn copy_conversation(
         &mut self,
         from: &Path,
         to: &Path,
@@ -153,7 +160,7 @@ impl RepairedCopy {
             self.copy_json_file(&path, from, to)?;
         }
         let base = self.read::<Arc<Message>>(&from.join(layout::BASE), false)?;
-        let base = self.with_carried(from, base, carried);
+        let base = self.merge_carried(from, base, carried);
         self.write(&to.join(layout::BASE), &base)?;
         let events = self.read::<MessageEvent>(&from.join(layout::EVENTS), false)?;
         self.write(&to.join(layout::EVENTS), &events)?;
@@ -169,21 +176,17 @@ impl RepairedCopy {
     }
 
     /// Adds messages that only the log contains, and leaves out second copies of messages.
-    fn with_carried(
+    fn merge_carried(
         &mut self,
         folder: &Path,
         mut base: Vec<Arc<Message>>,
         carried: Option<&Vec<TurnCheckpoint>>,
     ) -> Vec<Arc<Message>> {
-        for fold in carried
-            .into_iter()
-            .flatten()
-            .map(|checkpoint| &checkpoint.fold)
-        {
-            if fold.is_whole {
+        for checkpoint in carried.into_iter().flatten() {
+            if checkpoint.fold.is_whole {
                 base.clear();
             }
-            base.extend(fold.messages.iter().cloned());
+            base.extend(checkpoint.fold.messages.iter().cloned());
         }
         let mut ids = HashSet::new();
         let path = folder.join(layout::BASE);

@@ -58,7 +58,7 @@ impl SyncedDisk {
     }
 
     /// Syncs a file, and remembers how long that took.
-    pub(super) fn sync(&self, file: &mut dyn DataFile) -> io::Result<()> {
+    pub(super) fn sync_file(&self, file: &mut dyn DataFile) -> io::Result<()> {
         let begin = Instant::now();
         file.sync()?;
         self.last_sync.store(
@@ -74,7 +74,7 @@ impl SyncedDisk {
     }
 
     /// Locks the names that are known to be synced.
-    fn named(&self) -> MutexGuard<'_, SyncedNames> {
+    fn lock_synced_names(&self) -> MutexGuard<'_, SyncedNames> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,7 +114,7 @@ impl SyncedDisk {
     /// Marks the directory of `path` as not synced.
     fn forget_names(&self, path: &Path) {
         if let Some(folder) = path.parent() {
-            let mut synced = self.named();
+            let mut synced = self.lock_synced_names();
             *synced.creation_count(folder) += 1;
             synced.folders.remove(folder);
         }
@@ -123,7 +123,7 @@ impl SyncedDisk {
     /// Returns true if the file name is durable.
     pub(super) fn has_names(&self, path: &Path) -> bool {
         path.parent()
-            .is_some_and(|folder| self.named().folders.contains(folder))
+            .is_some_and(|folder| self.lock_synced_names().folders.contains(folder))
     }
 
     /// Makes a file name durable if it may not be. The names of up to `depth` parent directories
@@ -132,12 +132,12 @@ impl SyncedDisk {
         let Some(folder) = path.parent().filter(|_| !self.has_names(path)) else {
             return Ok(());
         };
-        let creations = *self.named().creation_count(folder);
+        let creations = *self.lock_synced_names().creation_count(folder);
         path.ancestors()
             .skip(1)
             .take(depth)
             .try_for_each(|folder| self.fs.sync_folder(folder))?;
-        let mut synced = self.named();
+        let mut synced = self.lock_synced_names();
         if synced.folders.len() >= MAX_NAMED_FOLDERS {
             // Forgetting durable names is cheap: each costs one extra sync.
             synced.folders.clear();

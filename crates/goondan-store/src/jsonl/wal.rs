@@ -64,7 +64,7 @@ struct WalShared {
 #[derive(Default)]
 struct WalQueue {
     jobs: Vec<WalAppend>,
-    at_work: WalWriterOwner,
+    current_writer: WalWriter,
     /// Set if several records waited for the last sync. The next callers then leave the work to the
     /// thread and continue.
     is_crowded: bool,
@@ -73,9 +73,9 @@ struct WalQueue {
 
 /// The current writer of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum WalWriterOwner {
+enum WalWriter {
     #[default]
-    Nobody,
+    None,
     /// A caller that writes its own record.
     Submitter,
     Thread,
@@ -133,7 +133,7 @@ impl InboxWal {
             unsettled,
             ..
         } = held;
-        let is_closed = is_restored || (closed_in.is_some() && closed_in == disk.boot());
+        let is_closed = is_restored || (closed_in.is_some() && closed_in == disk.boot_id());
         let mut lines = FileAppender::new(Arc::clone(&disk), path.to_owned(), WAL_PARENT_DEPTH);
         if count > 0 && !is_closed {
             // An earlier process may have been killed before this sync. Turns build on these
@@ -177,7 +177,7 @@ impl InboxWal {
 
     /// Queues a record in call order. Never waits for the disk.
     pub(super) fn submit(&self, record: &InboxRecord) -> DurabilityTicket {
-        let (queue, ticket) = match self.admit(record) {
+        let (queue, ticket) = match self.prepare_append(record) {
             Ok(admitted) => admitted,
             Err(error) => return DurabilityTicket::settled(Err(error)),
         };
@@ -187,7 +187,7 @@ impl InboxWal {
 
     /// Queues a record like [`InboxWal::submit`], but may write it on the calling thread.
     pub(super) fn commit(&self, record: &InboxRecord) -> DurabilityTicket {
-        let (queue, ticket) = match self.admit(record) {
+        let (queue, ticket) = match self.prepare_append(record) {
             Ok(admitted) => admitted,
             Err(error) => return DurabilityTicket::settled(Err(error)),
         };
@@ -209,7 +209,7 @@ impl InboxWal {
     /// Writes a final record without a sync. The record may be lost.
     pub(super) fn append_unsynced(&self, record: &InboxRecord) {
         let queue = self.shared.queue();
-        let is_idle = queue.at_work == WalWriterOwner::Nobody && queue.jobs.is_empty();
+        let is_idle = queue.current_writer == WalWriter::None && queue.jobs.is_empty();
         drop(queue);
         match line_of(record) {
             // If this write fails, the next process reads the files instead.
@@ -222,7 +222,7 @@ impl InboxWal {
     }
 
     /// Encodes a record before it locks the queue.
-    fn admit(
+    fn prepare_append(
         &self,
         record: &InboxRecord,
     ) -> Result<(MutexGuard<'_, WalQueue>, DurabilityTicket), StoreError> {
@@ -285,11 +285,11 @@ impl WalShared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the thread after the queue is unlocked. Otherwise the thread would wait for the lock
-    /// first.
+    /// Wakes the thread, unless a writer is active: it checks the queue again after its batch.
+    /// Unlocks the queue first, because otherwise the thread would wait for the lock.
     fn wake_thread(&self, mut queue: MutexGuard<'_, WalQueue>) {
-        if queue.at_work == WalWriterOwner::Nobody {
-            queue.at_work = WalWriterOwner::Thread;
+        if queue.current_writer == WalWriter::None {
+            queue.current_writer = WalWriter::Thread;
             drop(queue);
             self.wake.notify_one();
         }
@@ -298,15 +298,15 @@ impl WalShared {
     /// Writes the records on this thread if the inbox is idle and the disk is quick; otherwise
     /// wakes the thread.
     fn work_or_wake(&self, mut queue: MutexGuard<'_, WalQueue>) {
-        if queue.at_work != WalWriterOwner::Nobody || queue.is_crowded || !self.disk.is_quick() {
+        if queue.current_writer != WalWriter::None || queue.is_crowded || !self.disk.is_quick() {
             return self.wake_thread(queue);
         }
-        queue.at_work = WalWriterOwner::Submitter;
+        queue.current_writer = WalWriter::Submitter;
         let batch = queue.take_batch();
         drop(queue);
         let is_large = self.write(batch);
         let mut queue = self.queue();
-        queue.at_work = WalWriterOwner::Nobody;
+        queue.current_writer = WalWriter::None;
         queue.is_crowded = queue.is_awaited();
         if is_large || queue.is_awaited() || queue.is_over {
             self.wake_thread(queue);
@@ -321,17 +321,17 @@ impl WalShared {
     /// worthwhile.
     fn run(&self) {
         loop {
-            let is_idle = |queue: &mut WalQueue| match queue.at_work {
-                WalWriterOwner::Thread => false,
-                WalWriterOwner::Nobody => !queue.is_over,
-                WalWriterOwner::Submitter => true,
+            let is_idle = |queue: &mut WalQueue| match queue.current_writer {
+                WalWriter::Thread => false,
+                WalWriter::None => !queue.is_over,
+                WalWriter::Submitter => true,
             };
             let waited = self.wake.wait_while(self.queue(), is_idle);
             let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
             if queue.is_over && queue.jobs.is_empty() {
                 return;
             }
-            queue.at_work = WalWriterOwner::Thread;
+            queue.current_writer = WalWriter::Thread;
             let batch = queue.take_batch();
             queue.is_crowded = batch.iter().filter(|job| job.receipt.is_some()).count() > 1;
             drop(queue);
@@ -340,7 +340,7 @@ impl WalShared {
             }
             let mut queue = self.queue();
             if !queue.is_awaited() {
-                queue.at_work = WalWriterOwner::Nobody;
+                queue.current_writer = WalWriter::None;
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::samples::{
     accepted, append, event, event_by, finished, instance, message, messages, meta,
 };
-use super::{Check, ReopenableWorkspace, again};
+use super::{Check, ReopenableWorkspace, retry_call};
 use goondan_core::conversation::Conversation;
 use goondan_core::message::{MessageEvent, MessageRole};
 use goondan_core::ports::store::{
@@ -12,16 +12,16 @@ use goondan_core::ports::store::{
 
 pub(super) const CHECKS: &[Check] = &[
     ("a conversation that does not exist is empty", |subject| {
-        Box::pin(empty(subject))
+        Box::pin(new_workspace_has_no_messages(subject))
     }),
     ("reading a conversation does not create it", |subject| {
-        Box::pin(looking(subject))
+        Box::pin(reading_creates_no_instance(subject))
     }),
     ("events come back as they were appended", |subject| {
         Box::pin(events(subject))
     }),
     ("discarded events are gone", |subject| {
-        Box::pin(discarded(subject))
+        Box::pin(discarded_events_stay_discarded(subject))
     }),
     (
         "a fold of new messages adds them and forgets the events",
@@ -34,34 +34,34 @@ pub(super) const CHECKS: &[Check] = &[
         Box::pin(many_turns(subject))
     }),
     ("a repeated fold changes nothing", |subject| {
-        Box::pin(repeated(subject))
+        Box::pin(repeated_checkpoint_changes_nothing(subject))
     }),
     ("a handle works after a fold", |subject| {
         Box::pin(goes_on(subject))
     }),
     (
         "a turn ends with its result, its answer and its messages",
-        |subject| Box::pin(ends(subject)),
+        |subject| Box::pin(turn_end_is_stored(subject)),
     ),
     ("turns end one after the other on one handle", |subject| {
         Box::pin(end_in_turn(subject))
     }),
     ("a fenced handle changes nothing", |subject| {
-        Box::pin(fenced(subject))
+        Box::pin(fenced_handle_cannot_write(subject))
     }),
 ];
 
 /// Returns the conversation that a newly opened store has on disk.
-async fn stored(subject: &dyn ReopenableWorkspace) -> StoredConversation {
+async fn read_stored(subject: &dyn ReopenableWorkspace) -> StoredConversation {
     let store = subject.open();
-    again(async || store.read(&instance("k")).await).await
+    retry_call(async || store.read(&instance("k")).await).await
 }
 
 /// Opens the conversation of instance `k`; retries failed calls.
 async fn open(store: &dyn Store) -> RetryingConversation {
-    let lease = again(async || store.claim(&instance("k")).await).await;
-    let mut conversation = again(async || store.open(lease.clone()).await).await;
-    again(async || conversation.load().await).await;
+    let lease = retry_call(async || store.claim(&instance("k")).await).await;
+    let mut conversation = retry_call(async || store.open(lease.clone()).await).await;
+    retry_call(async || conversation.load().await).await;
     RetryingConversation(conversation)
 }
 
@@ -70,16 +70,16 @@ struct RetryingConversation(Box<dyn OpenConversation>);
 
 impl RetryingConversation {
     async fn append(&mut self, event: &MessageEvent) {
-        again(async || self.0.append(event).await).await;
+        retry_call(async || self.0.append(event).await).await;
     }
 
     async fn fold(&mut self, fold: BaseChange<'_>) {
-        again(async || self.0.fold(fold).await).await;
+        retry_call(async || self.0.checkpoint(fold).await).await;
     }
 
     async fn end_turn(&mut self, turn: &FinishedTurn, fold: BaseChange<'_>) {
         assert!(
-            again(async || self
+            retry_call(async || self
                 .0
                 .end_turn(turn.clone(), fold, meta(&instance("k")))
                 .await)
@@ -89,7 +89,7 @@ impl RetryingConversation {
 }
 
 /// Returns the ids of the stored messages.
-fn ids(stored: &StoredConversation) -> Vec<&str> {
+fn message_ids(stored: &StoredConversation) -> Vec<&str> {
     stored
         .base
         .iter()
@@ -98,15 +98,15 @@ fn ids(stored: &StoredConversation) -> Vec<&str> {
 }
 
 /// A new workspace has no messages.
-async fn empty(subject: &dyn ReopenableWorkspace) {
-    assert_eq!(stored(subject).await, StoredConversation::default());
+async fn new_workspace_has_no_messages(subject: &dyn ReopenableWorkspace) {
+    assert_eq!(read_stored(subject).await, StoredConversation::default());
 }
 
 /// Reading a missing conversation creates no instance.
-async fn looking(subject: &dyn ReopenableWorkspace) {
-    stored(subject).await;
+async fn reading_creates_no_instance(subject: &dyn ReopenableWorkspace) {
+    read_stored(subject).await;
     let store = subject.open();
-    assert_eq!(again(async || store.instances().await).await, []);
+    assert_eq!(retry_call(async || store.instances().await).await, []);
 }
 
 /// Events come back as they were appended.
@@ -128,18 +128,18 @@ async fn events(subject: &dyn ReopenableWorkspace) {
         conversation.append(event).await;
     }
     drop((conversation, store));
-    assert_eq!(stored(subject).await.events, events);
+    assert_eq!(read_stored(subject).await.events, events);
 }
 
 /// Discarded events do not come back.
-async fn discarded(subject: &dyn ReopenableWorkspace) {
+async fn discarded_events_stay_discarded(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     let mut conversation = open(&*store).await;
     conversation.append(&append("m0")).await;
-    again(async || conversation.0.discard_events().await).await;
+    retry_call(async || conversation.0.discard_events().await).await;
     conversation.append(&append("m1")).await;
     drop((conversation, store));
-    assert_eq!(stored(subject).await.events, [append("m1")]);
+    assert_eq!(read_stored(subject).await.events, [append("m1")]);
 }
 
 /// A checkpoint of new messages adds them and removes the events.
@@ -151,8 +151,8 @@ async fn fold_append(subject: &dyn ReopenableWorkspace) {
         .fold(BaseChange::Append(&messages(&["m0"])))
         .await;
     drop((conversation, store));
-    let stored = stored(subject).await;
-    assert_eq!((ids(&stored), stored.events.len()), (vec!["m0"], 0));
+    let stored = read_stored(subject).await;
+    assert_eq!((message_ids(&stored), stored.events.len()), (vec!["m0"], 0));
     assert_eq!(stored.base, messages(&["m0"]));
 }
 
@@ -172,8 +172,11 @@ async fn fold_rewrite(subject: &dyn ReopenableWorkspace) {
         .fold(BaseChange::Rewrite(&messages(&["m1", "m2"])))
         .await;
     drop((conversation, store));
-    let stored = stored(subject).await;
-    assert_eq!((ids(&stored), stored.events.len()), (vec!["m1", "m2"], 0));
+    let stored = read_stored(subject).await;
+    assert_eq!(
+        (message_ids(&stored), stored.events.len()),
+        (vec!["m1", "m2"], 0)
+    );
 }
 
 /// Many checkpoints in a row keep all messages since the last rewrite.
@@ -198,13 +201,13 @@ async fn many_turns(subject: &dyn ReopenableWorkspace) {
     }
     drop((conversation, store));
     assert_eq!(
-        ids(&stored(subject).await),
+        message_ids(&read_stored(subject).await),
         (10..20).map(|turn| format!("m{turn}")).collect::<Vec<_>>()
     );
 }
 
 /// A checkpoint that is repeated after a crash changes nothing.
-async fn repeated(subject: &dyn ReopenableWorkspace) {
+async fn repeated_checkpoint_changes_nothing(subject: &dyn ReopenableWorkspace) {
     let events = [append("m0"), append("m1")];
     {
         let store = subject.open();
@@ -219,7 +222,7 @@ async fn repeated(subject: &dyn ReopenableWorkspace) {
         }
     }
     for _ in 0..2 {
-        let (restored, missing) = Conversation::restore(stored(subject).await);
+        let (restored, missing) = Conversation::restore(read_stored(subject).await);
         assert_eq!(missing, []);
         let store = subject.open();
         let mut conversation = open(&*store).await;
@@ -228,7 +231,7 @@ async fn repeated(subject: &dyn ReopenableWorkspace) {
             conversation.append(event).await;
         }
     }
-    assert_eq!(ids(&stored(subject).await), ["m0", "m1"]);
+    assert_eq!(message_ids(&read_stored(subject).await), ["m0", "m1"]);
 }
 
 /// A handle accepts events after a checkpoint.
@@ -240,19 +243,19 @@ async fn goes_on(subject: &dyn ReopenableWorkspace) {
         .await;
     conversation.append(&append("m1")).await;
     drop((conversation, store));
-    let stored = stored(subject).await;
+    let stored = read_stored(subject).await;
     assert_eq!(
-        (ids(&stored), &*stored.events),
+        (message_ids(&stored), &*stored.events),
         (vec!["m0"], &[append("m1")][..])
     );
 }
 
 /// The end of a turn stores its result, its answer, its messages and the metadata.
-async fn ends(subject: &dyn ReopenableWorkspace) {
+async fn turn_end_is_stored(subject: &dyn ReopenableWorkspace) {
     let (asker, id) = (instance("asker"), instance("k"));
     let (question, answer) = (event_by("question", &asker, &id), event("answer", &asker));
     let store = subject.open();
-    again(async || store.append(accepted(&question)).await).await;
+    retry_call(async || store.append(accepted(&question)).await).await;
     let mut conversation = open(&*store).await;
     conversation.append(&append("m0")).await;
     let turn = FinishedTurn {
@@ -263,16 +266,19 @@ async fn ends(subject: &dyn ReopenableWorkspace) {
         .end_turn(&turn, BaseChange::Append(&messages(&["m0"])))
         .await;
     drop((conversation, store));
-    let found = stored(subject).await;
-    assert_eq!((ids(&found), found.events.len()), (vec!["m0"], 0));
+    let found = read_stored(subject).await;
+    assert_eq!((message_ids(&found), found.events.len()), (vec!["m0"], 0));
     let store = subject.open();
-    let recovered = again(async || store.recover().await).await;
+    let recovered = retry_call(async || store.recover().await).await;
     assert_eq!(recovered.pending, [answer]);
     let handled = recovered.handled.into_iter().next();
     let result = handled.map(|handled| handled.result);
     let result = result.or_else(|| store.earlier_result("question"));
     assert_eq!(result.unwrap().decode().unwrap(), turn.result);
-    assert_eq!(again(async || store.instances().await).await, [meta(&id)]);
+    assert_eq!(
+        retry_call(async || store.instances().await).await,
+        [meta(&id)]
+    );
 }
 
 /// Several turns can end on the same handle.
@@ -284,7 +290,7 @@ async fn end_in_turn(subject: &dyn ReopenableWorkspace) {
             event(&format!("e{number}"), &instance("k")),
             format!("m{number}"),
         );
-        again(async || store.append(accepted(&event)).await).await;
+        retry_call(async || store.append(accepted(&event)).await).await;
         conversation.append(&append(&id)).await;
         match number {
             5 => {
@@ -300,10 +306,13 @@ async fn end_in_turn(subject: &dyn ReopenableWorkspace) {
         }
     }
     drop((conversation, store));
-    assert_eq!(ids(&stored(subject).await), ["m5", "m6", "m7", "m8", "m9"]);
+    assert_eq!(
+        message_ids(&read_stored(subject).await),
+        ["m5", "m6", "m7", "m8", "m9"]
+    );
     let store = subject.open();
     assert!(
-        again(async || store.recover().await)
+        retry_call(async || store.recover().await)
             .await
             .pending
             .is_empty()
@@ -311,8 +320,8 @@ async fn end_in_turn(subject: &dyn ReopenableWorkspace) {
 }
 
 /// A handle whose lease was taken over cannot change anything.
-async fn fenced(subject: &dyn ReopenableWorkspace) {
-    if !subject.fences() {
+async fn fenced_handle_cannot_write(subject: &dyn ReopenableWorkspace) {
+    if !subject.fences_claims() {
         return;
     }
     let store = subject.open();
@@ -320,11 +329,11 @@ async fn fenced(subject: &dyn ReopenableWorkspace) {
     let mut new = open(&*store).await;
     new.append(&append("m0")).await;
     let event = event("one", &instance("k"));
-    again(async || store.append(accepted(&event)).await).await;
+    retry_call(async || store.append(accepted(&event)).await).await;
     let fold = messages(&["old"]);
     assert!(is_fenced(async || old.append(&append("old")).await).await);
     assert!(is_fenced(async || old.discard_events().await).await);
-    assert!(is_fenced(async || old.fold(BaseChange::Rewrite(&fold)).await).await);
+    assert!(is_fenced(async || old.checkpoint(BaseChange::Rewrite(&fold)).await).await);
     let meta = meta(&instance("k"));
     assert!(
         is_fenced(async || old
@@ -334,9 +343,12 @@ async fn fenced(subject: &dyn ReopenableWorkspace) {
         .await
     );
     drop((old, new, store));
-    assert_eq!(stored(subject).await.events, [append("m0")]);
+    assert_eq!(read_stored(subject).await.events, [append("m0")]);
     let store = subject.open();
-    assert_eq!(again(async || store.recover().await).await.pending, [event]);
+    assert_eq!(
+        retry_call(async || store.recover().await).await.pending,
+        [event]
+    );
 }
 
 /// Returns true if a call is fenced off. Retries it after any other error.

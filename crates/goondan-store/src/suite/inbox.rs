@@ -3,7 +3,7 @@
 use super::samples::{
     accepted, done, done_with, event, event_by, finished, instance, result, withdrawn,
 };
-use super::{Check, ReopenableWorkspace, again};
+use super::{Check, ReopenableWorkspace, retry_call};
 
 use futures::FutureExt as _;
 use goondan_core::ports::store::{FinishedTurn, LogRecord, RecoveredState, StoreError};
@@ -11,7 +11,7 @@ use goondan_core::result_cache::EncodedResult;
 
 pub(super) const CHECKS: &[Check] = &[
     ("an empty workspace recovers nothing", |subject| {
-        Box::pin(empty(subject))
+        Box::pin(new_workspace_has_no_events(subject))
     }),
     (
         "pending events come back in the order in which they were accepted",
@@ -36,10 +36,10 @@ pub(super) const CHECKS: &[Check] = &[
     }),
     (
         "an answer is accepted with the record of its turn",
-        |subject| Box::pin(answers(subject)),
+        |subject| Box::pin(answer_is_pending(subject)),
     ),
     ("a turn settles all events that joined it", |subject| {
-        Box::pin(joined(subject))
+        Box::pin(joined_events_are_handled(subject))
     }),
     (
         "results stay while the requesting turn may ask again",
@@ -48,22 +48,22 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Appends the records, reopens the store and returns the recovered state.
-async fn after(
+async fn recover_after(
     subject: &dyn ReopenableWorkspace,
     records: impl IntoIterator<Item = LogRecord>,
 ) -> RecoveredState {
     let store = subject.open();
     for record in records {
-        again(async || store.append(record.clone()).await).await;
+        retry_call(async || store.append(record.clone()).await).await;
     }
     drop(store);
-    recovered(subject).await
+    reopen_and_recover(subject).await
 }
 
 /// Opens the store and returns the recovered state.
-async fn recovered(subject: &dyn ReopenableWorkspace) -> RecoveredState {
+async fn reopen_and_recover(subject: &dyn ReopenableWorkspace) -> RecoveredState {
     let store = subject.open();
-    again(async || store.recover().await).await
+    retry_call(async || store.recover().await).await
 }
 
 /// Opens the store and returns the result of an event that was handled before.
@@ -72,14 +72,14 @@ async fn earlier_result(
     event_id: &str,
 ) -> Option<EncodedResult> {
     let store = subject.open();
-    let handled = again(async || store.recover().await).await.handled;
+    let handled = retry_call(async || store.recover().await).await.handled;
     let found = handled.into_iter().find(|event| event.event_id == event_id);
     let result = found.map(|event| event.result);
     result.or_else(|| store.earlier_result(event_id))
 }
 
 /// Returns the ids of the pending events.
-fn ids(recovered: &RecoveredState) -> Vec<&str> {
+fn pending_ids(recovered: &RecoveredState) -> Vec<&str> {
     recovered
         .pending
         .iter()
@@ -88,8 +88,8 @@ fn ids(recovered: &RecoveredState) -> Vec<&str> {
 }
 
 /// A new workspace has no pending events.
-async fn empty(subject: &dyn ReopenableWorkspace) {
-    assert_eq!(recovered(subject).await, RecoveredState::default());
+async fn new_workspace_has_no_events(subject: &dyn ReopenableWorkspace) {
+    assert_eq!(reopen_and_recover(subject).await, RecoveredState::default());
 }
 
 /// Pending events come back in the order of their acceptance.
@@ -97,7 +97,7 @@ async fn in_order(subject: &dyn ReopenableWorkspace) {
     let events: Vec<_> = (0..50)
         .map(|n| event(&format!("e{n}"), &instance(&format!("k{}", n % 3))))
         .collect();
-    let recovered = after(subject, events.iter().map(accepted)).await;
+    let recovered = recover_after(subject, events.iter().map(accepted)).await;
     assert_eq!(recovered.pending, events);
     assert_eq!(recovered.begun, [""; 0]);
 }
@@ -121,8 +121,8 @@ async fn tickets_in_order(subject: &dyn ReopenableWorkspace) {
 /// A handled event is not pending, and its result is kept.
 async fn done_is_done(subject: &dyn ReopenableWorkspace) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
-    let recovered = after(subject, [accepted(&one), accepted(&two), done(&one)]).await;
-    assert_eq!(ids(&recovered), ["two"]);
+    let recovered = recover_after(subject, [accepted(&one), accepted(&two), done(&one)]).await;
+    assert_eq!(pending_ids(&recovered), ["two"]);
     let found = earlier_result(subject, "one").await.unwrap();
     assert_eq!(found.decode().unwrap(), result(&one));
     assert_eq!(earlier_result(subject, "two").await, None);
@@ -131,33 +131,36 @@ async fn done_is_done(subject: &dyn ReopenableWorkspace) {
 /// A withdrawn event is neither pending nor handled.
 async fn withdrawn_is_gone(subject: &dyn ReopenableWorkspace) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
-    let recovered = after(subject, [accepted(&one), accepted(&two), withdrawn(&one)]).await;
-    assert_eq!((ids(&recovered), recovered.handled.len()), (vec!["two"], 0));
+    let recovered = recover_after(subject, [accepted(&one), accepted(&two), withdrawn(&one)]).await;
+    assert_eq!(
+        (pending_ids(&recovered), recovered.handled.len()),
+        (vec!["two"], 0)
+    );
 }
 
 /// An event that is accepted again after its withdrawal is pending.
 async fn accepted_again(subject: &dyn ReopenableWorkspace) {
     let one = event("one", &instance("k"));
-    let recovered = after(subject, [accepted(&one), withdrawn(&one), accepted(&one)]).await;
-    assert_eq!(ids(&recovered), ["one"]);
+    let recovered = recover_after(subject, [accepted(&one), withdrawn(&one), accepted(&one)]).await;
+    assert_eq!(pending_ids(&recovered), ["one"]);
 }
 
 /// An event that is accepted twice is pending only once.
 async fn accepted_twice(subject: &dyn ReopenableWorkspace) {
     let one = event("one", &instance("k"));
-    let recovered = after(subject, [accepted(&one), accepted(&one)]).await;
-    assert_eq!(ids(&recovered), ["one"]);
-    let recovered = after(subject, [done(&one)]).await;
-    assert_eq!(ids(&recovered), [""; 0]);
+    let recovered = recover_after(subject, [accepted(&one), accepted(&one)]).await;
+    assert_eq!(pending_ids(&recovered), ["one"]);
+    let recovered = recover_after(subject, [done(&one)]).await;
+    assert_eq!(pending_ids(&recovered), [""; 0]);
 }
 
 /// The answer of a turn is pending as soon as the turn is recorded.
-async fn answers(subject: &dyn ReopenableWorkspace) {
+async fn answer_is_pending(subject: &dyn ReopenableWorkspace) {
     let (question, answer) = (
         event("question", &instance("b")),
         event("answer", &instance("a")),
     );
-    let recovered = after(
+    let recovered = recover_after(
         subject,
         [
             accepted(&question),
@@ -165,21 +168,21 @@ async fn answers(subject: &dyn ReopenableWorkspace) {
         ],
     )
     .await;
-    assert_eq!(ids(&recovered), ["answer"]);
-    let recovered = after(subject, [done(&answer)]).await;
-    assert_eq!(ids(&recovered), [""; 0]);
+    assert_eq!(pending_ids(&recovered), ["answer"]);
+    let recovered = recover_after(subject, [done(&answer)]).await;
+    assert_eq!(pending_ids(&recovered), [""; 0]);
 }
 
 /// The end of a turn marks all events that joined it as handled.
-async fn joined(subject: &dyn ReopenableWorkspace) {
+async fn joined_events_are_handled(subject: &dyn ReopenableWorkspace) {
     let (one, two) = (event("one", &instance("k")), event("two", &instance("k")));
     let event_ids = vec!["one".to_owned(), "two".to_owned()];
     let both = LogRecord::Done(Box::new(FinishedTurn {
         event_ids,
         ..finished(&one)
     }));
-    let recovered = after(subject, [accepted(&one), accepted(&two), both]).await;
-    assert_eq!(ids(&recovered), [""; 0]);
+    let recovered = recover_after(subject, [accepted(&one), accepted(&two), both]).await;
+    assert_eq!(pending_ids(&recovered), [""; 0]);
     for id in ["one", "two"] {
         assert!(earlier_result(subject, id).await.is_some(), "{id}");
     }
@@ -202,7 +205,7 @@ async fn results_that_are_needed(subject: &dyn ReopenableWorkspace) {
     let records = [accepted(&turn), accepted(&question), done(&question)]
         .into_iter()
         .chain(many_done());
-    let recovered = after(subject, records).await;
+    let recovered = recover_after(subject, records).await;
     let handled = recovered
         .handled
         .iter()
@@ -217,7 +220,7 @@ async fn results_that_are_needed(subject: &dyn ReopenableWorkspace) {
         recovered.handled.len()
     );
 
-    let recovered = after(subject, [done(&turn)]).await;
+    let recovered = recover_after(subject, [done(&turn)]).await;
     assert!(
         recovered
             .handled

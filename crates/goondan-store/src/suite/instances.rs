@@ -4,7 +4,7 @@ use chrono::{TimeDelta, Utc};
 use serde_json::json;
 
 use super::samples::{accepted, append, event, finished, instance, messages, meta};
-use super::{Check, ReopenableWorkspace, again};
+use super::{Check, ReopenableWorkspace, retry_call};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{
     BaseChange, InstanceMeta, InstanceStatus, OpenConversation, Store, StoredConversation, update,
@@ -12,7 +12,7 @@ use goondan_core::ports::store::{
 
 pub(super) const CHECKS: &[Check] = &[
     ("the metadata of an instance comes back", |subject| {
-        Box::pin(metas(subject))
+        Box::pin(metadata_is_kept(subject))
     }),
     (
         "one instance is found by its name, and all of them some at a time",
@@ -25,7 +25,9 @@ pub(super) const CHECKS: &[Check] = &[
         "a deleted instance is gone, and its name is free",
         |subject| Box::pin(delete(subject)),
     ),
-    ("a record comes back", |subject| Box::pin(records(subject))),
+    ("a record comes back", |subject| {
+        Box::pin(record_is_kept(subject))
+    }),
     (
         "a record is replaced only if it has the expected version",
         |subject| Box::pin(compare_and_set(subject)),
@@ -40,42 +42,42 @@ pub(super) const CHECKS: &[Check] = &[
 
 /// Stores metadata; retries failed calls.
 async fn put(store: &dyn Store, meta: &InstanceMeta) {
-    again(async || store.put_instance(meta).await).await;
+    retry_call(async || store.put_instance(meta).await).await;
 }
 
 /// Opens a conversation; retries failed calls.
 async fn open(store: &dyn Store, id: &InstanceId) -> Box<dyn OpenConversation> {
-    let lease = again(async || store.claim(id).await).await;
-    let mut conversation = again(async || store.open(lease.clone()).await).await;
-    again(async || conversation.load().await).await;
+    let lease = retry_call(async || store.claim(id).await).await;
+    let mut conversation = retry_call(async || store.open(lease.clone()).await).await;
+    retry_call(async || conversation.load().await).await;
     conversation
 }
 
 /// Adds messages to a conversation.
-async fn fold(store: &dyn Store, id: &InstanceId, ids: &[&str]) {
+async fn add_messages(store: &dyn Store, id: &InstanceId, ids: &[&str]) {
     let (mut conversation, messages) = (open(store, id).await, messages(ids));
-    again(async || conversation.fold(BaseChange::Append(&messages)).await).await;
+    retry_call(async || conversation.checkpoint(BaseChange::Append(&messages)).await).await;
 }
 
 /// Reads a conversation.
-async fn stored(store: &dyn Store, id: &InstanceId) -> StoredConversation {
-    again(async || store.read(id).await).await
+async fn read_stored(store: &dyn Store, id: &InstanceId) -> StoredConversation {
+    retry_call(async || store.read(id).await).await
 }
 
 /// Returns the metadata of all instances.
 async fn instances(store: &dyn Store) -> Vec<InstanceMeta> {
-    again(async || store.instances().await).await
+    retry_call(async || store.instances().await).await
 }
 
 /// Returns the value of a record; `None` if there is none.
 async fn value(store: &dyn Store, id: &InstanceId, name: &str) -> Option<serde_json::Value> {
-    again(async || store.get(id, name).await)
+    retry_call(async || store.get(id, name).await)
         .await
         .map(|record| record.value)
 }
 
 /// Metadata comes back as it was stored last.
-async fn metas(subject: &dyn ReopenableWorkspace) {
+async fn metadata_is_kept(subject: &dyn ReopenableWorkspace) {
     let plain = meta(&instance("plain"));
     let rich = InstanceMeta {
         status: InstanceStatus::Retired,
@@ -106,9 +108,12 @@ async fn metas(subject: &dyn ReopenableWorkspace) {
 /// An instance can be found by its id, and all instances page by page.
 async fn one_and_all(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
-    let find = async |id: &InstanceId| again(async || store.instance(id).await).await;
+    let find = async |id: &InstanceId| retry_call(async || store.instance(id).await).await;
     assert_eq!(find(&instance("nobody")).await, None);
-    assert_eq!(again(async || store.instances_behind(None).await).await, []);
+    assert_eq!(
+        retry_call(async || store.instances_behind(None).await).await,
+        []
+    );
     let ids: Vec<_> = (0..600)
         .map(|number| instance(&format!("k{number}")))
         .collect();
@@ -123,7 +128,7 @@ async fn one_and_all(subject: &dyn ReopenableWorkspace) {
         .await;
     }
     let (one, event) = (&ids[7], event("e", &ids[7]));
-    again(async || store.append(accepted(&event)).await).await;
+    retry_call(async || store.append(accepted(&event)).await).await;
     let mut conversation = open(&*store, one).await;
     let (turn, new_meta) = (
         finished(&event),
@@ -132,7 +137,7 @@ async fn one_and_all(subject: &dyn ReopenableWorkspace) {
             ..meta(one)
         },
     );
-    again(async || {
+    retry_call(async || {
         conversation
             .end_turn(turn.clone(), BaseChange::Append(&[]), new_meta.clone())
             .await
@@ -141,7 +146,7 @@ async fn one_and_all(subject: &dyn ReopenableWorkspace) {
     assert_eq!(find(one).await, Some(new_meta), "the end of a turn says so");
     let (mut found, mut last) = (Vec::new(), None);
     loop {
-        let some = again(async || store.instances_behind(last.as_ref()).await).await;
+        let some = retry_call(async || store.instances_behind(last.as_ref()).await).await;
         let Some(meta) = some.last() else { break };
         last = Some(meta.id());
         found.extend(some.iter().map(InstanceMeta::id));
@@ -150,7 +155,7 @@ async fn one_and_all(subject: &dyn ReopenableWorkspace) {
     let mut expected_ids = ids.clone();
     expected_ids.sort();
     assert_eq!(found, expected_ids, "each of them, once");
-    again(async || store.delete_instance(&ids[0]).await).await;
+    retry_call(async || store.delete_instance(&ids[0]).await).await;
     assert_eq!(find(&ids[0]).await, None);
 }
 
@@ -176,13 +181,13 @@ async fn keys(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     for key in keys {
         put(&*store, &meta(&instance(key))).await;
-        fold(&*store, &instance(key), &[key]).await;
+        add_messages(&*store, &instance(key), &[key]).await;
     }
     drop(store);
     let store = subject.open();
     assert_eq!(instances(&*store).await.len(), keys.len());
     for key in keys {
-        let base = stored(&*store, &instance(key)).await.base;
+        let base = read_stored(&*store, &instance(key)).await.base;
         assert_eq!(
             base,
             messages(&[key]),
@@ -190,24 +195,24 @@ async fn keys(subject: &dyn ReopenableWorkspace) {
         );
     }
     let other = InstanceId::new("b", "main");
-    assert!(stored(&*store, &other).await.base.is_empty());
+    assert!(read_stored(&*store, &other).await.base.is_empty());
 }
 
 /// A deleted instance is gone, and its id can be used again.
 async fn delete(subject: &dyn ReopenableWorkspace) {
     let (doomed, other) = (instance("doomed"), instance("other"));
     let store = subject.open();
-    assert!(!again(async || store.delete_instance(&doomed).await).await);
+    assert!(!retry_call(async || store.delete_instance(&doomed).await).await);
     for id in [&doomed, &other] {
         put(&*store, &meta(id)).await;
-        fold(&*store, id, &["m0"]).await;
+        add_messages(&*store, id, &["m0"]).await;
         let mut conversation = open(&*store, id).await;
-        again(async || conversation.append(&append("m1")).await).await;
-        assert!(again(async || store.put(id, "x", &json!(1), None).await).await);
+        retry_call(async || conversation.append(&append("m1")).await).await;
+        assert!(retry_call(async || store.put(id, "x", &json!(1), None).await).await);
     }
-    assert!(again(async || store.delete_instance(&doomed).await).await);
+    assert!(retry_call(async || store.delete_instance(&doomed).await).await);
     assert_eq!(instances(&*store).await, [meta(&other)]);
-    let remaining = stored(&*store, &doomed).await;
+    let remaining = read_stored(&*store, &doomed).await;
     assert_eq!((remaining.base.len(), remaining.events.len()), (0, 0));
     assert_eq!(
         (
@@ -220,12 +225,12 @@ async fn delete(subject: &dyn ReopenableWorkspace) {
     let store = subject.open();
     assert_eq!(instances(&*store).await, [meta(&other)]);
     put(&*store, &meta(&doomed)).await;
-    fold(&*store, &doomed, &["new"]).await;
-    assert_eq!(stored(&*store, &doomed).await.base, messages(&["new"]));
+    add_messages(&*store, &doomed, &["new"]).await;
+    assert_eq!(read_stored(&*store, &doomed).await.base, messages(&["new"]));
 }
 
 /// A record comes back as it was stored.
-async fn records(subject: &dyn ReopenableWorkspace) {
+async fn record_is_kept(subject: &dyn ReopenableWorkspace) {
     let id = instance("k");
     let store = subject.open();
     assert_eq!(value(&*store, &id, "x").await, None);
@@ -234,7 +239,7 @@ async fn records(subject: &dyn ReopenableWorkspace) {
         ("../x", json!(2)),
         ("gdn.dead-letters", json!([])),
     ] {
-        assert!(again(async || store.put(&id, name, &value, None).await).await);
+        assert!(retry_call(async || store.put(&id, name, &value, None).await).await);
     }
     drop(store);
     let store = subject.open();
@@ -252,10 +257,10 @@ async fn compare_and_set(subject: &dyn ReopenableWorkspace) {
     let id = instance("k");
     let store = subject.open();
     let put = async |value: u8, expected| {
-        again(async || store.put(&id, "x", &json!(value), expected).await).await
+        retry_call(async || store.put(&id, "x", &json!(value), expected).await).await
     };
     let version = async || {
-        again(async || store.get(&id, "x").await)
+        retry_call(async || store.get(&id, "x").await)
             .await
             .map(|record| record.version)
     };
@@ -283,7 +288,7 @@ async fn concurrent_updates(subject: &dyn ReopenableWorkspace) {
             }
             Some(json!(all))
         };
-        again(async || update(&*store, &id, "numbers", add).await).await;
+        retry_call(async || update(&*store, &id, "numbers", add).await).await;
     });
     futures::future::join_all(updates).await;
     let numbers = value(&*store, &id, "numbers")
@@ -299,9 +304,11 @@ async fn records_of_a_name(subject: &dyn ReopenableWorkspace) {
         put(&*store, &meta(&instance(key))).await;
     }
     for (key, name) in [("one", "x"), ("two", "y"), ("three", "x")] {
-        assert!(again(async || store.put(&instance(key), name, &json!(key), None).await).await);
+        assert!(
+            retry_call(async || store.put(&instance(key), name, &json!(key), None).await).await
+        );
     }
-    let mut found = again(async || store.all("x").await).await;
+    let mut found = retry_call(async || store.all_records("x").await).await;
     found.sort_by(|a, b| a.0.cmp(&b.0));
     let found: Vec<_> = found
         .into_iter()

@@ -23,7 +23,7 @@ pub trait ReopenableWorkspace {
 
     /// Returns true if a claim fences off earlier claims of the instance. A store for a single
     /// process need not do so.
-    fn fences(&self) -> bool {
+    fn fences_claims(&self) -> bool {
         true
     }
 }
@@ -55,7 +55,7 @@ pub async fn check(mut fresh: impl FnMut() -> Box<dyn ReopenableWorkspace>) {
 }
 
 /// Retries a call that failed without any effect.
-async fn again<T>(mut call: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
+async fn retry_call<T>(mut call: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
     for _ in 0..50 {
         match call().await {
             Ok(done) => return done,

@@ -77,7 +77,7 @@ impl UnreliableStore {
         let (inner, slow) = (Arc::clone(&store), Arc::clone(&line));
         tokio::spawn(async move {
             while let Some((record, receipt)) = waiting.recv().await {
-                match slow.travel().await {
+                match slow.inject_fault().await {
                     Ok(()) => receipt.settle(inner.append(record).await),
                     Err(error) => receipt.settle(Err(error)),
                 }
@@ -103,7 +103,7 @@ impl UnreliableStore {
 
 impl FaultInjector {
     /// Waits for the delay of one call, and fails some calls.
-    async fn travel(&self) -> Result<(), StoreError> {
+    async fn inject_fault(&self) -> Result<(), StoreError> {
         // Pseudo-random, but equal in each run.
         let call = pseudo_random(self.calls.fetch_add(1, Ordering::Relaxed));
         let part = if self.is_steady {
@@ -133,7 +133,7 @@ fn pseudo_random(number: u64) -> u64 {
 #[async_trait]
 impl WorkspaceLog for UnreliableStore {
     async fn recover(&self) -> Result<RecoveredState, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.store.recover().await
     }
 
@@ -156,12 +156,12 @@ impl WorkspaceLog for UnreliableStore {
 #[async_trait]
 impl ConversationStore for UnreliableStore {
     async fn claim(&self, id: &InstanceId) -> Result<InstanceLease, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.store.claim(id).await
     }
 
     async fn open(&self, lease: InstanceLease) -> Result<Box<dyn OpenConversation>, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         let conversation = self.store.open(lease).await?;
         Ok(Box::new(UnreliableConversation {
             conversation,
@@ -170,7 +170,7 @@ impl ConversationStore for UnreliableStore {
     }
 
     async fn read(&self, id: &InstanceId) -> Result<StoredConversation, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.store.read(id).await
     }
 }
@@ -183,23 +183,23 @@ struct UnreliableConversation {
 #[async_trait]
 impl OpenConversation for UnreliableConversation {
     async fn load(&mut self) -> Result<StoredConversation, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.conversation.load().await
     }
 
     async fn append(&mut self, event: &MessageEvent) -> Result<(), StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.conversation.append(event).await
     }
 
     async fn discard_events(&mut self) -> Result<(), StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.conversation.discard_events().await
     }
 
-    async fn fold(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError> {
-        self.line.travel().await?;
-        self.conversation.fold(fold).await
+    async fn checkpoint(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError> {
+        self.line.inject_fault().await?;
+        self.conversation.checkpoint(fold).await
     }
 
     async fn end_turn(
@@ -208,7 +208,7 @@ impl OpenConversation for UnreliableConversation {
         fold: BaseChange<'_>,
         meta: InstanceMeta,
     ) -> Result<bool, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.conversation.end_turn(turn, fold, meta).await
     }
 }
@@ -216,7 +216,7 @@ impl OpenConversation for UnreliableConversation {
 #[async_trait]
 impl InstanceStore for UnreliableStore {
     async fn instances(&self) -> Result<Vec<InstanceMeta>, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.store.instances().await
     }
 
@@ -224,12 +224,12 @@ impl InstanceStore for UnreliableStore {
         &self,
         after: Option<&InstanceId>,
     ) -> Result<Vec<InstanceMeta>, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.store.instances_behind(after).await
     }
 
     async fn instance(&self, id: &InstanceId) -> Result<Option<InstanceMeta>, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.store.instance(id).await
     }
 
@@ -243,12 +243,12 @@ impl InstanceStore for UnreliableStore {
     }
 
     async fn put_instance(&self, meta: &InstanceMeta) -> Result<(), StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.store.put_instance(meta).await
     }
 
     async fn delete_instance(&self, id: &InstanceId) -> Result<bool, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.store.delete_instance(id).await
     }
 }
@@ -260,7 +260,7 @@ impl RecordStore for UnreliableStore {
         id: &InstanceId,
         name: &str,
     ) -> Result<Option<VersionedRecord>, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.store.get(id, name).await
     }
 
@@ -271,13 +271,16 @@ impl RecordStore for UnreliableStore {
         value: &Value,
         expected: Option<RecordVersion>,
     ) -> Result<bool, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.store.put(id, name, value, expected).await
     }
 
-    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
-        self.line.travel().await?;
-        self.store.all(name).await
+    async fn all_records(
+        &self,
+        name: &str,
+    ) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError> {
+        self.line.inject_fault().await?;
+        self.store.all_records(name).await
     }
 }
 
@@ -288,7 +291,7 @@ impl RuntimeEventStore for UnreliableStore {
     }
 
     async fn events(&self, id: &InstanceId, after: u64) -> Result<Vec<RuntimeEvent>, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.store.events(id, after).await
     }
 }
@@ -310,7 +313,7 @@ impl TurnJournalStore for UnreliableStore {
         instance: &InstanceId,
         turn_id: &str,
     ) -> Result<Arc<dyn TurnJournal>, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         let journal = self.store.open_journal(instance, turn_id).await?;
         Ok(Arc::new(UnreliableJournal {
             journal,
@@ -319,7 +322,7 @@ impl TurnJournalStore for UnreliableStore {
     }
 
     async fn close_journal(&self, instance: &InstanceId, turn_id: &str) -> Result<(), StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.store.close_journal(instance, turn_id).await
     }
 }
@@ -336,7 +339,7 @@ impl TurnJournal for UnreliableJournal {
         effect: TurnEffect,
         work: BoxFuture<'_, Value>,
     ) -> Result<EffectOutcome<Arc<Value>>, StoreError> {
-        self.line.travel().await?;
+        self.line.inject_fault().await?;
         self.journal.run_value(effect, work).await
     }
 

@@ -184,7 +184,7 @@ async fn lists_are_complete_after_each_change() {
     assert_eq!(store.idle_instances(), Some(19));
     let listed = instances(&store).await;
     let having = async |store: &JsonlStore| {
-        let all = store.all("tool.jobs").await.unwrap();
+        let all = store.all_records("tool.jobs").await.unwrap();
         all.into_iter().map(|(id, _)| id).collect::<Vec<_>>()
     };
     assert_eq!(having(&store).await, std::slice::from_ref(&new));

@@ -23,7 +23,7 @@ impl ReopenableWorkspace for OnDisk {
         Box::new(JsonlStore::open(&self.0.path().join("workspaces/w")).unwrap())
     }
 
-    fn fences(&self) -> bool {
+    fn fences_claims(&self) -> bool {
         false
     }
 }
@@ -38,7 +38,7 @@ impl ReopenableWorkspace for Killed {
         Box::new(JsonlStore::on(Arc::new(fs.clone()), Path::new("/workspaces/w")).unwrap())
     }
 
-    fn fences(&self) -> bool {
+    fn fences_claims(&self) -> bool {
         false
     }
 }

@@ -100,8 +100,10 @@ proptest! {
         let deaths: Vec<_> = deaths.into_iter().map(|(after, kind, seed)| (after, end(kind, seed))).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(run(&deaths));
-        runtime.block_on(run_asking(&deaths, &[]));
-        runtime.block_on(run_asking(&deaths, &BESIDE));
+        // A third end during the same call of the only turn fails that turn with E_TURN_POISON.
+        let two = &deaths[..2];
+        runtime.block_on(run_asking(two, &[]));
+        runtime.block_on(run_asking(two, &BESIDE));
     }
 }
 

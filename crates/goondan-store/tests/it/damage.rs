@@ -87,7 +87,7 @@ async fn metadata_is_made_again_from_the_conversation() {
         let lease = store.claim(&id).await.unwrap();
         let mut conversation = store.open(lease).await.unwrap();
         conversation
-            .fold(BaseChange::Append(&messages(&["m0"])))
+            .checkpoint(BaseChange::Append(&messages(&["m0"])))
             .await
             .unwrap();
     }

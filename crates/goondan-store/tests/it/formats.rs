@@ -288,7 +288,7 @@ async fn a_newer_format_is_refused_and_not_changed() {
     let lease = store.claim(&instance("k")).await.unwrap();
     let mut conversation = store.open(lease).await.unwrap();
     let change = BaseChange::Append(&messages(&["m5"]));
-    assert!(conversation.fold(change).await.is_err());
+    assert!(conversation.checkpoint(change).await.is_err());
     assert_eq!(text(&fs, &path), before);
 }
 

@@ -30,8 +30,8 @@ impl Clock for Forward {
         Utc::now() + TimeDelta::seconds(self.0.load(Ordering::Relaxed))
     }
 
-    fn hex(&self, digits: usize) -> String {
-        SystemClock.hex(digits)
+    fn random_hex(&self, digits: usize) -> String {
+        SystemClock.random_hex(digits)
     }
 }
 

@@ -99,7 +99,7 @@ impl TelemetryExporter {
 
     /// Returns the number of dropped spans so far.
     pub fn dropped(&self) -> u64 {
-        self.queue.dropped()
+        self.queue.dropped_count()
     }
 }
 
@@ -119,20 +119,20 @@ impl SpanCollector {
             tokio::select! {
                 biased;
                 event = self.events.recv() => match event {
-                    Some(event) => self.note(&event),
+                    Some(event) => self.record_event(&event),
                     None => break,
                 },
                 () = ending.cancelled() => break,
             }
         }
         while let Ok(event) = self.events.try_recv() {
-            self.note(&event);
+            self.record_event(&event);
         }
         collector_done.cancel();
     }
 
     /// Queues the span that the event ends, if its trace is exported.
-    fn note(&mut self, event: &SwarmEvent) {
+    fn record_event(&mut self, event: &SwarmEvent) {
         let SwarmEvent::Runtime(event) = event else {
             return;
         };
@@ -140,7 +140,7 @@ impl SpanCollector {
             return;
         }
         if let Some(span) = self.assembler.note(event) {
-            self.queue.put(span);
+            self.queue.push(span);
         }
     }
 }
@@ -163,11 +163,11 @@ impl BatchSender {
         while !collector_done.is_cancelled() {
             tokio::select! {
                 () = collector_done.cancelled() => break,
-                () = self.queue.first() => {}
+                () = self.queue.wait_for_span() => {}
             }
             tokio::select! {
                 () = collector_done.cancelled() => break,
-                () = self.queue.full() => {}
+                () = self.queue.wait_for_full_batch() => {}
                 () = sleep(self.delay) => {}
             }
             self.send_batch(&collector_done).await;

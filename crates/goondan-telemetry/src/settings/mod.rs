@@ -116,7 +116,9 @@ impl TelemetrySettings {
     pub fn takes(&self, trace: &TraceContext) -> bool {
         match &trace.caller {
             Some(caller) if self.caller_decides => caller.traceparent.is_sampled(),
-            _ => self.sampler.takes(trace.external_context().0.trace_id()),
+            _ => self
+                .sampler
+                .should_sample(trace.external_context().0.trace_id()),
         }
     }
 
@@ -131,7 +133,7 @@ impl TelemetrySettings {
 /// Exported spans are the parent of requests in them. Otherwise the caller's trace context is
 /// forwarded unchanged.
 impl TracePolicy for TelemetrySettings {
-    fn caller(&self, span: &TraceContext) -> Option<CallerTrace> {
+    fn caller_trace(&self, span: &TraceContext) -> Option<CallerTrace> {
         let (external_context, state) = span.external_context();
         let caller_trace = |is_sampled| CallerTrace {
             traceparent: TraceParent::of(
@@ -145,7 +147,7 @@ impl TracePolicy for TelemetrySettings {
             true => Some(caller_trace(true)),
             false => Some(
                 ForwardCallerTrace
-                    .caller(span)
+                    .caller_trace(span)
                     .unwrap_or_else(|| caller_trace(false)),
             ),
         }
@@ -158,7 +160,7 @@ impl TracePolicy for TelemetrySettings {
 
 impl TraceSampler {
     /// Returns whether the trace with this id is exported.
-    fn takes(self, trace_id: &str) -> bool {
+    fn should_sample(self, trace_id: &str) -> bool {
         match self {
             TraceSampler::All => true,
             TraceSampler::None => false,
@@ -289,7 +291,7 @@ impl EnvironmentReader<'_> {
         let Some((name, text)) = self.of_signal(signal, "HEADERS") else {
             return Vec::new();
         };
-        let pairs = self.pairs(&name, &text);
+        let pairs = self.parse_pairs(&name, &text);
         pairs
             .into_iter()
             .map(|(name, value)| (name, Secret::new(value)))
@@ -297,7 +299,7 @@ impl EnvironmentReader<'_> {
     }
 
     /// Parses `name=value,name=value`, with percent-encoded values.
-    fn pairs(&mut self, name: &str, text: &str) -> Vec<(String, String)> {
+    fn parse_pairs(&mut self, name: &str, text: &str) -> Vec<(String, String)> {
         let mut pairs = Vec::new();
         for pair in text
             .split(',')
@@ -323,7 +325,7 @@ impl EnvironmentReader<'_> {
     fn resource(&mut self) -> BTreeMap<String, String> {
         let text = self.text("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
         let mut resource: BTreeMap<_, _> = self
-            .pairs("OTEL_RESOURCE_ATTRIBUTES", &text)
+            .parse_pairs("OTEL_RESOURCE_ATTRIBUTES", &text)
             .into_iter()
             .collect();
         resource.extend(

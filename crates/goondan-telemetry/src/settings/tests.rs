@@ -139,10 +139,13 @@ fn a_share_of_the_traces_is_the_same_everywhere() {
         format!("{}3fffffffffffff", "f".repeat(18)),
         format!("{}40000000000000", "0".repeat(18)),
     );
-    assert!(TraceSampler::Share(0.25).takes(&low) && !TraceSampler::Share(0.25).takes(&high));
     assert!(
-        TraceSampler::Share(1.0).takes(&"f".repeat(32))
-            && !TraceSampler::Share(0.0).takes(&"0".repeat(32))
+        TraceSampler::Share(0.25).should_sample(&low)
+            && !TraceSampler::Share(0.25).should_sample(&high)
+    );
+    assert!(
+        TraceSampler::Share(1.0).should_sample(&"f".repeat(32))
+            && !TraceSampler::Share(0.0).should_sample(&"0".repeat(32))
     );
 }
 

@@ -10,7 +10,7 @@ use goondan_core::ports::model::ModelFinishReason;
 use goondan_spec::Code;
 use serde_json::Value;
 
-use crate::attributes::{SpanAttributes, nanos};
+use crate::attributes::{SpanAttributes, unix_nanos};
 use crate::message_attributes;
 use crate::names;
 use crate::otlp::{OtlpSpan, SpanEvent, SpanKind, SpanStatus};
@@ -82,7 +82,7 @@ impl SpanAssembler {
                 let shown_arguments = self.content.then(|| content(arguments)).flatten();
                 self.begin(event)?
                     .attributes
-                    .maybe("gen_ai.tool.call.arguments", shown_arguments);
+                    .set_optional("gen_ai.tool.call.arguments", shown_arguments);
                 None
             }
             Kind::ApprovalRequested { approval_id, .. } => {
@@ -110,7 +110,7 @@ impl SpanAssembler {
                 Some((error_code.clone(), error_message.clone())),
             )),
             _ => self
-                .ending(event)
+                .span_end(event)
                 .and_then(|ending| self.end(event, ending)),
         }
     }
@@ -156,11 +156,11 @@ impl SpanAssembler {
         let mut attributes = SpanAttributes::default();
         attributes
             .set("goondan.approval.id", approval)
-            .maybe("goondan.approval.answer", answer);
+            .set_optional("goondan.approval.answer", answer);
         open.events.push(SpanEvent {
-            time_unix_nano: nanos(event.timestamp),
+            time_unix_nano: unix_nanos(event.timestamp),
             name: name.to_owned(),
-            attributes: attributes.done(),
+            attributes: attributes.into_key_values(),
         });
         None
     }
@@ -180,7 +180,7 @@ impl SpanAssembler {
             .set("gen_ai.request.model", &call.model);
         attributes.set("gen_ai.request.stream", true);
         let seconds = |millis: u64| millis as f64 / 1_000.0;
-        attributes.maybe(
+        attributes.set_optional(
             "gen_ai.response.time_to_first_chunk",
             call.time_to_first_token.map(seconds),
         );
@@ -191,7 +191,7 @@ impl SpanAssembler {
             _ if is_declined => Some("content_filter"),
             reason => reason.as_ref().map(names::finish_reason),
         };
-        attributes.maybe(
+        attributes.set_optional(
             "gen_ai.response.finish_reasons",
             reason.map(|reason| vec![reason]),
         );
@@ -213,7 +213,7 @@ impl SpanAssembler {
             attributes,
             error,
         };
-        span(event, call.started_at, ending, Vec::new())
+        build_span(event, call.started_at, ending, Vec::new())
     }
 
     /// Sets the model of the parent span, from its first model call. For a model call of a step,
@@ -228,8 +228,8 @@ impl SpanAssembler {
         }
     }
 
-    /// Returns the end of a unit of work; `None` if `event` ends none.
-    fn ending(&self, event: &RuntimeEvent) -> Option<SpanEnd> {
+    /// Returns the end of the span that `event` completes; `None` if it completes none.
+    fn span_end(&self, event: &RuntimeEvent) -> Option<SpanEnd> {
         let mut attributes = SpanAttributes::default();
         let (name, duration, error) = match &event.kind {
             Kind::TurnCompleted {
@@ -241,9 +241,9 @@ impl SpanAssembler {
                 token_usage,
                 cost,
             } => {
-                turn(&mut attributes, turn_id, reason(*finish_reason));
+                turn(&mut attributes, turn_id, finish_reason_name(*finish_reason));
                 let cut = model_finish_reason.as_ref().map(ModelFinishReason::as_str);
-                attributes.maybe("goondan.turn.model_finish_reason", cut);
+                attributes.set_optional("goondan.turn.model_finish_reason", cut);
                 attributes
                     .usage(*token_usage, cost.as_ref())
                     .set("goondan.turn.steps", *step_count);
@@ -261,9 +261,13 @@ impl SpanAssembler {
                 token_usage,
                 cost,
             } => {
-                turn(&mut attributes, turn_id, reason(FinishReason::Error));
+                turn(
+                    &mut attributes,
+                    turn_id,
+                    finish_reason_name(FinishReason::Error),
+                );
                 attributes.usage(*token_usage, cost.as_ref());
-                let error = failure(error_code.as_ref(), error_message);
+                let error = code_and_message(error_code.as_ref(), error_message);
                 (
                     format!("invoke_agent {}", event.agent_name),
                     *duration,
@@ -292,7 +296,7 @@ impl SpanAssembler {
                 (
                     format!("step {step_index}"),
                     *duration,
-                    Some(failure(error_code.as_ref(), error_message)),
+                    Some(code_and_message(error_code.as_ref(), error_message)),
                 )
             }
             Kind::ToolCompleted {
@@ -321,7 +325,7 @@ impl SpanAssembler {
                 (
                     format!("execute_tool {tool_name}"),
                     *duration,
-                    Some(failure(None, error_message)),
+                    Some(code_and_message(None, error_message)),
                 )
             }
             _ => return None,
@@ -338,7 +342,7 @@ impl SpanAssembler {
     /// Adds the result of a tool call, if content is included.
     fn result(&self, attributes: &mut SpanAttributes, tool_result: &ShownResult) {
         if self.content {
-            attributes.maybe("gen_ai.tool.call.result", content(&tool_result.output));
+            attributes.set_optional("gen_ai.tool.call.result", content(&tool_result.output));
         }
     }
 
@@ -349,44 +353,45 @@ impl SpanAssembler {
         let began = open
             .as_ref()
             .map(|open| open.began)
-            .unwrap_or_else(|| before(event.timestamp, ending.duration));
+            .unwrap_or_else(|| subtract_millis(event.timestamp, ending.duration));
         let mut events = Vec::new();
         if let Some(open) = open {
             ending.attributes.append(open.attributes);
             events = open.events;
             if let Some((provider, model)) = open.model {
-                self.propagate_model(event, &mut ending, provider, model);
+                self.record_model(event, &mut ending, provider, model);
             }
         }
-        Some(span(event, began, ending, events))
+        Some(build_span(event, began, ending, events))
     }
 
-    /// Copies the model of a step to its turn, and the model of a turn to its span.
-    fn propagate_model(
+    /// Records the model of an ended step or turn. The span of a turn gets the model of its first
+    /// step: the end of the step stores it in the open turn, and the end of the turn adds it to the
+    /// span.
+    fn record_model(
         &mut self,
         event: &RuntimeEvent,
         ending: &mut SpanEnd,
         provider: String,
         model: String,
     ) {
-        if matches!(
+        let is_step = matches!(
             event.kind,
             Kind::StepCompleted { .. } | Kind::StepFailed { .. }
-        ) {
-            let turn = event
-                .trace
-                .parent_span_id
-                .as_ref()
-                .and_then(|parent| self.open.get_mut(parent));
-            if let Some(turn) = turn {
-                turn.model.get_or_insert((provider, model));
-            }
+        );
+        if !is_step {
+            ending
+                .attributes
+                .set("gen_ai.provider.name", provider)
+                .set("gen_ai.request.model", model);
             return;
         }
-        ending
-            .attributes
-            .set("gen_ai.provider.name", provider)
-            .set("gen_ai.request.model", model);
+        if let Some(turn_id) = &event.trace.parent_span_id
+            && let Some(turn) = self.open.get_mut(turn_id)
+            && turn.model.is_none()
+        {
+            turn.model = Some((provider, model));
+        }
     }
 }
 
@@ -409,7 +414,7 @@ fn tool(attributes: &mut SpanAttributes, name: &str, call: &str) {
 }
 
 /// Returns the error code and message; `_OTHER` if the code is unknown.
-fn failure(code: Option<&String>, message: &str) -> (String, String) {
+fn code_and_message(code: Option<&String>, message: &str) -> (String, String) {
     (
         code.cloned().unwrap_or_else(|| "_OTHER".to_owned()),
         message.to_owned(),
@@ -417,7 +422,7 @@ fn failure(code: Option<&String>, message: &str) -> (String, String) {
 }
 
 /// Returns the finish reason as an attribute value.
-fn reason(reason: FinishReason) -> &'static str {
+fn finish_reason_name(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::TextResponse => "text_response",
         FinishReason::MaxSteps => "max_steps",
@@ -432,7 +437,7 @@ fn content(value: &Value) -> Option<String> {
 }
 
 /// Returns the time `millis` milliseconds before `end`.
-fn before(end: DateTime<Utc>, millis: u64) -> DateTime<Utc> {
+fn subtract_millis(end: DateTime<Utc>, millis: u64) -> DateTime<Utc> {
     let duration = i64::try_from(millis)
         .ok()
         .and_then(TimeDelta::try_milliseconds);
@@ -442,7 +447,7 @@ fn before(end: DateTime<Utc>, millis: u64) -> DateTime<Utc> {
 }
 
 /// Creates the span of a unit of work, which ends with `event`.
-fn span(
+fn build_span(
     event: &RuntimeEvent,
     began: DateTime<Utc>,
     ending: SpanEnd,
@@ -471,21 +476,21 @@ fn span(
         .as_deref()
         .map(|caller| caller.traceparent.span_id());
     OtlpSpan {
-        trace_id: bytes(external_context.trace_id()),
-        span_id: bytes(external_context.span_id()),
+        trace_id: decode_id(external_context.trace_id()),
+        span_id: decode_id(external_context.span_id()),
         trace_state: state.unwrap_or_default().to_owned(),
         parent_span_id: event
             .trace
             .parent_span_id
             .as_deref()
             .or(caller)
-            .map(bytes)
+            .map(decode_id)
             .unwrap_or_default(),
         name,
         kind: kind.into(),
-        start_time_unix_nano: nanos(began.min(event.timestamp)),
-        end_time_unix_nano: nanos(event.timestamp),
-        attributes: attributes.done(),
+        start_time_unix_nano: unix_nanos(began.min(event.timestamp)),
+        end_time_unix_nano: unix_nanos(event.timestamp),
+        attributes: attributes.into_key_values(),
         events,
         status,
         flags: if external_context.is_sampled() {
@@ -496,19 +501,25 @@ fn span(
     }
 }
 
-/// Decodes an id from hex; empty if it is not valid hex.
-fn bytes(id: &str) -> Vec<u8> {
-    let digits: Option<Vec<u8>> = id
-        .chars()
-        .map(|digit| digit.to_digit(16).and_then(|digit| digit.try_into().ok()))
-        .collect();
-    let digits = digits
-        .filter(|digits| digits.len() % 2 == 0)
-        .unwrap_or_default();
-    digits
-        .chunks(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect()
+/// Decodes a trace id or a span id from hexadecimal digits. Returns an empty list for an invalid
+/// id.
+fn decode_id(id: &str) -> Vec<u8> {
+    decode_hex(id).unwrap_or_default()
+}
+
+/// Decodes bytes from hexadecimal digits. Returns `None` if the number of digits is odd or a
+/// character is not a digit.
+fn decode_hex(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    for pair in text.as_bytes().chunks_exact(2) {
+        let high = char::from(pair[0]).to_digit(16)?;
+        let low = char::from(pair[1]).to_digit(16)?;
+        bytes.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]

@@ -163,7 +163,7 @@ fn a_turn_has_the_model_of_its_first_question_and_a_question_hangs_in_its_step()
     );
     assert_eq!(
         (chat.start_time_unix_nano, chat.end_time_unix_nano),
-        (nanos(at(10)), nanos(at(15)))
+        (unix_nanos(at(10)), unix_nanos(at(15)))
     );
     assert_eq!(
         (&chat.parent_span_id, &step.parent_span_id),
@@ -335,7 +335,9 @@ fn reasoning_is_a_part_of_its_own() {
     };
     let mut attributes = SpanAttributes::default();
     message_attributes::add_content(&mut attributes, &said, Some("length"));
-    let Some(Attribute::Text(output)) = value(&attributes.done(), "gen_ai.output.messages") else {
+    let Some(Attribute::Text(output)) =
+        value(&attributes.into_key_values(), "gen_ai.output.messages")
+    else {
         panic!("there is an output");
     };
     let output: Value = serde_json::from_str(&output).unwrap();
@@ -377,7 +379,7 @@ fn an_end_without_a_beginning_begins_its_duration_earlier() {
         .unwrap();
     assert_eq!(
         (span.start_time_unix_nano, span.end_time_unix_nano),
-        (nanos(at(10)), nanos(at(40)))
+        (unix_nanos(at(10)), unix_nanos(at(40)))
     );
 }
 
@@ -389,7 +391,7 @@ fn a_turn_that_starts_twice_began_the_first_time() {
     let span = assembler
         .note(&event(40, &turn(), turn_completed()))
         .unwrap();
-    assert_eq!(span.start_time_unix_nano, nanos(at(0)));
+    assert_eq!(span.start_time_unix_nano, unix_nanos(at(0)));
     assert_eq!(text(&span, "goondan.event.id"), "e");
 }
 

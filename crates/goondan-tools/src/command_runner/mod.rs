@@ -109,7 +109,7 @@ impl CommandLineRunner {
             line: &self,
             running: &running,
         };
-        shell.script(&self.script, &mut scope).await
+        shell.run_script(&self.script, &mut scope).await
     }
 }
 
@@ -121,7 +121,7 @@ struct CommandLineRun<'a> {
 
 impl<'a> CommandLineRun<'a> {
     /// Runs the steps of `script` in order. Returns the exit status of the last step that ran.
-    fn script<'s>(
+    fn run_script<'s>(
         self,
         script: &'s CommandScript,
         scope: &'s mut CommandState,
@@ -149,7 +149,7 @@ impl<'a> CommandLineRun<'a> {
     /// last stage.
     async fn step(self, step: &ScriptStep, scope: &mut CommandState) -> io::Result<ExitStatus> {
         if let [only] = step.stages.as_slice() {
-            return self.stage(only, scope).await;
+            return self.run_stage(only, scope).await;
         }
         let mut stages = Vec::new();
         let mut input = None;
@@ -166,7 +166,7 @@ impl<'a> CommandLineRun<'a> {
                     .set(1, StreamTarget::Writer(Arc::new(writer)));
             }
             // Dropping its pipe ends at its end notifies the neighboring commands.
-            stages.push(async move { self.stage(stage, &mut stage_scope).await });
+            stages.push(async move { self.run_stage(stage, &mut stage_scope).await });
         }
         let ends = join_all(stages).await;
         ends.into_iter()
@@ -175,7 +175,7 @@ impl<'a> CommandLineRun<'a> {
     }
 
     /// Runs `cd`, a command, or a group.
-    async fn stage(
+    async fn run_stage(
         self,
         stage: &PipelineStage,
         scope: &mut CommandState,
@@ -184,17 +184,17 @@ impl<'a> CommandLineRun<'a> {
             PipelineStage::Command(command) if command.name() == CD_COMMAND => {
                 self.change_folder(command, scope).await
             }
-            PipelineStage::Command(command) => self.command(command, scope).await,
-            PipelineStage::Group(group) => self.group(group, scope).await,
+            PipelineStage::Command(command) => self.run_command(command, scope).await,
+            PipelineStage::Group(group) => self.run_group(group, scope).await,
         }
     }
 
     /// Runs a group. Changes of the directory and the streams apply only inside the group.
-    async fn group(self, group: &CommandGroup, scope: &CommandState) -> io::Result<ExitStatus> {
+    async fn run_group(self, group: &CommandGroup, scope: &CommandState) -> io::Result<ExitStatus> {
         let mut group_scope = scope.clone();
         if let Err(reason) = group_scope
             .streams
-            .redirect(self.line, &scope.folder, &group.redirects)
+            .apply_redirects(self.line, &scope.folder, &group.redirects)
             .await?
         {
             return group_scope
@@ -202,7 +202,7 @@ impl<'a> CommandLineRun<'a> {
                 .report_error(reason, FAILURE_EXIT_CODE)
                 .await;
         }
-        self.script(&group.script, &mut group_scope).await
+        self.run_script(&group.script, &mut group_scope).await
     }
 
     /// Runs `cd`: changes the directory of `scope`.
@@ -227,14 +227,18 @@ impl<'a> CommandLineRun<'a> {
     }
 
     /// Expands the words of a command, redirects its streams, and runs the program.
-    async fn command(self, command: &ShellCommand, scope: &CommandState) -> io::Result<ExitStatus> {
+    async fn run_command(
+        self,
+        command: &ShellCommand,
+        scope: &CommandState,
+    ) -> io::Result<ExitStatus> {
         let mut words = Vec::new();
         for word in &command.words {
             words.extend(self.expand(word, scope).await?);
         }
         let mut streams = scope.streams.clone();
         if let Err(reason) = streams
-            .redirect(self.line, &scope.folder, &command.redirects)
+            .apply_redirects(self.line, &scope.folder, &command.redirects)
             .await?
         {
             return streams.report_error(reason, FAILURE_EXIT_CODE).await;
@@ -247,7 +251,7 @@ impl<'a> CommandLineRun<'a> {
         let mut started = process::command(
             &program.path,
             &scope.folder,
-            self.line.environment(command, &scope.folder),
+            self.line.command_environment(command, &scope.folder),
         );
         #[cfg(unix)]
         started.arg0(&name);
@@ -305,8 +309,9 @@ impl<'a> CommandLineRun<'a> {
 }
 
 impl CommandLineRunner {
-    /// Returns the environment of a command: that of the line, and its own assignments.
-    fn environment(&self, command: &ShellCommand, folder: &Path) -> Environment {
+    /// Returns the environment of a command: the variables of the command line, and the assignments
+    /// of the command itself.
+    fn command_environment(&self, command: &ShellCommand, folder: &Path) -> Environment {
         let mut environment = self.environment.clone();
         environment.insert("PATH".into(), self.path());
         environment.insert("PWD".into(), folder.into());
@@ -326,13 +331,14 @@ impl CommandLineRunner {
             .get(OsStr::new("PATH"))
             .cloned()
             .unwrap_or_default();
-        let folders: Vec<PathBuf> = program_files::folders(&path, &[&self.ctx.workdir]).collect();
+        let folders: Vec<PathBuf> =
+            program_files::search_directories(&path, &[&self.ctx.workdir]).collect();
         std::env::join_paths(folders).unwrap_or_default()
     }
 
     /// Returns the directories for file patterns: the working directory, and the directory that the
     /// line may run in.
-    fn roots(&self) -> Vec<PathBuf> {
+    fn glob_roots(&self) -> Vec<PathBuf> {
         vec![self.ctx.workdir.clone(), self.folder.clone()]
     }
 
@@ -348,7 +354,7 @@ impl CommandLineRunner {
     fn find(&self, name: &str, folder: &Path) -> Result<FoundProgram, (String, u8)> {
         if !name.contains('/') {
             let program = program_files::on_path(name, &self.path(), &[&self.ctx.workdir])
-                .map(FoundProgram::at);
+                .map(FoundProgram::from_path);
             return program.ok_or_else(|| (format!("{name}: not found"), NOT_FOUND_EXIT_CODE));
         }
         if self.is_elsewhere(name, folder) {
@@ -361,7 +367,7 @@ impl CommandLineRunner {
         if !program_files::is_program(&path) {
             return Err((format!("{name}: not a program"), NOT_STARTED_EXIT_CODE));
         }
-        Ok(FoundProgram::at(path))
+        Ok(FoundProgram::from_path(path))
     }
 }
 

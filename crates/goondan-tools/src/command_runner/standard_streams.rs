@@ -18,6 +18,7 @@ use crate::running_programs::{RegisteredProgram, WriteAccess};
 use crate::sandbox::{self, SandboxedCommand, sandboxed_start};
 use goondan_core::nofollow_fs::{FileOpenMode, open_without_links};
 use goondan_spec::reason;
+use goondan_spec::secret_files::has_secret_name;
 
 /// The target of a stream.
 #[derive(Clone)]
@@ -54,7 +55,7 @@ impl FileWrite {
 
 impl StreamTarget {
     /// Returns the stream for a child process.
-    fn stdio(&self) -> io::Result<Stdio> {
+    fn to_stdio(&self) -> io::Result<Stdio> {
         Ok(match self {
             StreamTarget::Null => Stdio::null(),
             StreamTarget::Reader(end) => end.try_clone()?.into(),
@@ -100,9 +101,9 @@ impl StandardStreams {
         let [input, output, errors] = &self.0;
         program
             .command
-            .stdin(input.stdio()?)
-            .stdout(output.stdio()?)
-            .stderr(errors.stdio()?);
+            .stdin(input.to_stdio()?)
+            .stdout(output.to_stdio()?)
+            .stderr(errors.to_stdio()?);
         for stream in &self.0 {
             if let StreamTarget::File(opened) = stream
                 && let Some(written) = &opened.written
@@ -116,7 +117,7 @@ impl StandardStreams {
     /// Opens the files of `redirects` in order. The inner error is the reason why a file cannot be
     /// opened; earlier redirections stay in effect. The outer error means that the sandbox cannot start,
     /// or that a call with approved files is starting. Then no file is opened.
-    pub(super) async fn redirect(
+    pub(super) async fn apply_redirects(
         &mut self,
         line: &CommandLineRunner,
         folder: &Path,
@@ -145,7 +146,7 @@ impl StandardStreams {
             let contained = shell::file(target).and_then(|file| line.files.get(&file));
             let layers = line
                 .launcher
-                .layers(&line.ctx, contained.map_or(&[], Vec::as_slice))
+                .sandbox_layers(&line.ctx, contained.map_or(&[], Vec::as_slice))
                 .map_err(io::Error::other)?;
             let written = match what {
                 RedirectionMode::Reading => None,
@@ -157,7 +158,7 @@ impl StandardStreams {
                 }
             };
             match sandboxed_start::run_in_sandbox(&layers, || {
-                Ok(opened(line, folder, path, what, !layers.is_empty()))
+                Ok(open_redirect(line, folder, path, what, !layers.is_empty()))
             })? {
                 Ok(file) => {
                     let opened = RedirectedFile { file, written };
@@ -187,7 +188,7 @@ enum RedirectionMode {
 
 /// Opens the file of a redirection at its checked place: below the working directory, whatever
 /// links exist, or exactly at a path outside that a rule permits. Returns the reason if this fails.
-fn opened(
+fn open_redirect(
     line: &CommandLineRunner,
     folder: &Path,
     path: &str,
@@ -214,14 +215,16 @@ fn open_in_workdir(
     path: &Path,
     mode: RedirectionMode,
 ) -> Result<File, ToolError> {
-    let root = FileRoot::of(&line.ctx)?;
+    let root = FileRoot::from_context(&line.ctx)?;
     let resolved = root.resolve(&path.to_string_lossy())?;
     // A link or a directory may lead to a protected file, for which a direct redirection would need
     // an approval.
-    let below = root.relative(&resolved.path).to_string_lossy();
+    let below = root.relative_path(&resolved.path);
     let is_protected = match mode {
-        RedirectionMode::Reading => shell::is_secret(&below),
-        RedirectionMode::Writing | RedirectionMode::Appending => shell::is_protected(&below),
+        RedirectionMode::Reading => has_secret_name(below),
+        RedirectionMode::Writing | RedirectionMode::Appending => {
+            shell::is_protected(&below.to_string_lossy())
+        }
     };
     if is_protected && !has_protected_name(path) {
         let message = format!(

@@ -29,8 +29,9 @@ impl CommandLineRun<'_> {
         scope: &CommandState,
     ) -> io::Result<Vec<OsString>> {
         if word.is_glob() {
-            let (word, folder, roots) = (word.clone(), scope.folder.clone(), self.line.roots());
-            let layers = self.line.launcher.layers(&self.line.ctx, &[]);
+            let (word, folder, roots) =
+                (word.clone(), scope.folder.clone(), self.line.glob_roots());
+            let layers = self.line.launcher.sandbox_layers(&self.line.ctx, &[]);
             let layers = layers.map_err(io::Error::other)?;
             let looking = move || {
                 sandboxed_start::run_in_sandbox(&layers, || Ok(names(&word, &folder, &roots)))
@@ -47,7 +48,7 @@ impl CommandLineRun<'_> {
                 WordPiece::Star | WordPiece::Question => {}
             }
         }
-        Ok(vec![argument(text)])
+        Ok(vec![bytes_to_argument(text)])
     }
 
     /// Returns the output of commands, without trailing line breaks.
@@ -59,7 +60,7 @@ impl CommandLineRun<'_> {
         let (reader, writer) = io::pipe()?;
         let mut own = scope.clone();
         own.streams.set(1, StreamTarget::Writer(Arc::new(writer)));
-        let running = async move { self.script(script, &mut own).await };
+        let running = async move { self.run_script(script, &mut own).await };
         let mut printed = Vec::new();
         let mut reader = reading_end::<ChildStdout>(reader)?.take(MAX_SUBSTITUTION_BYTES + 1);
         let (end, read) = tokio::join!(running, async {
@@ -85,13 +86,13 @@ impl CommandLineRun<'_> {
 
 /// Converts bytes to an argument.
 #[cfg(unix)]
-fn argument(text: Vec<u8>) -> OsString {
+fn bytes_to_argument(text: Vec<u8>) -> OsString {
     std::os::unix::ffi::OsStringExt::from_vec(text)
 }
 
 /// Converts bytes to an argument, with replacement characters for invalid text.
 #[cfg(not(unix))]
-fn argument(text: Vec<u8>) -> OsString {
+fn bytes_to_argument(text: Vec<u8>) -> OsString {
     String::from_utf8_lossy(&text).into_owned().into()
 }
 
@@ -114,14 +115,14 @@ fn names(word: &CommandWord, folder: &Path, roots: &[PathBuf]) -> Vec<OsString> 
     }
     matches.sort();
     if matches.is_empty() {
-        vec![literal(word)]
+        vec![pattern_text(word)]
     } else {
         matches
     }
 }
 
 /// Returns the pattern as plain text.
-fn literal(word: &CommandWord) -> OsString {
+fn pattern_text(word: &CommandWord) -> OsString {
     let text = word.pieces.iter().map(|piece| match piece {
         WordPiece::Text(text) => text.as_str(),
         WordPiece::Star => "*",
@@ -174,7 +175,7 @@ fn matching_entries(
         let is_there = path.is_empty() || absolute(&path).symlink_metadata().is_ok();
         return if is_there { vec![path] } else { Vec::new() };
     }
-    let Some(matcher) = matcher(part) else {
+    let Some(matcher) = build_matcher(part) else {
         return Vec::new();
     };
     let hides = begins_open(part);
@@ -216,7 +217,7 @@ fn literal_text(part: &Part) -> Option<String> {
 }
 
 /// Returns a matcher for a part; `None` if its pattern is invalid.
-fn matcher(part: &Part) -> Option<GlobMatcher> {
+fn build_matcher(part: &Part) -> Option<GlobMatcher> {
     let pattern = part.iter().map(|piece| match piece {
         WordPiece::Text(text) => globset::escape(text),
         WordPiece::Star => "*".to_owned(),

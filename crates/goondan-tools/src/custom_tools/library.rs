@@ -57,7 +57,7 @@ pub(super) async fn run(ctx: &ToolContext, run: LibraryCall<'_>) -> Result<ToolO
     let schema = ArgumentSchema::new(export.parameters.clone());
     let arguments = schema
         .check(&Value::Object(run.arguments))
-        .map_err(|invalid| errors::invalid(invalid.message).suggest(invalid.suggestion))?;
+        .map_err(|invalid| errors::invalid_argument(invalid.message).suggest(invalid.suggestion))?;
     let started = Instant::now();
     let called = tokio::time::timeout(run.limit, handler.call(ctx, arguments)).await;
     let output = called.map_err(|_| {

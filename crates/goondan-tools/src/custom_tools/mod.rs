@@ -13,24 +13,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::JsonObject;
-use goondan_core::nofollow_fs::remove_tree;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSource};
+use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle, remove_tree};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSource, WrittenFile};
 use goondan_spec::kinds::{Permission, ProcessLimits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::library::LoadedLibraries;
-use self::template::{ToolTemplate, scaffold};
-use self::tool_catalog::{FoundCustomTool, TOOL_MANIFEST_FILE};
+use self::template::{ToolTemplate, build_scaffold};
+use self::tool_catalog::{FoundCustomTool, TOOL_MANIFEST_FILE, UnusableToolError};
 use crate::builtin_tool::BuiltinTool;
 use crate::configured_directory::configured_directory;
-use crate::errors::{self, blocking, lossy};
+use crate::errors::{self, lossy_path, run_blocking};
 use crate::file_changes::{make_executable, replace};
 use crate::paths::FileRoot;
 use crate::sandbox::ProgramLauncher;
 use crate::shell;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 /// Directory of a project that contains its tools.
 const PROJECT_TOOLS_DIR: &str = "tools";
@@ -78,15 +78,15 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         });
         Ok(vec![
             ToolExport::new::<CreateCustomTool>("create", &settings)
-                .needs(Permission::Write)
-                .needs(Permission::Execute),
-            ToolExport::new::<RunCustomTool>("run", &settings).needs(Permission::Execute),
+                .with_permission(Permission::Write)
+                .with_permission(Permission::Execute),
+            ToolExport::new::<RunCustomTool>("run", &settings).with_permission(Permission::Execute),
             ToolExport::new::<ListCustomTools>("list", &settings)
-                .needs(Permission::Read)
+                .with_permission(Permission::Read)
                 .read_only(),
             ToolExport::new::<DeleteCustomTool>("delete", &settings)
-                .needs(Permission::Write)
-                .needs(Permission::Execute),
+                .with_permission(Permission::Write)
+                .with_permission(Permission::Execute),
         ])
     },
     ..BuiltinTool::DEFAULT_ROW
@@ -120,14 +120,17 @@ struct CustomToolsState {
 
 impl CustomToolsState {
     /// Returns the directories of tools, the project's first. Their paths contain no links.
-    fn folders(&self, ctx: &ToolContext) -> Result<Vec<PathBuf>, ToolError> {
+    fn tool_directories(&self, ctx: &ToolContext) -> Result<Vec<PathBuf>, ToolError> {
         let project = configured_directory(ctx, PROJECT_TOOLS_DIR)?;
-        Ok(project.into_iter().chain(self.users(ctx)?).collect())
+        Ok(project
+            .into_iter()
+            .chain(self.user_directory(ctx)?)
+            .collect())
     }
 
     /// Returns the directory of the user's own tools, which all projects share; `None` without a
     /// home directory.
-    fn users(&self, ctx: &ToolContext) -> Result<Option<PathBuf>, ToolError> {
+    fn user_directory(&self, ctx: &ToolContext) -> Result<Option<PathBuf>, ToolError> {
         configured_directory(ctx, self.dir.as_deref().unwrap_or(USER_TOOLS_DIR))
     }
 
@@ -135,7 +138,7 @@ impl CustomToolsState {
     fn folder_of(&self, ctx: &ToolContext, scope: CustomToolScope) -> Result<PathBuf, ToolError> {
         let folder = match scope {
             CustomToolScope::Project => configured_directory(ctx, PROJECT_TOOLS_DIR)?,
-            CustomToolScope::User => self.users(ctx)?,
+            CustomToolScope::User => self.user_directory(ctx)?,
         };
         folder.ok_or_else(|| {
             ToolError::new("there is no home directory for user tools")
@@ -163,8 +166,8 @@ impl CustomToolsState {
 
     /// Returns all custom tools, including unusable tools.
     async fn scan(&self, ctx: &ToolContext) -> Result<Vec<FoundCustomTool>, ToolError> {
-        let folders = self.folders(ctx)?;
-        blocking(move || Ok(tool_catalog::scan(&folders))).await
+        let folders = self.tool_directories(ctx)?;
+        run_blocking(move || Ok(tool_catalog::scan(&folders))).await
     }
 }
 
@@ -211,12 +214,32 @@ impl ToolOperation for CreateCustomTool {
             CustomToolScope::Project => PROJECT_TOOLS_DIR.to_owned(),
             CustomToolScope::User => settings.folder_of(ctx, self.scope)?.display().to_string(),
         };
-        let scaffold = scaffold(self.template, &self.name, &self.description);
+        let scaffold = build_scaffold(self.template, &self.name, &self.description);
         let files = scaffold.files.iter().map(|(path, content, _)| {
             let path = format!("{shelf}/{}/{path}", self.name);
             crate::file_changes::diff(&path, "", content)
         });
         Ok(Some(files.collect()))
+    }
+
+    /// Returns the files except the manifest. A custom tool's manifest is the purpose of the call, and
+    /// the scaffold contains no other resource.
+    async fn written_files(
+        self,
+        ctx: &ToolContext,
+        settings: &CustomToolsState,
+    ) -> Vec<WrittenFile> {
+        let (Ok(()), Ok(parent)) = (is_name(&self.name), settings.folder_of(ctx, self.scope))
+        else {
+            return Vec::new();
+        };
+        let folder = parent.join(&self.name);
+        let scaffold = build_scaffold(self.template, &self.name, &self.description);
+        let paths = scaffold.files.iter().map(|(path, ..)| path);
+        let paths = paths.filter(|path| *path != TOOL_MANIFEST_FILE);
+        paths
+            .map(|path| selected_file("name", folder.join(path)))
+            .collect()
     }
 
     async fn run(
@@ -235,33 +258,36 @@ impl ToolOperation for CreateCustomTool {
         }
         let parent = settings.folder_of(ctx, self.scope)?;
         let project = ctx.project_dir.clone();
-        blocking(move || self.make(&parent, &project)).await
+        run_blocking(move || self.create_files(&parent, &project)).await
     }
 }
 
 impl CreateCustomTool {
     /// Creates the files in a new directory below `parent`.
-    fn make(&self, parent: &Path, project: &Path) -> Result<ToolOutput, ToolError> {
+    fn create_files(&self, parent: &Path, project: &Path) -> Result<ToolOutput, ToolError> {
         // A link in the place of the project's directory must not lead out of the project. The user
         // may place the user directory anywhere.
         let (root, above) = match self.scope {
-            CustomToolScope::Project => (FileRoot::at(project)?, format!("{PROJECT_TOOLS_DIR}/")),
+            CustomToolScope::Project => (
+                FileRoot::from_directory(project)?,
+                format!("{PROJECT_TOOLS_DIR}/"),
+            ),
             CustomToolScope::User => {
                 let created = std::fs::create_dir_all(parent);
                 created.map_err(|error| {
-                    errors::io(
+                    errors::io_error(
                         format_args!("create the directory `{}`", parent.display()),
                         &error,
                     )
                 })?;
-                (FileRoot::exactly(parent.to_owned()), String::new())
+                (FileRoot::from_resolved(parent.to_owned()), String::new())
             }
         };
         let folder = root.resolve(&format!("{above}{}", self.name))?;
         if folder.path.symlink_metadata().is_ok() {
             return Err(exists_error(&self.name));
         }
-        let scaffold = scaffold(self.template, &self.name, &self.description);
+        let scaffold = build_scaffold(self.template, &self.name, &self.description);
         for (path, content, executable) in &scaffold.files {
             let file = root.resolve(&format!("{above}{}/{path}", self.name))?;
             root.create_parents(&file)?;
@@ -272,11 +298,39 @@ impl CreateCustomTool {
         }
         let files: Vec<&String> = scaffold.files.iter().map(|(path, ..)| path).collect();
         let output = json!({
-            "name": self.name, "template": self.template, "scope": self.scope, "folder": lossy(&folder.path), "files": files,
+            "name": self.name, "template": self.template, "scope": self.scope, "folder": lossy_path(&folder.path), "files": files,
             "next": scaffold.next,
         });
-        Ok(titled(format!("Created the tool {}", self.name), output))
+        Ok(titled_output(
+            format!("Created the tool {}", self.name),
+            output,
+        ))
     }
+}
+
+/// Returns a file that a call writes or removes because of the name in `argument`.
+fn selected_file(argument: &str, path: PathBuf) -> WrittenFile {
+    WrittenFile {
+        argument: Some(argument.to_owned()),
+        path,
+    }
+}
+
+/// Returns all files below `folder`, which must not be a link. Does not follow links.
+fn files_below(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = vec![(DirectoryHandle::open(folder, folder)?, folder.to_owned())];
+    while let Some((directory, path)) = folders.pop() {
+        for (name, metadata) in directory.entries()? {
+            let place = path.join(&name);
+            if metadata.kind == DirectoryEntryKind::Folder {
+                folders.push((directory.open_subdirectory(&name)?, place));
+            } else {
+                files.push(place);
+            }
+        }
+    }
+    Ok(files)
 }
 
 /// Returns the error of a tool name that is in use.
@@ -297,7 +351,7 @@ fn is_name(name: &str) -> Result<(), ToolError> {
         return Ok(());
     }
     let message = format!("`{name}` is not a valid tool name");
-    Err(errors::invalid(message)
+    Err(errors::invalid_argument(message)
         .suggest("use lower-case letters, digits and hyphens, beginning with a letter"))
 }
 
@@ -335,7 +389,7 @@ impl ToolOperation for RunCustomTool {
         )))
     }
 
-    async fn programs(self, ctx: &ToolContext, settings: &CustomToolsState) -> Vec<PathBuf> {
+    async fn executed_files(self, ctx: &ToolContext, settings: &CustomToolsState) -> Vec<PathBuf> {
         let Ok(FoundCustomTool {
             folder,
             tool: Ok(tool),
@@ -380,7 +434,7 @@ impl ToolOperation for RunCustomTool {
             .await;
         }
         let output = program::run(ctx, &tool, self.arguments, &settings.launcher, limit).await?;
-        Ok(titled(format!("Ran {}", self.tool_name), output))
+        Ok(titled_output(format!("Ran {}", self.tool_name), output))
     }
 }
 
@@ -403,7 +457,7 @@ impl ToolOperation for ListCustomTools {
             .into_iter()
             .map(tool_json)
             .collect();
-        Ok(titled(
+        Ok(titled_output(
             format!("{} custom tools", tools.len()),
             json!({"count": tools.len(), "tools": tools}),
         ))
@@ -420,10 +474,10 @@ fn tool_json(entry: FoundCustomTool) -> Value {
             "version": tool.manifest.version,
             "usage": tool.manifest.usage,
             "parameters": tool.manifest.parameters,
-            "folder": lossy(&entry.folder),
+            "folder": lossy_path(&entry.folder),
         }),
         Err(reason) => {
-            json!({"name": entry.name, "available": false, "reason": reason.to_string(), "folder": lossy(&entry.folder)})
+            json!({"name": entry.name, "available": false, "reason": reason.to_string(), "folder": lossy_path(&entry.folder)})
         }
     }
 }
@@ -440,18 +494,42 @@ struct DeleteCustomTool {
 impl ToolOperation for DeleteCustomTool {
     type Shared = CustomToolsState;
 
+    /// Returns the removed files, except the manifest of a custom tool.
+    async fn written_files(
+        self,
+        ctx: &ToolContext,
+        settings: &CustomToolsState,
+    ) -> Vec<WrittenFile> {
+        let Ok(found) = settings.find(ctx, &self.tool_name).await else {
+            return Vec::new();
+        };
+        let folder = found.folder.clone();
+        let listed = run_blocking(move || Ok(files_below(&folder).unwrap_or_default())).await;
+        let manifest = found.folder.join(TOOL_MANIFEST_FILE);
+        let is_custom = !matches!(found.tool, Err(UnusableToolError::Manifest(_)));
+        let files = listed.unwrap_or_default().into_iter();
+        files
+            .filter(|path| !(is_custom && *path == manifest))
+            .map(|path| selected_file("tool_name", path))
+            .collect()
+    }
+
     async fn run(
         self,
         ctx: &ToolContext,
         settings: &CustomToolsState,
     ) -> Result<ToolOutput, ToolError> {
         let found = settings.find(ctx, &self.tool_name).await?;
-        blocking(move || {
-            remove_tree(&found.folder, TOOL_MANIFEST_FILE.as_ref())
-                .map_err(|error| errors::io(format_args!("delete `{}`", found.name), &error))?;
+        run_blocking(move || {
+            remove_tree(&found.folder, TOOL_MANIFEST_FILE.as_ref()).map_err(|error| {
+                errors::io_error(format_args!("delete `{}`", found.name), &error)
+            })?;
             let output =
-                json!({"name": found.name, "folder": lossy(&found.folder), "deleted": true});
-            Ok(titled(format!("Deleted the tool {}", found.name), output))
+                json!({"name": found.name, "folder": lossy_path(&found.folder), "deleted": true});
+            Ok(titled_output(
+                format!("Deleted the tool {}", found.name),
+                output,
+            ))
         })
         .await
     }

@@ -14,7 +14,7 @@ use crate::command_runner::PreparedCommand;
 use crate::errors;
 use crate::process;
 use crate::sandbox::ProgramLauncher;
-use crate::scalar_text::scalar;
+use crate::scalar_text::scalar_to_string;
 use crate::shell;
 
 /// Number of bytes kept of standard output and of standard error.
@@ -30,10 +30,10 @@ pub(crate) async fn run(
     let schema = ArgumentSchema::new(tool.manifest.schema());
     let arguments = schema
         .check(&Value::Object(arguments))
-        .map_err(|invalid| errors::invalid(invalid.message).suggest(invalid.suggestion))?;
+        .map_err(|invalid| errors::invalid_argument(invalid.message).suggest(invalid.suggestion))?;
     let environment = shell::environment(&launcher.env, workspace(ctx))?;
     let mut command = process::command(&tool.program, &ctx.workdir, environment);
-    command.args(flags(&tool.manifest, &arguments));
+    command.args(format_flags(&tool.manifest, &arguments));
     let work = PreparedCommand::Program(Box::new(launcher.confine(
         command,
         ctx,
@@ -72,8 +72,13 @@ fn workspace(ctx: &ToolContext) -> JsonObject {
 }
 
 /// Returns the arguments as `--key=value`, in declaration order.
-fn flags(tool: &CustomTool, arguments: &JsonObject) -> Vec<String> {
-    let flag = |name: &String| Some(format!("--{name}={}", scalar(arguments.get(name)?)?));
+fn format_flags(tool: &CustomTool, arguments: &JsonObject) -> Vec<String> {
+    let flag = |name: &String| {
+        Some(format!(
+            "--{name}={}",
+            scalar_to_string(arguments.get(name)?)?
+        ))
+    };
     tool.parameters
         .iter()
         .filter_map(|parameter| flag(&parameter.name))
@@ -110,7 +115,7 @@ mod tests {
             let chosen = names.iter().zip(&values).zip(&given).filter(|(_, given)| **given).map(|(pair, _)| pair);
             let expected: Vec<(String, String)> = chosen.map(|(name, value)| (name.clone(), value.clone())).collect();
             let arguments: JsonObject = expected.iter().rev().map(|(name, value)| (name.clone(), json!(value))).collect();
-            let flags = flags(&tool(&names), &arguments);
+            let flags = format_flags(&tool(&names), &arguments);
             let read = flags.iter().map(|flag| {
                 let (name, value) = flag.strip_prefix("--").unwrap().split_once('=').unwrap();
                 (name.to_owned(), value.to_owned())
@@ -121,7 +126,7 @@ mod tests {
         #[test]
         fn numbers_and_booleans_are_written_plainly(number in -1_000_000i64..1_000_000, truth: bool) {
             let arguments = JsonObject::from_iter([("a".to_owned(), json!(number)), ("b".to_owned(), json!(truth))]);
-            let flags = flags(&tool(&["a".to_owned(), "b".to_owned()]), &arguments);
+            let flags = format_flags(&tool(&["a".to_owned(), "b".to_owned()]), &arguments);
             prop_assert_eq!(flags, [format!("--a={number}"), format!("--b={truth}")]);
         }
     }

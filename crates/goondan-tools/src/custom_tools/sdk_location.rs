@@ -9,14 +9,14 @@ use std::path::Path;
 const BUILD_TIME_SDK_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../goondan-abi");
 
 /// Returns the contents of the dependency's braces in `Cargo.toml`.
-pub(super) fn dependency() -> String {
+pub(super) fn sdk_dependency() -> String {
     match Path::new(BUILD_TIME_SDK_DIR).canonicalize() {
-        Ok(folder) => format!("path = {}", quoted(&folder.to_string_lossy())),
-        Err(_) => format!("git = {}", quoted(env!("CARGO_PKG_REPOSITORY"))),
+        Ok(folder) => format!("path = {}", quote_toml(&folder.to_string_lossy())),
+        Err(_) => format!("git = {}", quote_toml(env!("CARGO_PKG_REPOSITORY"))),
     }
 }
 
 /// Quotes a string for TOML.
-fn quoted(text: &str) -> String {
+fn quote_toml(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

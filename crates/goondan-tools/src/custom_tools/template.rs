@@ -25,7 +25,11 @@ pub(super) struct ToolScaffold {
     pub(super) next: Vec<String>,
 }
 
-pub(super) fn scaffold(template: ToolTemplate, name: &str, description: &str) -> ToolScaffold {
+pub(super) fn build_scaffold(
+    template: ToolTemplate,
+    name: &str,
+    description: &str,
+) -> ToolScaffold {
     let (entrypoint, source, build) = match template {
         ToolTemplate::Sh => (
             format!("{name}.sh"),
@@ -65,7 +69,7 @@ pub(super) fn scaffold(template: ToolTemplate, name: &str, description: &str) ->
             .replace("__NAME__", name)
             .replace("__EXPORT__", "run")
             .replace("__INPUT__", "Run")
-            .replace("{{quoted}}", &quoted(description))
+            .replace("{{quoted}}", &quote_string(description))
             .replace("__ABOUT__", &one_line(description))
     };
     let mut files = vec![
@@ -85,7 +89,8 @@ pub(super) fn scaffold(template: ToolTemplate, name: &str, description: &str) ->
         ToolTemplate::RustLib => {
             files.push((
                 "Cargo.toml".to_owned(),
-                filled(LIBRARY_MANIFEST_TEMPLATE).replace("__SDK__", &sdk_location::dependency()),
+                filled(LIBRARY_MANIFEST_TEMPLATE)
+                    .replace("__SDK__", &sdk_location::sdk_dependency()),
                 false,
             ));
         }
@@ -119,7 +124,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Quotes a string in a form that YAML and Rust read alike.
-fn quoted(text: &str) -> String {
+fn quote_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct FoundCustomTool {
 pub(crate) enum UnusableToolError {
     #[error(transparent)]
     Unreadable(#[from] ToolError),
-    #[error("its {TOOL_MANIFEST_FILE} is invalid: {}", explain(.0))]
+    #[error("its {TOOL_MANIFEST_FILE} is invalid: {}", format_diagnostics(.0))]
     Manifest(Vec<Diagnostic>),
     #[error(
         "the name `{stated}` in its {TOOL_MANIFEST_FILE} differs from its directory \
@@ -87,7 +87,7 @@ fn names_below(folder: &Path) -> io::Result<Vec<OsString>> {
 
 /// Returns the tool in `folder`. Fails if the tool's name is not `name`, the name of the directory.
 fn inspect_named(folder: &Path, name: &str) -> Result<UsableCustomTool, UnusableToolError> {
-    let ready = inspect_in(&FileRoot::exactly(folder.to_owned()))?;
+    let ready = inspect_in(&FileRoot::from_resolved(folder.to_owned()))?;
     if ready.manifest.name != name {
         return Err(UnusableToolError::OtherName {
             stated: ready.manifest.name,
@@ -98,8 +98,8 @@ fn inspect_named(folder: &Path, name: &str) -> Result<UsableCustomTool, Unusable
 }
 
 /// Returns the tool in `folder` if it is usable.
-pub(crate) fn inspect(folder: &Path) -> Result<UsableCustomTool, UnusableToolError> {
-    inspect_in(&FileRoot::at(folder)?)
+pub(crate) fn inspect_tool(folder: &Path) -> Result<UsableCustomTool, UnusableToolError> {
+    inspect_in(&FileRoot::from_directory(folder)?)
 }
 
 /// Returns the tool in the directory `root` if it is usable.
@@ -122,7 +122,7 @@ fn inspect_in(root: &FileRoot) -> Result<UsableCustomTool, UnusableToolError> {
     })
 }
 
-/// Returns true if the file name is that of a dynamic library of any platform.
+/// Returns true if the file has the extension of a dynamic library, on any platform.
 fn is_library(program: &Path) -> bool {
     program.extension().is_some_and(|extension| {
         ["so", "dylib", "dll"]
@@ -132,7 +132,7 @@ fn is_library(program: &Path) -> bool {
 }
 
 /// Formats all errors of a `tool.yaml` on one line.
-fn explain(problems: &[Diagnostic]) -> String {
+fn format_diagnostics(problems: &[Diagnostic]) -> String {
     let line = |problem: &Diagnostic| match problem.position {
         Some(position) => format!("line {}: {}", position.line, problem.message),
         None => problem.message.clone(),

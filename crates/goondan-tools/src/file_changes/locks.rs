@@ -33,7 +33,7 @@ enum FileKey {
 }
 
 impl FileKey {
-    fn of(path: &Path) -> FileKey {
+    fn from_path(path: &Path) -> FileKey {
         #[cfg(unix)]
         {
             use std::os::unix::fs::MetadataExt as _;
@@ -83,7 +83,7 @@ impl FileChangeLock {
     pub(crate) fn acquire(paths: impl IntoIterator<Item: AsRef<Path>>) -> FileChangeLock {
         let keys: HashSet<FileKey> = paths
             .into_iter()
-            .map(|path| FileKey::of(path.as_ref()))
+            .map(|path| FileKey::from_path(path.as_ref()))
             .collect();
         let mut locked = lock(&LOCKED_FILES.keys);
         // All keys are taken at once, so two calls cannot wait for each other.

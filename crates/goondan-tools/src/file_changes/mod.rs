@@ -83,7 +83,7 @@ pub(crate) fn retry_while_stale<T>(
 
 /// Creates the error for a file that another program changes all the time.
 fn changed_by_another_program(resolved: &ResolvedPath) -> ToolError {
-    versions::stale(format!(
+    versions::stale_error(format!(
         "another program changed `{}` during the call; nothing was changed",
         resolved.given
     ))
@@ -246,7 +246,7 @@ fn set_mode(
 ) -> Result<(), ToolError> {
     let (file, metadata) = root.open(resolved)?;
     file.set_permissions(mode(metadata.permissions()))
-        .map_err(|error| errors::io(format_args!("write `{}`", resolved.given), &error))
+        .map_err(|error| errors::io_error(format_args!("write `{}`", resolved.given), &error))
 }
 
 /// Maximum size in bytes of a file that is read as a whole, to change or to search it.
@@ -255,6 +255,18 @@ const MAX_TEXT_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// Reads a complete text file that is to be changed.
 pub(crate) fn read_text(root: &FileRoot, resolved: &ResolvedPath) -> Result<String, ToolError> {
     let (file, _) = root.open(resolved)?;
+    text_in(file, resolved)
+}
+
+/// Reads a complete text file that no argument of the call names.
+pub(crate) fn read_unnamed_text(
+    root: &FileRoot,
+    resolved: &ResolvedPath,
+) -> Result<String, ToolError> {
+    text_in(root.open_unnamed(resolved)?, resolved)
+}
+
+fn text_in(file: File, resolved: &ResolvedPath) -> Result<String, ToolError> {
     let bytes = read_bytes(file, &resolved.given)?;
     text_of(bytes).map_err(|bytes| not_text(&resolved.given, &bytes))
 }
@@ -264,7 +276,7 @@ pub(crate) fn read_text(root: &FileRoot, resolved: &ResolvedPath) -> Result<Stri
 /// # Errors
 /// Fails with `E_TOOL_TOO_LARGE` if the file has more than [`MAX_TEXT_FILE_BYTES`].
 pub(crate) fn read_bytes(mut file: File, path: &str) -> Result<Vec<u8>, ToolError> {
-    let failed = |error| errors::io(format_args!("read `{path}`"), &error);
+    let failed = |error| errors::io_error(format_args!("read `{path}`"), &error);
     let size = file.metadata().map_err(failed)?.len();
     if size > MAX_TEXT_FILE_BYTES {
         let message =

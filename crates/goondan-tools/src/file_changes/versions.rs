@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use goondan_core::ports::tool::{ToolContext, ToolError};
 use goondan_spec::Code;
+use goondan_spec::kinds::Permission;
 use lru::LruCache;
 use serde::Deserialize;
 
@@ -63,13 +64,16 @@ static KNOWN_VERSIONS: LazyLock<Mutex<KnownVersions>> = LazyLock::new(|| {
 pub(crate) struct StaleWriteGuard {
     conversation: ConversationId,
     policy: StaleWritePolicy,
+    /// The call may read, so messages show the change.
+    may_read: bool,
 }
 
 impl StaleWriteGuard {
-    pub(crate) fn of(ctx: &ToolContext, policy: StaleWritePolicy) -> StaleWriteGuard {
+    pub(crate) fn from_context(ctx: &ToolContext, policy: StaleWritePolicy) -> StaleWriteGuard {
         StaleWriteGuard {
             conversation: ConversationId(ctx.agent_name.clone(), ctx.instance_key.clone()),
             policy,
+            may_read: ctx.granted.contains(&Permission::Read),
         }
     }
 
@@ -88,7 +92,7 @@ impl StaleWriteGuard {
         if content.len() <= MAX_GUARDED_FILE_BYTES
             && let Ok(content) = std::str::from_utf8(content)
         {
-            lock(&KNOWN_VERSIONS).remember(&self.conversation, path, content);
+            lock(&KNOWN_VERSIONS).record_version(&self.conversation, path, content);
         }
     }
 
@@ -98,7 +102,7 @@ impl StaleWriteGuard {
             return;
         }
         let mut known = lock(&KNOWN_VERSIONS);
-        let hash = known.remember(&self.conversation, path, content);
+        let hash = known.record_version(&self.conversation, path, content);
         let writer = (self.conversation.clone(), hash);
         known.writers.put(path.to_owned(), writer);
     }
@@ -121,26 +125,28 @@ impl StaleWriteGuard {
         let Some(change) = known.foreign_change(&self.conversation, &resolved.path, current) else {
             return Ok(None);
         };
-        known.remember(&self.conversation, &resolved.path, current);
+        known.record_version(&self.conversation, &resolved.path, current);
         drop(known);
+        let seen = change.seen.filter(|_| self.may_read);
+        let change = ForeignChange { seen, ..change };
         let message = change.describe(&resolved.given, current);
         match self.policy {
             StaleWritePolicy::Warn => Ok(Some(message)),
-            _ => Err(stale(format!("{message}\nNothing was changed"))
+            _ => Err(stale_error(format!("{message}\nNothing was changed"))
                 .suggest("check that the change still fits, and repeat the call if it does")),
         }
     }
 }
 
 /// Creates the error of a write to a file that has changed.
-pub(super) fn stale(message: impl Into<String>) -> ToolError {
+pub(super) fn stale_error(message: impl Into<String>) -> ToolError {
     ToolError::new(message).code(Code::TOOL_STALE)
 }
 
 /// A change by another conversation.
 struct ForeignChange {
     writer: ConversationId,
-    /// The text that the conversation has seen, if it is still known.
+    /// The text that the conversation has seen, if it is still known and may be shown.
     seen: Option<Arc<str>>,
 }
 
@@ -159,7 +165,7 @@ impl ForeignChange {
 
 impl KnownVersions {
     /// Sets the version that a conversation has seen. Returns its hash.
-    fn remember(&mut self, conversation: &ConversationId, path: &Path, content: &str) -> u64 {
+    fn record_version(&mut self, conversation: &ConversationId, path: &Path, content: &str) -> u64 {
         let hash = hash_of(content);
         self.seen.put((conversation.clone(), path.to_owned()), hash);
         if content.len() <= MAX_KEPT_TEXT_BYTES {
@@ -205,8 +211,9 @@ mod tests {
         let guard = |key: &str| StaleWriteGuard {
             conversation: ConversationId("a".to_owned(), key.to_owned()),
             policy: StaleWritePolicy::Warn,
+            may_read: true,
         };
-        let root = FileRoot::at(dir.path()).unwrap();
+        let root = FileRoot::from_directory(dir.path()).unwrap();
         let resolved = root.resolve("notes").unwrap();
         guard("reader").note_read(&resolved.path, b"one\n");
         guard("writer").note_written(&resolved.path, "two\n");

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::with_warning;
 use crate::diff::DiffStat;
-use crate::errors::{self, blocking};
+use crate::errors::{self, run_blocking};
 use crate::file_changes::{FileChangeLock, change_text, diff, read_text};
 use crate::paths::FileToolSettings;
-use crate::scalar_text::scalar;
-use crate::tool_operation::{ToolOperation, titled};
+use crate::scalar_text::scalar_to_string;
+use crate::tool_operation::{ToolOperation, titled_output};
 
 /// Maximum number of line numbers in an error.
 const MAX_LISTED_LINE_NUMBERS: usize = 10;
@@ -43,7 +43,7 @@ fn text_or_number(_generator: &mut SchemaGenerator) -> Schema {
 
 fn read_text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let value = Value::deserialize(deserializer)?;
-    scalar(&value).ok_or_else(|| D::Error::custom("expected a string or a number"))
+    scalar_to_string(&value).ok_or_else(|| D::Error::custom("expected a string or a number"))
 }
 
 impl ToolOperation for EditFile {
@@ -54,11 +54,12 @@ impl ToolOperation for EditFile {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<Option<String>, ToolError> {
-        let root = roots.of(ctx)?;
-        blocking(move || {
+        let root = roots.for_preview(ctx)?;
+        run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
             let before = read_text(&root, &resolved)?;
-            let (after, _) = edited(&resolved.given, &before, &self.old_text, &self.new_text)?;
+            let (after, _) =
+                replace_once(&resolved.given, &before, &self.old_text, &self.new_text)?;
             Ok(Some(diff(&resolved.given, &before, &after)))
         })
         .await
@@ -69,21 +70,21 @@ impl ToolOperation for EditFile {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<ToolOutput, ToolError> {
-        let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
-        blocking(move || {
+        let (root, guard) = (roots.file_root(ctx)?, roots.stale_write_guard(ctx));
+        run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
             let _lock = FileChangeLock::acquire_to_write([&resolved])?;
             let change = change_text(&root, &guard, &resolved, |before| {
-                edited(&resolved.given, before, &self.old_text, &self.new_text)
+                replace_once(&resolved.given, before, &self.old_text, &self.new_text)
             })?;
             let diff = crate::diff::unified(&change.before, &change.after, 2);
             let metadata = DiffStat::of_hunks(&diff).metadata();
             let output =
-                json!({"path": root.shown(&resolved.path), "line": change.detail, "diff": diff});
+                json!({"path": root.display_path(&resolved.path), "line": change.detail, "diff": diff});
             let output = with_warning(output, change.warning);
             Ok(ToolOutput {
                 metadata,
-                ..titled(format!("Edited {}", resolved.given), output)
+                ..titled_output(format!("Edited {}", resolved.given), output)
             })
         })
         .await
@@ -92,9 +93,14 @@ impl ToolOperation for EditFile {
 
 /// Replaces the single occurrence of `old` by `new`, and returns the text and the line number of
 /// the change.
-fn edited(path: &str, text: &str, old: &str, new: &str) -> Result<(String, usize), ToolError> {
+fn replace_once(
+    path: &str,
+    text: &str,
+    old: &str,
+    new: &str,
+) -> Result<(String, usize), ToolError> {
     if old.is_empty() || old == new {
-        return Err(errors::invalid(
+        return Err(errors::invalid_argument(
             "old_text must not be empty, and new_text must differ from it",
         ));
     }
@@ -105,13 +111,13 @@ fn edited(path: &str, text: &str, old: &str, new: &str) -> Result<(String, usize
     } else {
         (old.to_owned(), new.to_owned())
     };
-    match occurrences(text, &old).as_slice() {
-        [] => Err(missing(path, text, &old)),
+    match find_occurrences(text, &old).as_slice() {
+        [] => Err(missing_text_error(path, text, &old)),
         [at] => Ok((
             format!("{}{new}{}", &text[..*at], &text[at + old.len()..]),
             line_of(text, *at),
         )),
-        several => Err(ambiguous(path, text, several)),
+        several => Err(ambiguous_text_error(path, text, several)),
     }
 }
 
@@ -121,7 +127,7 @@ fn windows_lines(text: &str) -> String {
 }
 
 /// Returns all positions of `part` in `text`, including overlapping ones.
-fn occurrences(text: &str, part: &str) -> Vec<usize> {
+fn find_occurrences(text: &str, part: &str) -> Vec<usize> {
     let mut positions = Vec::new();
     let mut from = 0;
     while let Some(at) = text[from..].find(part) {
@@ -137,7 +143,7 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 /// Returns the error of a text that occurs more than once.
-fn ambiguous(path: &str, text: &str, positions: &[usize]) -> ToolError {
+fn ambiguous_text_error(path: &str, text: &str, positions: &[usize]) -> ToolError {
     let lines: Vec<String> = positions
         .iter()
         .take(MAX_LISTED_LINE_NUMBERS)
@@ -158,7 +164,7 @@ fn ambiguous(path: &str, text: &str, positions: &[usize]) -> ToolError {
 
 /// Creates the error for a missing text. Names the place that matches without regard to white
 /// space.
-fn missing(path: &str, text: &str, old: &str) -> ToolError {
+fn missing_text_error(path: &str, text: &str, old: &str) -> ToolError {
     let error = ToolError::new(format!(
         "old_text was not found in `{path}`; nothing was changed"
     ))
@@ -189,49 +195,61 @@ mod tests {
     #[test]
     fn one_occurrence_is_replaced() {
         assert_eq!(
-            edited("f", "a\nb\nc\n", "b", "x\ny").unwrap(),
+            replace_once("f", "a\nb\nc\n", "b", "x\ny").unwrap(),
             ("a\nx\ny\nc\n".to_owned(), 2)
         );
-        assert_eq!(edited("f", "\u{FEFF}a", "a", "").unwrap().0, "\u{FEFF}");
+        assert_eq!(
+            replace_once("f", "\u{FEFF}a", "a", "").unwrap().0,
+            "\u{FEFF}"
+        );
     }
 
     #[test]
     fn line_ends_stay_as_they_are() {
         assert_eq!(
-            edited("f", "a\r\nb\r\n", "a\nb", "x\ny").unwrap().0,
+            replace_once("f", "a\r\nb\r\n", "a\nb", "x\ny").unwrap().0,
             "x\r\ny\r\n"
         );
         assert_eq!(
-            edited("f", "a\r\nb\r\n", "a\r\nb", "x\r\ny").unwrap().0,
+            replace_once("f", "a\r\nb\r\n", "a\r\nb", "x\r\ny")
+                .unwrap()
+                .0,
             "x\r\ny\r\n"
         );
-        assert_eq!(edited("f", "a\nb\n", "a\nb", "x\ny").unwrap().0, "x\ny\n");
+        assert_eq!(
+            replace_once("f", "a\nb\n", "a\nb", "x\ny").unwrap().0,
+            "x\ny\n"
+        );
     }
 
     #[test]
     fn several_or_no_occurrences_are_errors_that_help() {
-        let several = edited("f", "two\none\ntwo\n", "two", "2").unwrap_err();
+        let several = replace_once("f", "two\none\ntwo\n", "two", "2").unwrap_err();
         assert!(
             several.message.contains("2 times") && several.message.contains("lines 1, 3"),
             "{several}"
         );
         assert!(
-            edited("f", "aaa", "aa", "b")
+            replace_once("f", "aaa", "aa", "b")
                 .unwrap_err()
                 .message
                 .contains("2 times")
         );
-        let spaced = edited("f", "fn a() {\n    b();\n}\n", "fn a() {\n  b();", "x").unwrap_err();
+        let spaced =
+            replace_once("f", "fn a() {\n    b();\n}\n", "fn a() {\n  b();", "x").unwrap_err();
         assert!(spaced.suggestion.unwrap().contains("line 1"));
         assert!(
-            edited("f", "a", "b", "c")
+            replace_once("f", "a", "b", "c")
                 .unwrap_err()
                 .suggestion
                 .unwrap()
                 .contains("read the file again")
         );
         assert_eq!(
-            edited("f", "a", "a", "a").unwrap_err().code.as_deref(),
+            replace_once("f", "a", "a", "a")
+                .unwrap_err()
+                .code
+                .as_deref(),
             Some(Code::TOOL_INVALID_ARGS.as_str())
         );
     }
@@ -239,12 +257,12 @@ mod tests {
     proptest! {
         #[test]
         fn an_edit_changes_its_place_alone(text in "[ab\\né]{0,12}", old in "[ab\\né]{1,3}", new in "[xy]{0,3}") {
-            match edited("f", &text, &old, &new) {
+            match replace_once("f", &text, &old, &new) {
                 Ok((after, _)) => {
-                    prop_assert_eq!(occurrences(&text, &old).len(), 1);
+                    prop_assert_eq!(find_occurrences(&text, &old).len(), 1);
                     prop_assert_eq!(after, text.replacen(&old, &new, 1));
                 }
-                Err(_) => prop_assert!(occurrences(&text, &old).len() != 1),
+                Err(_) => prop_assert!(find_occurrences(&text, &old).len() != 1),
             }
         }
     }

@@ -8,13 +8,16 @@ use std::sync::mpsc;
 use globset::{GlobBuilder, GlobMatcher};
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::Code;
-use ignore::gitignore::Gitignore;
+use goondan_spec::ignore_files::IgnoreFiles;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 use tokio_util::sync::CancellationToken;
 
 use crate::errors;
 use crate::paths::FileRoot;
 use crate::state_directory;
+
+/// Ignore files that a walk respects, in order of precedence.
+const IGNORE_FILE_NAMES: [&str; 3] = [".ignore", ".gitignore", ".git/info/exclude"];
 
 /// Characters with a meaning in globs.
 const WILDCARDS: [char; 5] = ['*', '?', '[', '{', '\\'];
@@ -28,21 +31,18 @@ pub(super) fn visit<'a, V: FnMut(&Path) + Send + 'a>(
     cancellation: &'a CancellationToken,
     mut visitor: impl FnMut() -> V,
 ) {
-    let ignored: Vec<Gitignore> = between(root, folder)
-        .map(|folder| Gitignore::new(folder.join(".gitignore")).0)
-        .collect();
+    let ignores = IgnoreFiles::new(root.folder(), &IGNORE_FILE_NAMES);
     let states = state_directory::in_folder(folder);
     let mut builder = WalkBuilder::new(folder);
+    // Of the ignore files, the library reads only the one of the user.
     builder.require_git(false).parents(false);
+    builder.ignore(false).git_ignore(false).git_exclude(false);
     builder.threads(std::thread::available_parallelism().map_or(1, NonZero::get));
-    if !ignored.is_empty() || !states.is_empty() {
-        builder.filter_entry(move |entry: &DirEntry| {
-            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            let is_ignored = |rules: &Gitignore| rules.matched(entry.path(), is_folder).is_ignore();
-            let is_state = states.iter().any(|state| state == entry.path());
-            entry.depth() == 0 || !(is_state || ignored.iter().any(is_ignored))
-        });
-    }
+    builder.filter_entry(move |entry: &DirEntry| {
+        let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+        let is_state = || states.iter().any(|state| state == entry.path());
+        entry.depth() == 0 || !(is_state() || ignores.excludes(entry.path(), is_folder))
+    });
     builder.build_parallel().run(|| {
         let mut visit = visitor();
         Box::new(move |entry| {
@@ -83,14 +83,6 @@ pub(super) fn files(
     files
 }
 
-/// Returns the directories from the root down to `folder`, without `folder`.
-fn between<'a>(root: &'a FileRoot, folder: &'a Path) -> impl Iterator<Item = &'a Path> {
-    folder
-        .ancestors()
-        .skip(1)
-        .take_while(|above| above.starts_with(root.folder()))
-}
-
 /// A glob for paths below a directory. Without a slash, it matches only the file name.
 pub(super) struct PathGlob {
     matcher: GlobMatcher,
@@ -105,7 +97,7 @@ impl PathGlob {
     /// Fails if the glob is invalid, leads out of `folder`, or begins with `!`.
     pub(super) fn new(root: &FileRoot, folder: &Path, glob: &str) -> Result<PathGlob, ToolError> {
         if glob.starts_with('!') {
-            return Err(errors::invalid(format!(
+            return Err(errors::invalid_argument(format!(
                 "the glob `{glob}` excludes files, which is not supported"
             ))
             .suggest("name the files to include, such as `*.rs`"));
@@ -115,7 +107,7 @@ impl PathGlob {
         let built = GlobBuilder::new(&pattern).literal_separator(true).build();
         let matcher = built
             .map_err(|error| {
-                errors::invalid(format!("the glob `{glob}` is invalid: {}", error.kind()))
+                errors::invalid_argument(format!("the glob `{glob}` is invalid: {}", error.kind()))
             })?
             .compile_matcher();
         Ok(PathGlob {
@@ -124,8 +116,8 @@ impl PathGlob {
         })
     }
 
-    /// Matches a path relative to the searched directory.
-    pub(super) fn fits(&self, path: &Path) -> bool {
+    /// Returns whether a path relative to the searched directory matches.
+    pub(super) fn matches(&self, path: &Path) -> bool {
         if self.name_alone {
             return path
                 .file_name()
@@ -163,7 +155,7 @@ fn relative_glob(root: &FileRoot, folder: &Path, glob: &str) -> Result<String, T
     }
     let start = match plain.has_root() {
         true => plain,
-        false => root.relative(folder).join(plain),
+        false => root.relative_path(folder).join(plain),
     };
     let start = root.resolve(&start.to_string_lossy())?.path;
     let below = start.strip_prefix(folder).map_err(|_| escape())?;

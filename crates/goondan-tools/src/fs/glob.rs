@@ -11,9 +11,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::file_walk::{PathGlob, files};
-use crate::errors::{self, blocking};
+use crate::errors::{self, run_blocking};
 use crate::paths::FileToolSettings;
-use crate::tool_operation::{ToolOperation, titled};
+use crate::tool_operation::{ToolOperation, titled_output};
 
 /// Maximum number of files in a result.
 const MAX_GLOB_FILES: usize = 200;
@@ -26,7 +26,7 @@ pub(super) struct GlobFiles {
     #[schemars(length(min = 1))]
     pattern: String,
     /// The directory to search, relative to the working directory.
-    #[serde(default = "super::here")]
+    #[serde(default = "super::default_path")]
     #[schemars(length(min = 1), extend("format" = PATH_FORMAT))]
     path: String,
 }
@@ -39,14 +39,16 @@ impl ToolOperation for GlobFiles {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<ToolOutput, ToolError> {
-        let root = roots.of(ctx)?;
+        let root = roots.file_root(ctx)?;
         let cancellation = ctx.cancellation.clone();
-        blocking(move || {
+        run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
             let glob = PathGlob::new(&root, &resolved.path, &self.pattern)?;
-            root.open_directory(&resolved)
-                .map_err(|error| errors::io(format_args!("search `{}`", self.path), &error))?;
-            let fits = |file: &Path| glob.fits(file.strip_prefix(&resolved.path).unwrap_or(file));
+            root.open_directory(&resolved).map_err(|error| {
+                errors::io_error(format_args!("search `{}`", self.path), &error)
+            })?;
+            let fits =
+                |file: &Path| glob.matches(file.strip_prefix(&resolved.path).unwrap_or(file));
             let fitting = files(&root, &resolved.path, &cancellation, fits);
             let mut found: Vec<(Reverse<SystemTime>, PathBuf)> = fitting
                 .into_iter()
@@ -57,11 +59,11 @@ impl ToolOperation for GlobFiles {
             let newest: Vec<_> = found
                 .iter()
                 .take(MAX_GLOB_FILES)
-                .map(|(_, file)| root.shown(file))
+                .map(|(_, file)| root.display_path(file))
                 .collect();
             let output =
                 json!({"count": total, "files": newest, "truncated": total > MAX_GLOB_FILES});
-            Ok(titled(format!("Found {total} files"), output))
+            Ok(titled_output(format!("Found {total} files"), output))
         })
         .await
     }

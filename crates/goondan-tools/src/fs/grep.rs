@@ -12,11 +12,11 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::file_walk::{PathGlob, visit};
-use super::search::{SearchResultLine, SearchResults, search_file, searcher};
-use crate::errors::{self, blocking};
+use super::search::{SearchResultLine, SearchResults, build_searcher, search_file};
+use crate::errors::{self, run_blocking};
 use crate::mutex_lock::lock;
 use crate::paths::{FileRoot, FileToolSettings};
-use crate::tool_operation::{ToolOperation, titled};
+use crate::tool_operation::{ToolOperation, titled_output};
 
 /// Maximum size of the result in bytes.
 const MAX_GREP_OUTPUT_BYTES: usize = 50 * 1024;
@@ -30,7 +30,7 @@ pub(super) struct GrepFiles {
     #[schemars(length(min = 1))]
     pattern: String,
     /// The directory or file to search, relative to the working directory.
-    #[serde(default = "super::here")]
+    #[serde(default = "super::default_path")]
     #[schemars(length(min = 1), extend("format" = PATH_TREE_FORMAT))]
     path: String,
     /// Glob of the files to search, such as `*.rs` or `src/**/*.{ts,tsx}`.
@@ -53,12 +53,12 @@ impl ToolOperation for GrepFiles {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<ToolOutput, ToolError> {
-        let root = roots.of(ctx)?;
+        let root = roots.file_root(ctx)?;
         let cancellation = ctx.cancellation.clone();
-        blocking(move || {
+        run_blocking(move || {
             let found = self.search(&root, &cancellation)?;
             let title = format!("Found {} lines", found.matches);
-            Ok(titled(title, self.text(found).into()))
+            Ok(titled_output(title, self.text(found).into()))
         })
         .await
     }
@@ -77,7 +77,7 @@ impl GrepFiles {
             .crlf(true)
             .build(&self.pattern)
             .map_err(|error| {
-                errors::invalid(format!(
+                errors::invalid_argument(format!(
                     "the pattern `{}` is invalid: {error}",
                     self.pattern
                 ))
@@ -88,26 +88,32 @@ impl GrepFiles {
             .map(|glob| PathGlob::new(root, &resolved.path, glob))
             .transpose()?;
         let metadata = std::fs::symlink_metadata(&resolved.path);
-        metadata.map_err(|error| errors::io(format_args!("search `{}`", self.path), &error))?;
+        metadata
+            .map_err(|error| errors::io_error(format_args!("search `{}`", self.path), &error))?;
         let fits = |file: &Path| {
             let below = file.strip_prefix(&resolved.path).unwrap_or(file);
             // If `path` is a file, the path below it is empty.
             let below = if below.as_os_str().is_empty() {
-                root.relative(file)
+                root.relative_path(file)
             } else {
                 below
             };
-            include.as_ref().is_none_or(|glob| glob.fits(below))
+            include.as_ref().is_none_or(|glob| glob.matches(below))
         };
         let hits = Mutex::new(SearchResults::new(self.max_matches));
         let failure = Mutex::new(None);
         visit(root, &resolved.path, cancellation, || {
-            let (mut searcher, matcher) = (searcher(usize::from(self.context)), matcher.clone());
+            let (mut searcher, matcher) =
+                (build_searcher(usize::from(self.context)), matcher.clone());
             let (hits, fits, failure) = (&hits, &fits, &failure);
             let searched = resolved.path.as_path();
             move |file: &Path| {
                 if fits(file) && lock(hits).may_include(file) {
-                    let lines = root.open_found(file).and_then(|opened| {
+                    let opened = match file == searched {
+                        true => root.open_named(file),
+                        false => root.open_found(file),
+                    };
+                    let lines = opened.and_then(|opened| {
                         search_file(&mut searcher, &matcher, &opened, self.max_matches)
                     });
                     match lines {
@@ -120,14 +126,17 @@ impl GrepFiles {
             }
         });
         if let Some(error) = lock(&failure).take() {
-            return Err(errors::io(format_args!("search `{}`", self.path), &error));
+            return Err(errors::io_error(
+                format_args!("search `{}`", self.path),
+                &error,
+            ));
         }
         let mut output = GrepOutput {
             most: self.max_matches,
             ..GrepOutput::default()
         };
         for (file, lines) in lock(&hits).files() {
-            if !output.take(&root.shown(file), lines) {
+            if !output.take(&root.display_path(file), lines) {
                 break;
             }
         }

@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::errors::{self, blocking};
+use crate::errors::{self, run_blocking};
 use crate::paths::FileToolSettings;
-use crate::tool_operation::{ToolOperation, titled};
+use crate::tool_operation::{ToolOperation, titled_output};
 
 /// Maximum number of entries in a result.
 const MAX_LISTED_ENTRIES: usize = 1_000;
@@ -33,13 +33,13 @@ impl ToolOperation for ListFolder {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<ToolOutput, ToolError> {
-        let root = roots.of(ctx)?;
-        blocking(move || {
+        let root = roots.file_root(ctx)?;
+        run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
             let entries = root
                 .open_directory(&resolved)
                 .and_then(|directory| directory.entries())
-                .map_err(|error| errors::io(format_args!("list `{}`", self.path), &error))?;
+                .map_err(|error| errors::io_error(format_args!("list `{}`", self.path), &error))?;
             let mut entries: Vec<(bool, String, Value)> =
                 entries.into_iter().map(describe_entry).collect();
             entries.sort_by(|left, right| (!left.0, &left.1).cmp(&(!right.0, &right.1)));
@@ -50,13 +50,13 @@ impl ToolOperation for ListFolder {
                 .map(|(_, _, entry)| entry)
                 .collect();
             let mut output =
-                json!({"path": root.shown(&resolved.path), "count": total, "entries": shown});
+                json!({"path": root.display_path(&resolved.path), "count": total, "entries": shown});
             if total > MAX_LISTED_ENTRIES {
                 output["note"] = json!(format!(
                     "the first {MAX_LISTED_ENTRIES} of {total} entries; use fs__glob to find the others"
                 ));
             }
-            Ok(titled(format!("Listed {} ({total})", self.path), output))
+            Ok(titled_output(format!("Listed {} ({total})", self.path), output))
         })
         .await
     }

@@ -31,21 +31,28 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         let roots: Arc<FileToolSettings> = Arc::new(opening.config()?);
         Ok(vec![
             ToolExport::new::<read::ReadFilePage>("read", &roots)
-                .needs(Read)
+                .with_permission(Read)
                 .read_only(),
+            // Shows a change of another conversation only if the call may read.
             ToolExport::new::<write::WriteWholeFile>("write", &roots)
-                .needs(Write)
+                .with_permission(Write)
+                .with_optional_permission(Read)
                 .idempotent(),
-            ToolExport::new::<edit::EditFile>("edit", &roots).needs(Write),
-            ToolExport::new::<patch::ApplyPatch>("apply_patch", &roots).needs(Write),
+            // The results and errors of both show lines of the files.
+            ToolExport::new::<edit::EditFile>("edit", &roots)
+                .with_permission(Read)
+                .with_permission(Write),
+            ToolExport::new::<patch::ApplyPatch>("apply_patch", &roots)
+                .with_permission(Read)
+                .with_permission(Write),
             ToolExport::new::<grep::GrepFiles>("grep", &roots)
-                .needs(Read)
+                .with_permission(Read)
                 .read_only(),
             ToolExport::new::<glob::GlobFiles>("glob", &roots)
-                .needs(Read)
+                .with_permission(Read)
                 .read_only(),
             ToolExport::new::<ls::ListFolder>("ls", &roots)
-                .needs(Read)
+                .with_permission(Read)
                 .read_only(),
         ])
     },
@@ -61,6 +68,6 @@ pub(crate) fn with_warning(mut output: Value, warning: Option<String>) -> Value 
 }
 
 /// The working directory, which is the default path.
-fn here() -> String {
+fn default_path() -> String {
     ".".to_owned()
 }

@@ -14,11 +14,11 @@ use serde::Deserialize;
 
 use super::line_reader::{FileLine, next_line};
 use crate::encoding::{FileEncoding, detect_encoding, encoding_error};
-use crate::errors::{self, blocking};
+use crate::errors::{self, run_blocking};
 use crate::file_changes::MAX_GUARDED_FILE_BYTES;
 use crate::output_capture::without_cut_end;
 use crate::paths::{FileToolSettings, ResolvedPath};
-use crate::tool_operation::{ToolOperation, titled};
+use crate::tool_operation::{ToolOperation, titled_output};
 
 /// Size of a page in bytes if no number of lines is requested.
 const DEFAULT_PAGE_BYTES: usize = 50 * 1024;
@@ -52,32 +52,37 @@ impl ToolOperation for ReadFilePage {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<ToolOutput, ToolError> {
-        let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
-        blocking(move || {
+        let (root, guard) = (roots.file_root(ctx)?, roots.stale_write_guard(ctx));
+        run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
             let (file, metadata) = root.open(&resolved)?;
-            let failed = |error| errors::io(format_args!("read `{}`", resolved.given), &error);
+            let failed =
+                |error| errors::io_error(format_args!("read `{}`", resolved.given), &error);
             let mut reader = BufReader::with_capacity(TYPE_DETECTION_BYTES, file);
             let start = reader.fill_buf().map_err(failed)?;
-            match (detect_encoding(start), kind_of(start)) {
+            match (detect_encoding(start), media_type_of(start)) {
                 (FileEncoding::Text, _) => {}
+                // Bytes with a known signature are not text, even if they look like an encoding.
                 (FileEncoding::Foreign(encoding), None) => {
                     return Err(encoding_error(&resolved.given, encoding));
                 }
-                (_, kind) => return describe(&resolved, reader, metadata.len(), kind),
+                (_, media_type) => {
+                    return describe_binary_file(&resolved, reader, metadata.len(), media_type);
+                }
             }
-            // A page can be a part of the file; the guard compares the whole. Both must come from
-            // one read, because the file can change between two.
+            // A page can be a part of the file, but the guard compares whole files. Both must come
+            // from one read, because the file can change between two reads.
             let mut content = Vec::new();
             if metadata.len() <= MAX_GUARDED_FILE_BYTES as u64 {
-                let most = MAX_GUARDED_FILE_BYTES as u64 + 1;
-                let read = reader.by_ref().take(most).read_to_end(&mut content);
+                // One byte more shows the guard that the file has grown beyond the limit.
+                let limit = MAX_GUARDED_FILE_BYTES as u64 + 1;
+                let read = reader.by_ref().take(limit).read_to_end(&mut content);
                 read.map_err(failed)?;
                 guard.note_read(&resolved.path, &content);
             }
-            let page = self.page(&mut content.as_slice().chain(reader));
+            let page = self.read_page(&mut content.as_slice().chain(reader));
             let page = page.map_err(failed)?;
-            Ok(titled(
+            Ok(titled_output(
                 format!("Read {}", resolved.given),
                 self.text(&resolved, page)?.into(),
             ))
@@ -99,7 +104,7 @@ struct TextPage {
 
 impl ReadFilePage {
     /// Skips `offset` lines and reads until the page is full or the file ends.
-    fn page(&self, reader: &mut impl BufRead) -> std::io::Result<TextPage> {
+    fn read_page(&self, reader: &mut impl BufRead) -> std::io::Result<TextPage> {
         let size = if self.limit.is_some() {
             MAX_PAGE_BYTES
         } else {
@@ -145,9 +150,8 @@ impl ReadFilePage {
                 "`{}` has {seen} lines: there is no line at offset {}",
                 resolved.given, self.offset
             );
-            return Err(
-                errors::invalid(message).suggest("offset is the number of lines to skip, from 0")
-            );
+            return Err(errors::invalid_argument(message)
+                .suggest("offset is the number of lines to skip, from 0"));
         }
         Ok(text)
     }
@@ -178,7 +182,7 @@ impl TextPage {
 }
 
 /// Describes a file that is not text. Attaches an image if it is small enough.
-fn describe(
+fn describe_binary_file(
     resolved: &ResolvedPath,
     mut reader: BufReader<File>,
     size: u64,
@@ -189,13 +193,13 @@ fn describe(
         "[{} is a binary file ({media_type}, {size} bytes).]",
         resolved.given
     );
-    let mut output = titled(format!("Looked at {}", resolved.given), text.into());
+    let mut output = titled_output(format!("Looked at {}", resolved.given), text.into());
     if media_type.starts_with("image/") && size <= MAX_IMAGE_BYTES {
         let mut bytes = Vec::new();
         reader
             .rewind()
             .and_then(|()| reader.take(MAX_IMAGE_BYTES).read_to_end(&mut bytes))
-            .map_err(|error| errors::io(format_args!("read `{}`", resolved.given), &error))?;
+            .map_err(|error| errors::io_error(format_args!("read `{}`", resolved.given), &error))?;
         let name = resolved
             .path
             .file_name()
@@ -211,7 +215,7 @@ fn describe(
 }
 
 /// Detects the media type from the first bytes of a file.
-fn kind_of(start: &[u8]) -> Option<&'static str> {
+fn media_type_of(start: &[u8]) -> Option<&'static str> {
     const IMAGE_SIGNATURES: &[(&[u8], &str)] = &[
         (b"\x89PNG\r\n\x1a\n", "image/png"),
         (b"\xff\xd8\xff", "image/jpeg"),

@@ -31,8 +31,8 @@ pub(super) enum SearchResultLine {
 /// The results of the first files in path order, up to a number of matches. Files are added in any
 /// order.
 pub(super) struct SearchResults {
-    /// Number of matches after which later files are dropped.
-    most: usize,
+    /// Number of matches; later files are dropped after one match more.
+    min_matches: usize,
     files: BTreeMap<PathBuf, Vec<SearchResultLine>>,
     matches: usize,
 }
@@ -42,15 +42,16 @@ impl SearchResults {
     /// one further file.
     pub(super) fn new(min_matches: u32) -> Self {
         SearchResults {
-            most: usize::try_from(min_matches).unwrap_or(usize::MAX),
+            min_matches: usize::try_from(min_matches).unwrap_or(usize::MAX),
             files: BTreeMap::new(),
             matches: 0,
         }
     }
 
-    /// Returns true if the matches of `file` would be in the result.
+    /// Returns true if [`SearchResults::add`] would keep matches of `file`: there are too few
+    /// matches, or the file precedes the last one. Other files need no search.
     pub(super) fn may_include(&self, file: &Path) -> bool {
-        self.matches <= self.most
+        self.matches <= self.min_matches
             || self
                 .files
                 .last_key_value()
@@ -67,7 +68,7 @@ impl SearchResults {
         self.files.insert(file.to_owned(), lines);
         while let Some(last) = self.files.last_entry() {
             let without = self.matches - matches(last.get());
-            if without <= self.most {
+            if without <= self.min_matches {
                 break;
             }
             self.matches = without;
@@ -97,7 +98,7 @@ fn matches(lines: &[SearchResultLine]) -> usize {
 }
 
 /// Creates a searcher. It also searches files that contain NUL bytes.
-pub(super) fn searcher(context: usize) -> Searcher {
+pub(super) fn build_searcher(context: usize) -> Searcher {
     let mut builder = SearcherBuilder::new();
     builder
         .binary_detection(BinaryDetection::none())
@@ -146,7 +147,7 @@ impl Sink for &mut MatchCollector<'_> {
         let found = self.matcher.find(line.bytes()).ok().flatten();
         self.lines.push(SearchResultLine::Match {
             number: line.line_number().unwrap_or(0),
-            text: shown(line.bytes(), found.map_or(0, |found| found.start())),
+            text: line_excerpt(line.bytes(), found.map_or(0, |found| found.start())),
         });
         Ok(self.left > 0)
     }
@@ -154,7 +155,7 @@ impl Sink for &mut MatchCollector<'_> {
     fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> Result<bool, io::Error> {
         self.lines.push(SearchResultLine::Beside {
             number: line.line_number().unwrap_or(0),
-            text: shown(line.bytes(), 0),
+            text: line_excerpt(line.bytes(), 0),
         });
         Ok(true)
     }
@@ -172,7 +173,7 @@ fn is_binary(line: &[u8]) -> bool {
 }
 
 /// Returns a line without its end. A long line is truncated to the part around the byte `found`.
-fn shown(line: &[u8], found: usize) -> String {
+fn line_excerpt(line: &[u8], found: usize) -> String {
     let (before, after) = line.split_at(found.min(line.len()));
     let before = String::from_utf8_lossy(before).replace('\0', "\\0");
     let line = before.clone() + &String::from_utf8_lossy(after).replace('\0', "\\0");

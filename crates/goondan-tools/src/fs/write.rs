@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::with_warning;
 use crate::diff::DiffStat;
-use crate::errors::blocking;
+use crate::errors::run_blocking;
 use crate::file_changes::{FileChangeLock, diff, read_text, replace};
 use crate::paths::FileToolSettings;
-use crate::tool_operation::{ToolOperation, titled};
+use crate::tool_operation::{ToolOperation, titled_output};
 
 /// Create a file or replace its whole content. Missing parent directories are created.
 #[derive(Deserialize, JsonSchema)]
@@ -32,8 +32,8 @@ impl ToolOperation for WriteWholeFile {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<Option<String>, ToolError> {
-        let root = roots.of(ctx)?;
-        blocking(move || {
+        let root = roots.for_preview(ctx)?;
+        run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
             let before = if resolved.path.exists() {
                 read_text(&root, &resolved)?
@@ -50,8 +50,8 @@ impl ToolOperation for WriteWholeFile {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<ToolOutput, ToolError> {
-        let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
-        blocking(move || {
+        let (root, guard) = (roots.file_root(ctx)?, roots.stale_write_guard(ctx));
+        run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
             let _lock = FileChangeLock::acquire_to_write([&resolved])?;
             root.create_parents(&resolved)?;
@@ -67,7 +67,7 @@ impl ToolOperation for WriteWholeFile {
             };
             replace(&root, &resolved, self.content.as_bytes())?;
             guard.note_written(&resolved.path, &self.content);
-            let (path, bytes) = (root.shown(&resolved.path), self.content.len());
+            let (path, bytes) = (root.display_path(&resolved.path), self.content.len());
             let output = json!({"path": path, "bytes": bytes, "created": created});
             let output = with_warning(output, warning);
             let metadata = before
@@ -75,7 +75,7 @@ impl ToolOperation for WriteWholeFile {
                 .unwrap_or_default();
             Ok(ToolOutput {
                 metadata,
-                ..titled(format!("Wrote {}", resolved.given), output)
+                ..titled_output(format!("Wrote {}", resolved.given), output)
             })
         })
         .await

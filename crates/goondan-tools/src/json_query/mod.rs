@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "json-query",
@@ -38,7 +38,7 @@ struct JsonValueQuery {
     data: String,
     /// The path of the value, such as `users[0].name`, `items[-1]` or `["odd key"].x`; `.` is the
     /// whole document. `items[*].id` gives a list.
-    #[serde(default = "whole")]
+    #[serde(default = "default_path")]
     path: String,
 }
 
@@ -49,7 +49,7 @@ impl ToolOperation for JsonValueQuery {
         let data = parse(&self.data)?;
         let value = path::find(&data, &self.path)?;
         let output = json!({"path": self.path, "found": value.is_some(), "value": value});
-        Ok(titled(format!("Looked up {}", self.path), output))
+        Ok(titled_output(format!("Looked up {}", self.path), output))
     }
 }
 
@@ -69,7 +69,7 @@ impl ToolOperation for JsonPick {
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let Value::Object(data) = parse(&self.data)? else {
-            return Err(errors::invalid("data must be a JSON object"));
+            return Err(errors::invalid_argument("data must be a JSON object"));
         };
         let existing = self
             .keys
@@ -77,7 +77,10 @@ impl ToolOperation for JsonPick {
             .filter_map(|key| Some((key.clone(), data.get(key)?.clone())));
         let result: JsonObject = existing.collect();
         let title = format!("Picked {} of {} keys", result.len(), self.keys.len());
-        Ok(titled(title, json!({"keys": self.keys, "result": result})))
+        Ok(titled_output(
+            title,
+            json!({"keys": self.keys, "result": result}),
+        ))
     }
 }
 
@@ -89,7 +92,7 @@ struct JsonCount {
     #[schemars(length(min = 1))]
     data: String,
     /// Path, such as `items`; `.` is the whole document.
-    #[serde(default = "whole")]
+    #[serde(default = "default_path")]
     path: String,
 }
 
@@ -106,7 +109,7 @@ impl ToolOperation for JsonCount {
             Some(Value::Number(_)) => (1, "number"),
             Some(Value::Bool(_)) => (1, "boolean"),
         };
-        Ok(titled(
+        Ok(titled_output(
             format!("Counted {count}"),
             json!({"path": self.path, "count": count, "type": kind}),
         ))
@@ -121,7 +124,7 @@ struct JsonFlatten {
     #[schemars(length(min = 1))]
     data: String,
     /// Number of levels to flatten.
-    #[serde(default = "one")]
+    #[serde(default = "default_depth")]
     depth: u32,
 }
 
@@ -130,12 +133,12 @@ impl ToolOperation for JsonFlatten {
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
         let Value::Array(items) = parse(&self.data)? else {
-            return Err(errors::invalid("data must be a JSON array"));
+            return Err(errors::invalid_argument("data must be a JSON array"));
         };
         let mut result = Vec::new();
-        flatten(items, self.depth, &mut result);
+        flatten_into(items, self.depth, &mut result);
         let title = format!("Flattened to {}", result.len());
-        Ok(titled(
+        Ok(titled_output(
             title,
             json!({"depth": self.depth, "count": result.len(), "result": result}),
         ))
@@ -144,10 +147,10 @@ impl ToolOperation for JsonFlatten {
 
 /// Appends `items` to `result`, with arrays flattened `depth` levels deep. The recursion is safe,
 /// because the parser limits the nesting of arrays.
-fn flatten(items: Vec<Value>, depth: u32, result: &mut Vec<Value>) {
+fn flatten_into(items: Vec<Value>, depth: u32, result: &mut Vec<Value>) {
     for item in items {
         match item {
-            Value::Array(inner) if depth > 0 => flatten(inner, depth - 1, result),
+            Value::Array(inner) if depth > 0 => flatten_into(inner, depth - 1, result),
             other => result.push(other),
         }
     }
@@ -156,16 +159,16 @@ fn flatten(items: Vec<Value>, depth: u32, result: &mut Vec<Value>) {
 /// Parses a JSON document.
 fn parse(data: &str) -> Result<Value, ToolError> {
     serde_json::from_str(data).map_err(|error| {
-        errors::invalid(format!("data is not valid JSON: {error}"))
+        errors::invalid_argument(format!("data is not valid JSON: {error}"))
             .suggest("pass the complete JSON document as a string")
     })
 }
 
 /// Returns the default path, which selects the whole document.
-fn whole() -> String {
+fn default_path() -> String {
     ".".to_owned()
 }
 
-fn one() -> u32 {
+fn default_depth() -> u32 {
     1
 }

@@ -20,7 +20,7 @@ enum PathSegment {
 /// Returns the value at `path`, if it exists. With a wildcard, returns a list of all values.
 pub(super) fn find(data: &Value, path: &str) -> Result<Option<Value>, ToolError> {
     let segments = parse(path).map_err(|problem| {
-        errors::invalid(format!("the path `{path}` is invalid: {problem}")).suggest(
+        errors::invalid_argument(format!("the path `{path}` is invalid: {problem}")).suggest(
             "write it like `users[0].name`, `items[-1]` or `items[*].id`, or `[\"odd key\"]` for a \
                 key with dots or brackets",
         )
@@ -30,7 +30,7 @@ pub(super) fn find(data: &Value, path: &str) -> Result<Option<Value>, ToolError>
         found = match segment {
             PathSegment::Child(name) => found
                 .into_iter()
-                .filter_map(|value| child(value, name))
+                .filter_map(|value| child_value(value, name))
                 .collect(),
             PathSegment::All => found.into_iter().flat_map(children).collect(),
         };
@@ -42,7 +42,7 @@ pub(super) fn find(data: &Value, path: &str) -> Result<Option<Value>, ToolError>
 }
 
 /// Returns the value of an object's key, or of an array's index. `-1` is the last item.
-fn child<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+fn child_value<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     match value {
         Value::Object(fields) => fields.get(name),
         Value::Array(items) => {
@@ -81,7 +81,7 @@ fn parse(path: &str) -> Result<Vec<PathSegment>, String> {
     rest = rest.strip_prefix('.').unwrap_or(rest);
     while !rest.is_empty() {
         let (segment, after) = match rest.strip_prefix('[') {
-            Some(inner) => bracket(inner)?,
+            Some(inner) => parse_bracket(inner)?,
             None => name(rest)?,
         };
         segments.push(segment);
@@ -101,11 +101,11 @@ fn name(rest: &str) -> Result<(PathSegment, &str), String> {
     if end == 0 {
         return Err(format!("a name is missing before `{rest}`"));
     }
-    Ok((unquoted(&rest[..end]), &rest[end..]))
+    Ok((unquoted_segment(&rest[..end]), &rest[end..]))
 }
 
 /// Parses the contents of brackets: an index, `*`, or a key in single or double quotes.
-fn bracket(inner: &str) -> Result<(PathSegment, &str), String> {
+fn parse_bracket(inner: &str) -> Result<(PathSegment, &str), String> {
     for quote in ['"', '\''] {
         if let Some(key) = inner.strip_prefix(quote) {
             let (key, after) = key
@@ -132,11 +132,11 @@ fn bracket(inner: &str) -> Result<(PathSegment, &str), String> {
             "`[{segment}]` is a slice, a list of indexes or a filter, which paths do not support"
         ));
     }
-    Ok((unquoted(segment.trim()), after))
+    Ok((unquoted_segment(segment.trim()), after))
 }
 
 /// Returns the segment of a name without quotes.
-fn unquoted(name: &str) -> PathSegment {
+fn unquoted_segment(name: &str) -> PathSegment {
     match name {
         "*" => PathSegment::All,
         name => PathSegment::Child(name.to_owned()),

@@ -20,11 +20,11 @@ use self::vector_cache::{VectorCache, cosine_similarity};
 use crate::builtin_tool::BuiltinTool;
 use crate::config_error::ConfigError;
 use crate::encoding::{decoded_text, not_text};
-use crate::errors::{self, blocking, lossy};
+use crate::errors::{self, lossy_path, run_blocking};
 use crate::file_changes::read_bytes;
 use crate::host_capabilities;
 use crate::paths::FileRoot;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 /// File name of the main note in the working directory.
 const MAIN_NOTE_FILE: &str = "MEMORY.md";
@@ -63,7 +63,7 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
             .cache_dir
             .as_ref()
             .map(|folder| folder.join("embeddings"));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MemorySearchState {
             model: model.transpose()?,
             cache,
             vectors: VectorCache::default(),
@@ -71,10 +71,10 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         let none = Arc::new(());
         Ok(vec![
             ToolExport::new::<SearchNotes>("search", &shared)
-                .needs(Permission::Read)
+                .with_permission(Permission::Read)
                 .read_only(),
             ToolExport::new::<ReadNote>("get", &none)
-                .needs(Permission::Read)
+                .with_permission(Permission::Read)
                 .read_only(),
         ])
     },
@@ -94,7 +94,7 @@ struct EmbeddingSettings {
 }
 
 /// State that searches share.
-struct Shared {
+struct MemorySearchState {
     /// Name of the Model resource for embeddings.
     model: Option<String>,
     cache: Option<PathBuf>,
@@ -123,13 +123,17 @@ struct SearchNotes {
 }
 
 impl ToolOperation for SearchNotes {
-    type Shared = Shared;
+    type Shared = MemorySearchState;
 
-    async fn run(self, ctx: &ToolContext, shared: &Shared) -> Result<ToolOutput, ToolError> {
-        let root = FileRoot::of(ctx)?;
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        shared: &MemorySearchState,
+    ) -> Result<ToolOutput, ToolError> {
+        let root = FileRoot::from_context(ctx)?;
         let query = self.query.clone();
-        let (found, by_words) = blocking(move || {
-            let found: Vec<_> = notes(&root)?
+        let (found, by_words) = run_blocking(move || {
+            let found: Vec<_> = list_notes(&root)?
                 .into_iter()
                 .flat_map(|note| passages_of(&root, &note))
                 .collect();
@@ -172,11 +176,11 @@ impl ToolOperation for SearchNotes {
         if let Some(note) = note {
             output["note"] = note.into();
         }
-        Ok(titled(title, output))
+        Ok(titled_output(title, output))
     }
 }
 
-impl Shared {
+impl MemorySearchState {
     /// Returns the semantic similarity of each passage to the query.
     async fn by_meaning(
         &self,
@@ -193,7 +197,7 @@ impl Shared {
         let power = host_capabilities::embeddings(ctx)?;
         let mut vectors = self
             .vectors
-            .of(power, model, self.cache.as_deref(), &texts)
+            .get_or_embed(power, model, self.cache.as_deref(), &texts)
             .await?;
         let query = vectors.pop().unwrap_or_else(|| Arc::from([]));
         Ok(vectors
@@ -242,12 +246,12 @@ impl ToolOperation for ReadNote {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
-        let root = FileRoot::of(ctx)?;
-        blocking(move || {
+        let root = FileRoot::from_context(ctx)?;
+        run_blocking(move || {
             let place = root.resolve(&self.path)?;
-            if !is_note(root.relative(&place.path)) {
+            if !is_note(root.relative_path(&place.path)) {
                 return Err(
-                    errors::invalid(format!("`{}` is not a note", self.path)).suggest(
+                    errors::invalid_argument(format!("`{}` is not a note", self.path)).suggest(
                         "notes are MEMORY.md and .md files in memory/; read other files with \
                         fs__read",
                     ),
@@ -257,7 +261,7 @@ impl ToolOperation for ReadNote {
             let text = note_text(file, &self.path)?;
             let count = text.lines().count();
             if self.from > count.max(1) {
-                return Err(errors::invalid(format!(
+                return Err(errors::invalid_argument(format!(
                     "`{}` has only {count} lines, fewer than {}",
                     self.path, self.from
                 )));
@@ -267,9 +271,9 @@ impl ToolOperation for ReadNote {
                 .skip(self.from - 1)
                 .take(self.lines.unwrap_or(usize::MAX))
                 .collect();
-            Ok(titled(
+            Ok(titled_output(
                 format!("Read {}", self.path),
-                page(&lines, self.from).into(),
+                page_text(&lines, self.from).into(),
             ))
         })
         .await
@@ -277,7 +281,7 @@ impl ToolOperation for ReadNote {
 }
 
 /// Returns a page of the lines, with a note about remaining ones.
-fn page(lines: &[&str], from: usize) -> String {
+fn page_text(lines: &[&str], from: usize) -> String {
     let mut text = String::new();
     for (index, line) in lines.iter().enumerate() {
         if index > 0 && text.len() + line.len() > MAX_NOTE_PAGE_CHARS {
@@ -294,7 +298,7 @@ fn page(lines: &[&str], from: usize) -> String {
 }
 
 /// Returns the notes in path order.
-fn notes(root: &FileRoot) -> Result<Vec<PathBuf>, ToolError> {
+fn list_notes(root: &FileRoot) -> Result<Vec<PathBuf>, ToolError> {
     let mut notes = Vec::from_iter(
         [root.folder().join(MAIN_NOTE_FILE)]
             .into_iter()
@@ -327,13 +331,12 @@ fn note_text(file: File, shown: &str) -> Result<String, ToolError> {
 
 /// Returns the passages of a note with its path. An unreadable note has none.
 fn passages_of(root: &FileRoot, note: &Path) -> Vec<(String, passages::NotePassage)> {
-    let relative = root.relative(note);
-    let path = lossy(relative).into_owned();
+    let relative = root.relative_path(note);
+    let path = lossy_path(relative).into_owned();
     let file = match relative.to_str() {
         Some(given) => root
             .resolve(given)
-            .and_then(|place| root.open(&place))
-            .map(|(file, _)| file)
+            .and_then(|place| root.open_unnamed(&place))
             .ok(),
         // Only a walk can name such a file.
         None => root.open_found(note).ok(),
@@ -341,7 +344,7 @@ fn passages_of(root: &FileRoot, note: &Path) -> Vec<(String, passages::NotePassa
     let text = file
         .and_then(|file| note_text(file, &path).ok())
         .unwrap_or_default();
-    passages::passages(&text)
+    passages::split_passages(&text)
         .into_iter()
         .map(|passage| (path.clone(), passage))
         .collect()

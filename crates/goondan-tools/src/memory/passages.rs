@@ -15,14 +15,14 @@ pub(super) struct NotePassage {
 
 /// Returns the passages of a note. A new one begins at each heading, and after the maximum number
 /// of lines.
-pub(super) fn passages(text: &str) -> Vec<NotePassage> {
+pub(super) fn split_passages(text: &str) -> Vec<NotePassage> {
     let lines: Vec<&str> = text.lines().collect();
     let mut passages = Vec::new();
     let mut start = 0;
     for end in 1..=lines.len() {
         let full = end - start == MAX_PASSAGE_LINES;
         if end == lines.len() || full || is_heading(lines[end]) {
-            passages.extend(passage(&lines, start, end));
+            passages.extend(build_passage(&lines, start, end));
             start = end;
         }
     }
@@ -36,7 +36,7 @@ fn is_heading(line: &str) -> bool {
 }
 
 /// Returns the lines from `start` to `end`; `None` if they are empty.
-fn passage(lines: &[&str], start: usize, end: usize) -> Option<NotePassage> {
+fn build_passage(lines: &[&str], start: usize, end: usize) -> Option<NotePassage> {
     let has_text = |line: &&str| !line.trim().is_empty();
     let from = start + lines[start..end].iter().position(has_text)?;
     let to = end - lines[start..end].iter().rev().position(has_text)?;
@@ -55,14 +55,14 @@ mod tests {
 
     #[test]
     fn a_heading_begins_a_passage() {
-        let found = passages("intro\n\n## A\n\na\n\n#tag\n## B\n\n\n");
+        let found = split_passages("intro\n\n## A\n\na\n\n#tag\n## B\n\n\n");
         let expected = [(1, 1, "intro"), (3, 7, "## A\n\na\n\n#tag"), (8, 8, "## B")];
         let found: Vec<_> = found
             .iter()
             .map(|passage| (passage.from, passage.to, passage.text.as_str()))
             .collect();
         assert_eq!(found, expected);
-        assert_eq!(passages("\n \n"), []);
+        assert_eq!(split_passages("\n \n"), []);
     }
 
     proptest! {
@@ -71,7 +71,7 @@ mod tests {
         fn every_line_is_in_one_passage(text in "(# |[a \n]|\n\n){0,80}") {
             let lines: Vec<&str> = text.lines().collect();
             let mut next = 1;
-            for passage in passages(&text) {
+            for passage in split_passages(&text) {
                 prop_assert!(passage.from >= next && passage.to >= passage.from && passage.to < passage.from + MAX_PASSAGE_LINES);
                 prop_assert!(lines[next - 1..passage.from - 1].iter().all(|line| line.trim().is_empty()));
                 prop_assert_eq!(&passage.text, &lines[passage.from - 1..passage.to].join("\n"));

@@ -17,7 +17,7 @@ use goondan_spec::Code;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::errors::blocking;
+use crate::errors::run_blocking;
 
 /// Maximum number of texts per request.
 const MAX_TEXTS_PER_REQUEST: usize = 96;
@@ -39,20 +39,21 @@ struct StoredVector {
 
 impl VectorCache {
     /// Returns a vector for each text, in order. Requests vectors that are not cached from `model`.
-    pub(super) async fn of(
+    pub(super) async fn get_or_embed(
         &self,
         power: &dyn EmbeddingModels,
         model: &str,
         folder: Option<&Path>,
         texts: &[String],
     ) -> Result<Vec<Arc<[f32]>>, ToolError> {
-        let identity = power.identity(model)?;
+        let identity = power.model_identity(model)?;
         let file = folder.map(|folder| folder.join(format!("{}.jsonl", hash(&identity, ""))));
         let mut cached = self.known.lock().await;
         if cached.is_none() {
             let file = file.clone();
-            *cached =
-                Some(blocking(move || Ok(file.map(|file| read(&file)).unwrap_or_default())).await?);
+            *cached = Some(
+                run_blocking(move || Ok(file.map(|file| read(&file)).unwrap_or_default())).await?,
+            );
         }
         let vectors_by_key = cached.get_or_insert_with(HashMap::new);
         let keys: Vec<String> = texts.iter().map(|text| hash(&identity, text)).collect();
@@ -87,7 +88,7 @@ impl VectorCache {
                 }
                 Ok(())
             };
-            blocking(store).await?;
+            run_blocking(store).await?;
         }
         Ok(keys
             .iter()

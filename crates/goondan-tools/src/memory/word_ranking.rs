@@ -37,7 +37,7 @@ pub(super) fn rank(texts: &[&str], query: &str) -> Vec<(usize, f64)> {
     let average = texts.iter().map(|text| text.length).sum::<f64>() / texts.len().max(1) as f64;
     let weights: Vec<(&String, f64)> = query
         .iter()
-        .map(|word| (word, weight(word, &texts)))
+        .map(|word| (word, word_weight(word, &texts)))
         .collect();
     let best: f64 = weights.iter().map(|(_, weight)| weight).sum();
     let score = |text: &WordCounts| {
@@ -49,7 +49,7 @@ pub(super) fn rank(texts: &[&str], query: &str) -> Vec<(usize, f64)> {
     let scores = texts
         .iter()
         .enumerate()
-        .map(|(index, text)| (index, rounded(score(text) / best)));
+        .map(|(index, text)| (index, round_score(score(text) / best)));
     let mut scores: Vec<(usize, f64)> = scores.filter(|(_, score)| *score > 0.0).collect();
     // Equal scores keep the order of the texts, so that results are deterministic.
     scores.sort_by(|left, right| right.1.total_cmp(&left.1).then(left.0.cmp(&right.0)));
@@ -66,7 +66,7 @@ fn words(stemmer: &Stemmer, text: &str) -> Vec<String> {
 }
 
 /// Returns the weight of a word, which is higher for rare words.
-fn weight(word: &str, texts: &[WordCounts]) -> f64 {
+fn word_weight(word: &str, texts: &[WordCounts]) -> f64 {
     let having = texts
         .iter()
         .filter(|text| text.counts.contains_key(word))
@@ -102,7 +102,7 @@ impl WordCounts {
 }
 
 /// Rounds to three decimals, at most 1. NaN, the score of a query without words, becomes 0.
-fn rounded(score: f64) -> f64 {
+fn round_score(score: f64) -> f64 {
     if score.is_finite() {
         (score.clamp(0.0, 1.0) * 1000.0).round() / 1000.0
     } else {

@@ -13,11 +13,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{ApiRequestBody, PlatformClient, TimeLimit};
-use crate::errors::{self, blocking};
+use crate::errors::{self, run_blocking};
 use crate::file_changes::replace;
 use crate::http::{FileForm, HttpToolRequest};
 use crate::paths::FileRoot;
-use crate::tool_operation::titled;
+use crate::tool_operation::titled_output;
 
 /// Common arguments of exports that download files.
 #[derive(Deserialize, JsonSchema)]
@@ -78,7 +78,7 @@ impl DownloadOptions {
         };
         let response = bot.send(request).await?;
         if !response.status.is_success() {
-            return Err(bot.refused("the download", response.status, None));
+            return Err(bot.rejection_error("the download", response.status, None));
         }
         if response.truncated {
             let error = ToolError::new(format!("the file has more than {} bytes", self.max_bytes));
@@ -116,7 +116,7 @@ impl DownloadOptions {
             "dataUrl": data_url.map(|media_type| format!("data:{media_type};base64,{encoded}")),
         });
         facts.extend(file_facts.as_object().cloned().unwrap_or_default());
-        let mut output = titled("Fetched a file", Value::Object(facts));
+        let mut output = titled_output("Fetched a file", Value::Object(facts));
         output
             .attachments
             .extend(image_type.map(|media_type| Attachment {
@@ -132,8 +132,8 @@ impl DownloadOptions {
         let Some(path) = self.save_path.clone() else {
             return Ok(None);
         };
-        let root = FileRoot::of(ctx)?;
-        blocking(move || {
+        let root = FileRoot::from_context(ctx)?;
+        run_blocking(move || {
             let resolved = root.resolve(&path)?;
             root.create_parents(&resolved)?;
             replace(&root, &resolved, &content)?;
@@ -160,8 +160,8 @@ impl UploadedFile {
         path: String,
         name: Option<String>,
     ) -> Result<UploadedFile, ToolError> {
-        let root = FileRoot::of(ctx)?;
-        blocking(move || {
+        let root = FileRoot::from_context(ctx)?;
+        run_blocking(move || {
             let resolved = root.resolve(&path)?;
             let (file, metadata) = root.open(&resolved)?;
             let too_large = || {
@@ -176,13 +176,13 @@ impl UploadedFile {
                 return Err(too_large());
             }
             if metadata.len() == 0 {
-                return Err(errors::invalid(format!(
+                return Err(errors::invalid_argument(format!(
                     "`{path}` is empty; platforms reject empty files"
                 )));
             }
             let mut content = Vec::new();
             let read = file.take(MAX_SENT_FILE_BYTES + 1).read_to_end(&mut content);
-            read.map_err(|error| errors::io(format_args!("read `{path}`"), &error))?;
+            read.map_err(|error| errors::io_error(format_args!("read `{path}`"), &error))?;
             // The file may have grown during reading.
             if content.len() as u64 > MAX_SENT_FILE_BYTES {
                 return Err(too_large());
@@ -200,7 +200,7 @@ impl UploadedFile {
     }
 
     /// Returns a form with the file in `file_field`.
-    pub(super) fn form(
+    pub(super) fn into_form(
         self,
         file_field: &'static str,
         fields: Vec<(&'static str, String)>,

@@ -3,6 +3,7 @@
 pub(crate) mod discord;
 mod file_transfer;
 pub(crate) mod github;
+mod outgoing_text;
 pub(crate) mod slack;
 pub(crate) mod telegram;
 
@@ -171,10 +172,13 @@ impl PlatformClient {
     /// Returns a URL of the API. No component can lead to another path.
     fn address(&self, parts: &[&str]) -> Result<Url, ToolError> {
         if let Some(odd) = parts.iter().find(|part| matches!(**part, "" | "." | "..")) {
-            return Err(errors::invalid(format!("`{odd}` can't be a part of a URL")));
+            return Err(errors::invalid_argument(format!(
+                "`{odd}` can't be a part of a URL"
+            )));
         }
-        let broken =
-            || errors::invalid(format!("the API URL of {} is invalid", self.platform.name));
+        let broken = || {
+            errors::invalid_argument(format!("the API URL of {} is invalid", self.platform.name))
+        };
         let mut url = Url::parse(&self.base).map_err(|_| broken())?;
         url.path_segments_mut()
             .map_err(|()| broken())?
@@ -184,14 +188,14 @@ impl PlatformClient {
     }
 
     /// Posts `body` as JSON, and returns the status and the JSON of the answer.
-    async fn post(
+    async fn post_json(
         &self,
         url: String,
         signed: bool,
         body: Value,
         timeout_ms: TimeLimit,
     ) -> Result<ApiAnswer, ToolError> {
-        self.ask(
+        self.send_request(
             (Method::POST, url, signed),
             ApiRequestBody::Json(body),
             timeout_ms,
@@ -201,7 +205,7 @@ impl PlatformClient {
 
     /// Sends a request, with the token in its header if `signed`. Returns the status and the JSON
     /// of the answer.
-    async fn ask(
+    async fn send_request(
         &self,
         (method, url, signed): (Method, String, bool),
         body: ApiRequestBody,
@@ -258,11 +262,11 @@ impl PlatformClient {
         timeout_ms: TimeLimit,
     ) -> Result<Value, ToolError> {
         let (status, answer) = self
-            .ask((method, url.into(), true), body, timeout_ms)
+            .send_request((method, url.into(), true), body, timeout_ms)
             .await?;
         match status.is_success() {
             true => Ok(answer),
-            false => Err(self.refused(what, status, answer["message"].as_str())),
+            false => Err(self.rejection_error(what, status, answer["message"].as_str())),
         }
     }
 
@@ -305,7 +309,7 @@ impl PlatformClient {
             let rest = end.saturating_duration_since(Instant::now());
             request.timeout = rest.saturating_sub(wait);
             if wait > MAX_LIMIT_WAIT || request.timeout < MIN_REPETITION_TIME {
-                return Err(self.limited(wait));
+                return Err(self.rate_limit_error(wait));
             }
             tokio::time::sleep(wait).await;
             min_wait = (min_wait * 2).max(Duration::from_secs(1));
@@ -323,7 +327,12 @@ impl PlatformClient {
     }
 
     /// Returns the error of an operation that the platform refused with `message`.
-    fn refused(&self, method: &str, status: StatusCode, message: Option<&str>) -> ToolError {
+    fn rejection_error(
+        &self,
+        method: &str,
+        status: StatusCode,
+        message: Option<&str>,
+    ) -> ToolError {
         let message: String = message
             .unwrap_or_default()
             .chars()
@@ -342,7 +351,7 @@ impl PlatformClient {
     }
 
     /// Returns the error for a rate limit that lasts too long.
-    fn limited(&self, wait: Duration) -> ToolError {
+    fn rate_limit_error(&self, wait: Duration) -> ToolError {
         let seconds = wait.as_secs_f64().ceil();
         let message = format!(
             "{} limits the rate of requests, and accepts the next one in {seconds} s",
@@ -385,7 +394,7 @@ fn without_nulls(fields: Value) -> Value {
 }
 
 /// Combines one and several emojis, each once, in order.
-fn emojis(one: Option<String>, several: Vec<String>, clean: fn(&str) -> &str) -> Vec<String> {
+fn merge_emojis(one: Option<String>, several: Vec<String>, clean: fn(&str) -> &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for emoji in one
         .iter()
@@ -402,7 +411,7 @@ fn emojis(one: Option<String>, several: Vec<String>, clean: fn(&str) -> &str) ->
 
 /// Returns the error of a call without an emoji.
 fn no_emoji() -> ToolError {
-    errors::invalid("pass `emoji` or a non-empty `emojis`")
+    errors::invalid_argument("pass `emoji` or a non-empty `emojis`")
 }
 
 /// Time limit.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_markup::SLACK;
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
 use reqwest::Method;
@@ -12,13 +13,14 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::file_transfer::{DownloadOptions, UploadedFile};
+use super::outgoing_text::{OutgoingText, after_sent, restore_mentions};
 use super::{
     ApiAnswer, ApiRequestBody, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription,
-    TimeLimit, emojis, no_emoji, without_nulls,
+    TimeLimit, merge_emojis, no_emoji, without_nulls,
 };
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 pub(super) const PLATFORM: PlatformDescription = PlatformDescription {
     name: "Slack",
@@ -38,22 +40,22 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     config: PLATFORM_CONFIG_KEYS,
     open: |opening| {
         let bot = Arc::new(PlatformClient::open(opening, &PLATFORM)?);
-        let mut download =
-            ToolExport::new::<SlackDownloadFile>("downloadFile", &bot).needs(Permission::Network);
-        download.spec.optional_permissions.insert(Permission::Write);
+        let download = ToolExport::new::<SlackDownloadFile>("downloadFile", &bot)
+            .with_permission(Permission::Network)
+            .with_optional_permission(Permission::Write);
         Ok(vec![
-            ToolExport::new::<SlackSend>("send", &bot).needs(Permission::Network),
+            ToolExport::new::<SlackSend>("send", &bot).with_permission(Permission::Network),
             ToolExport::new::<SlackRead>("read", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .read_only(),
             ToolExport::new::<SlackEdit>("edit", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .idempotent(),
-            ToolExport::new::<SlackDelete>("delete", &bot).needs(Permission::Network),
-            ToolExport::new::<SlackReact>("react", &bot).needs(Permission::Network),
+            ToolExport::new::<SlackDelete>("delete", &bot).with_permission(Permission::Network),
+            ToolExport::new::<SlackReact>("react", &bot).with_permission(Permission::Network),
             ToolExport::new::<SlackSendFile>("sendFile", &bot)
-                .needs(Permission::Network)
-                .needs(Permission::Read),
+                .with_permission(Permission::Network)
+                .with_permission(Permission::Read),
             download,
         ])
     },
@@ -70,7 +72,7 @@ async fn call(
     checked_answer(
         bot,
         method,
-        bot.post(
+        bot.post_json(
             format!("{}/{method}", bot.base),
             true,
             without_nulls(body),
@@ -87,7 +89,7 @@ fn checked_answer(
 ) -> Result<Value, ToolError> {
     match status.is_success() && answer["ok"] == true {
         true => Ok(answer),
-        false => Err(bot.refused(method, status, answer["error"].as_str())),
+        false => Err(bot.rejection_error(method, status, answer["error"].as_str())),
     }
 }
 
@@ -98,12 +100,16 @@ struct SlackSend {
     /// Channel id.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// Text, in Slack markup.
+    /// Text, as Markdown. `<@USER>` and `<#CHANNEL>` mention a user and a channel. A long text
+    /// becomes several messages.
     #[schemars(length(min = 1))]
     text: String,
     /// `ts` of the message whose thread to post in.
     thread_ts: Option<String>,
-    /// Format the text as markup.
+    /// Send the text as it is, in Slack's own markup.
+    #[serde(default)]
+    raw: bool,
+    /// With `raw`: `false` shows the markup as plain text.
     mrkdwn: Option<bool>,
     /// Show previews of links.
     unfurl_links: Option<bool>,
@@ -119,22 +125,60 @@ impl ToolOperation for SlackSend {
     type Shared = PlatformClient;
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
-        let body = json!({
-            "channel": self.channel_id,
-            "text": self.text,
-            "thread_ts": self.thread_ts,
-            "mrkdwn": self.mrkdwn,
-            "unfurl_links": self.unfurl_links,
-            "unfurl_media": self.unfurl_media,
-            "reply_broadcast": self.reply_broadcast,
-        });
-        let sent = call(bot, "chat.postMessage", body, self.timeout_ms).await?;
-        let channel = sent["channel"].as_str().unwrap_or(&self.channel_id);
-        let text = sent["message"]["text"].as_str().unwrap_or(&self.text);
-        let output =
-            json!({"ok": true, "channelId": channel, "messageTs": sent["ts"], "text": text});
-        Ok(titled(format!("Sent a message to {channel}"), output))
+        let texts = outgoing_text(&self.text, self.raw || self.mrkdwn.is_some()).messages()?;
+        let mut sent = Vec::with_capacity(texts.len());
+        for text in &texts {
+            let body = json!({
+                "channel": self.channel_id,
+                "text": text,
+                "thread_ts": self.thread_ts,
+                "mrkdwn": self.mrkdwn,
+                "unfurl_links": self.unfurl_links,
+                "unfurl_media": self.unfurl_media,
+                "reply_broadcast": self.reply_broadcast,
+            });
+            let answer = call(bot, "chat.postMessage", body, self.timeout_ms).await;
+            sent.push(answer.map_err(|error| after_sent(error, sent.len(), texts.len()))?);
+        }
+        let first = &sent[0];
+        let channel = first["channel"].as_str().unwrap_or(&self.channel_id);
+        let text = first["message"]["text"].as_str().unwrap_or(&texts[0]);
+        let mut output =
+            json!({"ok": true, "channelId": channel, "messageTs": first["ts"], "text": text});
+        if sent.len() > 1 {
+            let all: Vec<&Value> = sent.iter().map(|answer| &answer["ts"]).collect();
+            output["allMessageTs"] = json!(all);
+        }
+        Ok(titled_output(
+            format!("Sent a message to {channel}"),
+            output,
+        ))
     }
+}
+
+/// Returns the text of a call in Slack's markup.
+fn outgoing_text(text: &str, is_raw: bool) -> OutgoingText<'_> {
+    OutgoingText {
+        text,
+        is_raw,
+        format: &SLACK,
+        with_mentions: |text| restore_mentions(text, ("&lt;", "&gt;"), is_mention),
+    }
+}
+
+/// Returns whether the content between `<` and `>` mentions a user or a channel. Mentions of groups,
+/// such as `!channel`, need raw text.
+fn is_mention(content: &str) -> bool {
+    let id = content
+        .strip_prefix("@U")
+        .or(content.strip_prefix("@W"))
+        .or(content.strip_prefix("#C"));
+    id.is_some_and(|id| {
+        !id.is_empty()
+            && id
+                .bytes()
+                .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
+    })
 }
 
 /// Read messages of a channel or thread.
@@ -200,7 +244,10 @@ impl ToolOperation for SlackRead {
             "hasMore": answer["has_more"].as_bool().unwrap_or(false),
             "nextCursor": cursor,
         });
-        Ok(titled(format!("Read {} messages", messages.len()), output))
+        Ok(titled_output(
+            format!("Read {} messages", messages.len()),
+            output,
+        ))
     }
 }
 
@@ -214,10 +261,13 @@ struct SlackEdit {
     /// `ts` of the message.
     #[schemars(length(min = 1))]
     message_ts: String,
-    /// New text.
+    /// New text, as Markdown.
     #[schemars(length(min = 1))]
     text: String,
-    /// Format the text as markup.
+    /// Use the text as it is, in Slack's own markup.
+    #[serde(default)]
+    raw: bool,
+    /// With `raw`: `false` shows the markup as plain text.
     mrkdwn: Option<bool>,
     #[serde(default)]
     timeout_ms: TimeLimit,
@@ -227,10 +277,11 @@ impl ToolOperation for SlackEdit {
     type Shared = PlatformClient;
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
-        let body = json!({"channel": self.channel_id, "ts": self.message_ts, "text": self.text, "mrkdwn": self.mrkdwn});
+        let text = outgoing_text(&self.text, self.raw || self.mrkdwn.is_some()).message()?;
+        let body = json!({"channel": self.channel_id, "ts": self.message_ts, "text": text, "mrkdwn": self.mrkdwn});
         call(bot, "chat.update", body, self.timeout_ms).await?;
         let output = json!({"ok": true, "channelId": self.channel_id, "messageTs": self.message_ts, "edited": true});
-        Ok(titled(
+        Ok(titled_output(
             format!("Edited a message in {}", self.channel_id),
             output,
         ))
@@ -263,7 +314,7 @@ impl ToolOperation for SlackDelete {
         )
         .await?;
         let output = json!({"ok": true, "channelId": self.channel_id, "messageTs": self.message_ts, "deleted": true});
-        Ok(titled(
+        Ok(titled_output(
             format!("Deleted a message in {}", self.channel_id),
             output,
         ))
@@ -294,12 +345,12 @@ impl ToolOperation for SlackReact {
     type Shared = PlatformClient;
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
-        let names = emojis(self.emoji, self.emojis, |name| name.trim_matches(':'));
+        let names = merge_emojis(self.emoji, self.emojis, |name| name.trim_matches(':'));
         if names.is_empty() {
             return Err(no_emoji());
         }
         if let Some(wrong) = names.iter().find(|name| name.contains(char::is_whitespace)) {
-            return Err(errors::invalid(format!(
+            return Err(errors::invalid_argument(format!(
                 "`{wrong}` is not an emoji name: it contains a space"
             )));
         }
@@ -311,7 +362,7 @@ impl ToolOperation for SlackReact {
         let output = json!({
             "ok": true, "channelId": self.channel_id, "messageTs": self.message_ts, "reactionCount": names.len(), "emojis": names,
         });
-        Ok(titled(
+        Ok(titled_output(
             format!("Reacted to a message in {}", self.channel_id),
             output,
         ))
@@ -331,7 +382,7 @@ struct SlackSendFile {
     /// Name to show; default: the file's own.
     #[schemars(length(min = 1))]
     name: Option<String>,
-    /// Message for the file.
+    /// Message for the file, as Markdown.
     text: Option<String>,
     /// `ts` of the message whose thread to post in.
     thread_ts: Option<String>,
@@ -344,6 +395,10 @@ impl ToolOperation for SlackSendFile {
     type Shared = PlatformClient;
 
     async fn run(self, ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+        let text = self.text.as_deref().filter(|text| !text.trim().is_empty());
+        let text = text
+            .map(|text| outgoing_text(text, false).message())
+            .transpose()?;
         let file = UploadedFile::read(ctx, self.path, self.name).await?;
         let (name, size) = (file.name.clone(), file.content.len());
         // This method only accepts a form.
@@ -356,7 +411,7 @@ impl ToolOperation for SlackSendFile {
         let room = checked_answer(
             bot,
             method,
-            bot.ask(request, fields, self.timeout_ms).await?,
+            bot.send_request(request, fields, self.timeout_ms).await?,
         )?;
         let (Some(url), Some(id)) = (room["upload_url"].as_str(), room["file_id"].as_str()) else {
             return Err(ToolError::new("Slack did not return an upload URL").code(Code::TOOL_HTTP));
@@ -367,22 +422,22 @@ impl ToolOperation for SlackSendFile {
                     .code(Code::TOOL_HTTP),
             );
         }
-        let form = file.form("file", Vec::new());
+        let form = file.into_form("file", Vec::new());
         let (status, _) = bot
-            .ask((Method::POST, url.to_owned(), false), form, self.timeout_ms)
+            .send_request((Method::POST, url.to_owned(), false), form, self.timeout_ms)
             .await?;
         if !status.is_success() {
-            return Err(bot.refused("the upload", status, None));
+            return Err(bot.rejection_error("the upload", status, None));
         }
         let body = json!({
             "files": [{"id": id, "title": name}],
             "channel_id": self.channel_id,
             "thread_ts": self.thread_ts,
-            "initial_comment": self.text,
+            "initial_comment": text,
         });
         call(bot, "files.completeUploadExternal", body, self.timeout_ms).await?;
         let output = json!({"ok": true, "channelId": self.channel_id, "fileId": id, "name": name, "sizeBytes": size});
-        Ok(titled(
+        Ok(titled_output(
             format!("Sent {name} to {}", self.channel_id),
             output,
         ))
@@ -410,7 +465,7 @@ impl ToolOperation for SlackDownloadFile {
     async fn run(self, ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
         self.fetch.check(ctx)?;
         if !is_of_slack(&self.url, &bot.base) {
-            let error = errors::invalid(
+            let error = errors::invalid_argument(
                 "`url` is not the URL of a Slack file; the token is sent only to Slack",
             );
             return Err(error.suggest("use http-fetch for other URLs"));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_markup::TELEGRAM;
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
 use reqwest::Method;
@@ -11,13 +12,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::file_transfer::{DownloadOptions, UploadedFile};
+use super::outgoing_text::{OutgoingText, after_sent};
 use super::{
-    ApiAnswer, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription, TimeLimit, emojis,
+    ApiAnswer, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription, TimeLimit, merge_emojis,
     no_emoji, without_nulls,
 };
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 pub(super) const PLATFORM: PlatformDescription = PlatformDescription {
     name: "Telegram",
@@ -36,24 +38,24 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     config: PLATFORM_CONFIG_KEYS,
     open: |opening| {
         let bot = Arc::new(PlatformClient::open(opening, &PLATFORM)?);
-        let mut download = ToolExport::new::<TelegramDownloadFile>("downloadFile", &bot)
-            .needs(Permission::Network);
-        download.spec.optional_permissions.insert(Permission::Write);
+        let download = ToolExport::new::<TelegramDownloadFile>("downloadFile", &bot)
+            .with_permission(Permission::Network)
+            .with_optional_permission(Permission::Write);
         Ok(vec![
-            ToolExport::new::<TelegramSend>("send", &bot).needs(Permission::Network),
+            ToolExport::new::<TelegramSend>("send", &bot).with_permission(Permission::Network),
             ToolExport::new::<TelegramEdit>("edit", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .idempotent(),
-            ToolExport::new::<TelegramDelete>("delete", &bot).needs(Permission::Network),
+            ToolExport::new::<TelegramDelete>("delete", &bot).with_permission(Permission::Network),
             ToolExport::new::<TelegramReact>("react", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .idempotent(),
             ToolExport::new::<SetChatAction>("setChatAction", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .idempotent(),
             ToolExport::new::<TelegramSendFile>("sendFile", &bot)
-                .needs(Permission::Network)
-                .needs(Permission::Read),
+                .with_permission(Permission::Network)
+                .with_permission(Permission::Read),
             download,
         ])
     },
@@ -71,11 +73,11 @@ enum TelegramId {
 
 impl TelegramId {
     /// Returns the chat id, or the `@name`.
-    fn chat(&self) -> Result<String, ToolError> {
+    fn chat_id(&self) -> Result<String, ToolError> {
         match self {
             TelegramId::Number(number) => Ok(number.to_string()),
             TelegramId::Text(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
-            TelegramId::Text(_) => Err(errors::invalid("`chatId` must not be empty")),
+            TelegramId::Text(_) => Err(errors::invalid_argument("`chatId` must not be empty")),
         }
     }
 
@@ -85,9 +87,9 @@ impl TelegramId {
             TelegramId::Number(number) => Some(*number),
             TelegramId::Text(text) => text.trim().parse().ok(),
         };
-        number
-            .filter(|number| *number > 0)
-            .ok_or_else(|| errors::invalid(format!("`{field}` must be a positive integer")))
+        number.filter(|number| *number > 0).ok_or_else(|| {
+            errors::invalid_argument(format!("`{field}` must be a positive integer"))
+        })
     }
 }
 
@@ -114,7 +116,7 @@ async fn call(
     checked_answer(
         bot,
         method,
-        bot.post(url, false, without_nulls(body), timeout_ms)
+        bot.post_json(url, false, without_nulls(body), timeout_ms)
             .await?,
     )
 }
@@ -127,7 +129,7 @@ fn checked_answer(
 ) -> Result<Value, ToolError> {
     match status.is_success() && answer["ok"] == true {
         true => Ok(answer["result"].take()),
-        false => Err(bot.refused(method, status, answer["description"].as_str())),
+        false => Err(bot.rejection_error(method, status, answer["description"].as_str())),
     }
 }
 
@@ -137,10 +139,13 @@ fn checked_answer(
 struct TelegramSend {
     /// Chat id, or `@name` of a channel.
     chat_id: TelegramId,
-    /// Text, at most 4,096 characters.
+    /// Text, as Markdown. A long text becomes several messages.
     #[schemars(length(min = 1))]
     text: String,
-    /// Markup; default: plain text.
+    /// Send the text as it is, at most 4,096 characters.
+    #[serde(default)]
+    raw: bool,
+    /// Telegram's own markup of the text, which is then sent as it is. Default with `raw`: plain text.
     parse_mode: Option<ParseMode>,
     /// Send without sound.
     disable_notification: Option<bool>,
@@ -158,26 +163,58 @@ impl ToolOperation for TelegramSend {
     type Shared = PlatformClient;
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
-        let chat = self.chat_id.chat()?;
+        let chat = self.chat_id.chat_id()?;
         let reply_to = self
             .reply_to_message_id
             .map(|id| id.message("replyToMessageId"))
             .transpose()?;
-        let body = json!({
-            "chat_id": chat,
-            "text": self.text,
-            "parse_mode": self.parse_mode,
-            "disable_notification": self.disable_notification,
-            "disable_web_page_preview": self.disable_web_page_preview,
-            "reply_to_message_id": reply_to,
-            "allow_sending_without_reply": self.allow_sending_without_reply,
+        let (outgoing, parse_mode) = outgoing_text(&self.text, self.raw, self.parse_mode);
+        let texts = outgoing.messages()?;
+        let mut sent = Vec::with_capacity(texts.len());
+        for text in &texts {
+            let body = json!({
+                "chat_id": chat,
+                "text": text,
+                "parse_mode": parse_mode,
+                "disable_notification": self.disable_notification,
+                "disable_web_page_preview": self.disable_web_page_preview,
+                "reply_to_message_id": reply_to.filter(|_| sent.is_empty()),
+                "allow_sending_without_reply": self.allow_sending_without_reply,
+            });
+            let answer = call(bot, "sendMessage", body, self.timeout_ms).await;
+            sent.push(answer.map_err(|error| after_sent(error, sent.len(), texts.len()))?);
+        }
+        let first = &sent[0];
+        let mut output = json!({
+            "ok": true, "chatId": chat, "messageId": first["message_id"], "date": first["date"], "text": first["text"],
         });
-        let sent = call(bot, "sendMessage", body, self.timeout_ms).await?;
-        let output = json!({
-            "ok": true, "chatId": chat, "messageId": sent["message_id"], "date": sent["date"], "text": sent["text"],
-        });
-        Ok(titled(format!("Sent a message to {chat}"), output))
+        if sent.len() > 1 {
+            let all: Vec<&Value> = sent.iter().map(|answer| &answer["message_id"]).collect();
+            output["allMessageIds"] = json!(all);
+        }
+        Ok(titled_output(format!("Sent a message to {chat}"), output))
     }
+}
+
+/// Returns the text of a call in Telegram's markup, and the parse mode of its messages.
+fn outgoing_text(
+    text: &str,
+    is_raw: bool,
+    parse_mode: Option<ParseMode>,
+) -> (OutgoingText<'_>, Option<ParseMode>) {
+    let is_raw = is_raw || parse_mode.is_some();
+    let outgoing = OutgoingText {
+        text,
+        is_raw,
+        format: &TELEGRAM,
+        with_mentions: |text| text,
+    };
+    let parse_mode = if is_raw {
+        parse_mode
+    } else {
+        Some(ParseMode::Html)
+    };
+    (outgoing, parse_mode)
 }
 
 /// Replace the text of a message from the bot.
@@ -188,10 +225,13 @@ struct TelegramEdit {
     chat_id: TelegramId,
     /// Message id.
     message_id: TelegramId,
-    /// New text.
+    /// New text, as Markdown.
     #[schemars(length(min = 1))]
     text: String,
-    /// Markup; default: plain text.
+    /// Use the text as it is, at most 4,096 characters.
+    #[serde(default)]
+    raw: bool,
+    /// Telegram's own markup of the text, which is then used as it is. Default with `raw`: plain text.
     parse_mode: Option<ParseMode>,
     /// Show no preview of links.
     disable_web_page_preview: Option<bool>,
@@ -203,17 +243,21 @@ impl ToolOperation for TelegramEdit {
     type Shared = PlatformClient;
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
-        let (chat, message) = (self.chat_id.chat()?, self.message_id.message("messageId")?);
+        let (chat, message) = (
+            self.chat_id.chat_id()?,
+            self.message_id.message("messageId")?,
+        );
+        let (outgoing, parse_mode) = outgoing_text(&self.text, self.raw, self.parse_mode);
         let body = json!({
             "chat_id": chat,
             "message_id": message,
-            "text": self.text,
-            "parse_mode": self.parse_mode,
+            "text": outgoing.message()?,
+            "parse_mode": parse_mode,
             "disable_web_page_preview": self.disable_web_page_preview,
         });
         call(bot, "editMessageText", body, self.timeout_ms).await?;
         let output = json!({"ok": true, "chatId": chat, "messageId": message, "edited": true});
-        Ok(titled(format!("Edited a message in {chat}"), output))
+        Ok(titled_output(format!("Edited a message in {chat}"), output))
     }
 }
 
@@ -233,7 +277,10 @@ impl ToolOperation for TelegramDelete {
     type Shared = PlatformClient;
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
-        let (chat, message) = (self.chat_id.chat()?, self.message_id.message("messageId")?);
+        let (chat, message) = (
+            self.chat_id.chat_id()?,
+            self.message_id.message("messageId")?,
+        );
         call(
             bot,
             "deleteMessage",
@@ -242,7 +289,10 @@ impl ToolOperation for TelegramDelete {
         )
         .await?;
         let output = json!({"ok": true, "chatId": chat, "messageId": message, "deleted": true});
-        Ok(titled(format!("Deleted a message in {chat}"), output))
+        Ok(titled_output(
+            format!("Deleted a message in {chat}"),
+            output,
+        ))
     }
 }
 
@@ -272,11 +322,14 @@ impl ToolOperation for TelegramReact {
     type Shared = PlatformClient;
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
-        let (chat, message) = (self.chat_id.chat()?, self.message_id.message("messageId")?);
+        let (chat, message) = (
+            self.chat_id.chat_id()?,
+            self.message_id.message("messageId")?,
+        );
         let emojis = if self.clear {
             Vec::new()
         } else {
-            emojis(self.emoji, self.emojis, str::trim)
+            merge_emojis(self.emoji, self.emojis, str::trim)
         };
         if emojis.is_empty() && !self.clear {
             return Err(no_emoji().suggest("to remove the reactions, pass `clear: true`"));
@@ -291,7 +344,10 @@ impl ToolOperation for TelegramReact {
             "ok": true, "chatId": chat, "messageId": message, "cleared": self.clear, "reactionCount": emojis.len(),
             "emojis": emojis,
         });
-        Ok(titled(format!("Reacted to a message in {chat}"), output))
+        Ok(titled_output(
+            format!("Reacted to a message in {chat}"),
+            output,
+        ))
     }
 }
 
@@ -343,7 +399,7 @@ impl ToolOperation for SetChatAction {
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
         let (chat, action) = (
-            self.chat_id.chat()?,
+            self.chat_id.chat_id()?,
             json!(self.action.or(self.status).unwrap_or_default()),
         );
         call(
@@ -354,7 +410,7 @@ impl ToolOperation for SetChatAction {
         )
         .await?;
         let output = json!({"ok": true, "chatId": chat, "status": action, "action": action});
-        Ok(titled(
+        Ok(titled_output(
             format!("Showed {} in {chat}", action.as_str().unwrap_or_default()),
             output,
         ))
@@ -383,7 +439,7 @@ struct TelegramSendFile {
     /// Name to show; default: the file's own.
     #[schemars(length(min = 1))]
     name: Option<String>,
-    /// Caption, at most 1,024 characters.
+    /// Caption, as Markdown, at most 1,024 characters.
     #[schemars(length(max = 1024))]
     text: Option<String>,
     /// `photo`: a compressed image, shown inline. Default: `document`, unchanged.
@@ -399,7 +455,7 @@ impl ToolOperation for TelegramSendFile {
     type Shared = PlatformClient;
 
     async fn run(self, ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
-        let chat = self.chat_id.chat()?;
+        let chat = self.chat_id.chat_id()?;
         let reply_to = self
             .reply_to_message_id
             .map(|id| id.message("replyToMessageId"))
@@ -411,16 +467,20 @@ impl ToolOperation for TelegramSendFile {
         let file = UploadedFile::read(ctx, self.path, self.name).await?;
         let (name, size) = (file.name.clone(), file.content.len());
         let mut fields = vec![("chat_id", chat.clone())];
-        fields.extend(self.text.map(|text| ("caption", text)));
+        if let Some(text) = self.text.filter(|text| !text.trim().is_empty()) {
+            let (outgoing, _) = outgoing_text(&text, false, None);
+            fields.push(("caption", outgoing.message()?));
+            fields.push(("parse_mode", "HTML".to_owned()));
+        }
         fields.extend(reply_to.map(|id| ("reply_to_message_id", id.to_string())));
-        let form = file.form(field, fields);
+        let form = file.into_form(field, fields);
         let url = format!("{}/bot{}/{method}", bot.base, bot.token()?);
         let answer = bot
-            .ask((Method::POST, url, false), form, self.timeout_ms)
+            .send_request((Method::POST, url, false), form, self.timeout_ms)
             .await?;
         let sent = checked_answer(bot, method, answer)?;
         let output = json!({"ok": true, "chatId": chat, "messageId": sent["message_id"], "name": name, "sizeBytes": size});
-        Ok(titled(format!("Sent {name} to {chat}"), output))
+        Ok(titled_output(format!("Sent {name} to {chat}"), output))
     }
 }
 

@@ -18,7 +18,7 @@ impl LockFile {
         Ok(None)
     }
 
-    pub(crate) fn descriptor(&self) -> std::io::Result<std::fs::File> {
+    pub(crate) fn duplicate_descriptor(&self) -> std::io::Result<std::fs::File> {
         match *self {}
     }
 

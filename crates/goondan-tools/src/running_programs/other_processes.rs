@@ -115,7 +115,7 @@ impl LockFile {
         writable: &[PathBuf],
     ) -> Result<Option<ByteLocks>, ApprovedFileError> {
         let is_locked = |state: &LockFileState, path: &PathBuf| {
-            let byte = byte(path, LockPurpose::Program);
+            let byte = lock_byte(path, LockPurpose::Program);
             state.held.contains_key(&byte)
         };
         self.lock_unless_started(writable, |state, path| !is_locked(state, path))
@@ -160,7 +160,7 @@ impl LockFile {
         self.try_with_state(|state| {
             let mut started = Vec::new();
             for path in writable {
-                let start = std::iter::once(byte(path, LockPurpose::Start));
+                let start = std::iter::once(lock_byte(path, LockPurpose::Start));
                 if state.find_locked(start)?.is_some() {
                     started.push(path.clone());
                 }
@@ -182,12 +182,12 @@ impl LockFile {
 
     /// Returns true if a program of another process may write one of the files.
     pub(super) fn has_writer(&self, files: &[PathBuf]) -> Result<bool, ApprovedFileError> {
-        let places = with_directories(files).map(|path| byte(path, LockPurpose::Program));
+        let places = with_directories(files).map(|path| lock_byte(path, LockPurpose::Program));
         self.try_with_state(|state| Ok(state.find_locked(places)?.is_some()))
     }
 
     /// Returns another descriptor of the open file. The locks remain until it is also closed.
-    pub(crate) fn descriptor(&self) -> io::Result<File> {
+    pub(crate) fn duplicate_descriptor(&self) -> io::Result<File> {
         lock(&self.state).file.try_clone()
     }
 
@@ -283,11 +283,13 @@ fn with_directories(files: &[PathBuf]) -> impl Iterator<Item = &Path> {
 
 fn bytes(paths: impl IntoIterator<Item = impl AsRef<Path>>, purpose: LockPurpose) -> Vec<i64> {
     let paths = paths.into_iter();
-    paths.map(|path| byte(path.as_ref(), purpose)).collect()
+    paths
+        .map(|path| lock_byte(path.as_ref(), purpose))
+        .collect()
 }
 
 /// Returns the byte of a path. It is the same in all versions of this program.
-fn byte(path: &Path, purpose: LockPurpose) -> i64 {
+fn lock_byte(path: &Path, purpose: LockPurpose) -> i64 {
     let hash = Sha256::digest(path.as_os_str().as_bytes());
     let number = hash
         .iter()
@@ -419,7 +421,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let [killed, other] = two_processes(&dir.path().join("locks"));
         let script = paths(&["/p/run.sh"]);
-        let watcher = killed.descriptor().unwrap();
+        let watcher = killed.duplicate_descriptor().unwrap();
         // A killed process does not unlock.
         std::mem::forget(killed.lock_program(&paths(&["/p"])).unwrap());
         // Its end closes its descriptors.

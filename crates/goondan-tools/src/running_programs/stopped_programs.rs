@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::{
     ApprovedFileError, ByteLocks, LockFile, ProgramTable, RECHECK_INTERVAL, RUNNING_PROGRAMS,
-    RunningProgram, WRITER_WAIT_TIMEOUT, describe, once_possible,
+    RunningProgram, WRITER_WAIT_TIMEOUT, describe_program, once_possible,
 };
 use crate::mutex_lock::lock;
 #[cfg(unix)]
@@ -48,7 +48,7 @@ impl StoppedPrograms {
                 let mut programs = table.programs.values();
                 let writer = programs.find(|program| program.is_project_writer(files));
                 let pid = writer.and_then(|program| program.pid);
-                Err(ApprovedFileError::of_writer(describe(pid), files))
+                Err(ApprovedFileError::of_writer(describe_program(pid), files))
             }
         }
     }
@@ -84,7 +84,7 @@ impl StoppedPrograms {
         let programs: Vec<StoppableProgram> = {
             let table = lock(&RUNNING_PROGRAMS.table);
             let programs = self.keys.iter().filter_map(|key| table.programs.get(key));
-            programs.map(RunningProgram::stoppable).collect()
+            programs.map(RunningProgram::to_stoppable).collect()
         };
         let check = move || programs.iter().all(StoppableProgram::has_stopped);
         // A failed check does not permit the call.
@@ -167,7 +167,7 @@ impl<F: Fn(u64, &RunningProgram) -> bool> ProgramSelection for F {}
 impl RunningProgram {
     /// Returns true for a program of the project that may change one of the files.
     fn is_project_writer(&self, files: &[PathBuf]) -> bool {
-        self.access.is_of_project && self.access.reaches(files)
+        self.access.is_of_project && self.access.can_change(files)
     }
 
     fn stop(&self) {
@@ -196,7 +196,7 @@ impl RunningProgram {
         }
     }
 
-    fn stoppable(&self) -> StoppableProgram {
+    fn to_stoppable(&self) -> StoppableProgram {
         StoppableProgram {
             pid: self.pid,
             domain: self.domain.clone(),

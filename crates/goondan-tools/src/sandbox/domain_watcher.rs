@@ -24,7 +24,7 @@ pub(super) const DOMAIN_WATCHER_ARGUMENT: &str = "watch-sandboxes";
 
 /// Starts the watcher of this program if it is not running. If this fails, programs still run, but
 /// processes that left their group are only ended while this program is alive.
-pub(super) fn prepare(helper: &HelperCommand) {
+pub(super) fn ensure_running(helper: &HelperCommand) {
     static WATCHER: Mutex<Option<Child>> = Mutex::new(None);
     let mut watcher = lock(&WATCHER);
     let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
@@ -57,7 +57,7 @@ fn start(helper: &HelperCommand) -> io::Result<Child> {
 
 /// Runs the watcher: waits for the end of the input and for the grace period of terminated programs,
 /// and then kills all other processes of its domain. Ends after them, because it holds their locks.
-pub(super) fn watch() -> ExitCode {
+pub(super) fn run_watcher() -> ExitCode {
     if !is_in_domain() {
         return ExitCode::FAILURE;
     }
@@ -71,16 +71,16 @@ pub(super) fn watch() -> ExitCode {
 /// a domain, a signal to all processes would reach all programs of the user.
 fn is_in_domain() -> bool {
     let parent = getppid();
-    let parent_user = user(parent);
+    let parent_user = process_user(parent);
     get_no_new_privs() == Ok(true)
         && parent_user.is_some()
-        && parent_user == user(getpid())
+        && parent_user == process_user(getpid())
         && kill(parent, None) == Err(Errno::EPERM)
 }
 
 /// Returns the user of a process.
 #[expect(clippy::disallowed_methods, reason = "the kernel generates /proc")]
-fn user(process: Pid) -> Option<u32> {
+fn process_user(process: Pid) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     users.split_whitespace().next()?.parse().ok()

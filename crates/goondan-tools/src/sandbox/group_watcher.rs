@@ -46,7 +46,7 @@ impl GroupWatcher {
 
     /// Starts the watcher if necessary. Called before a group begins, so that the group is reported
     /// with hardly any delay.
-    pub(crate) fn prepare(&self) {
+    pub(crate) fn ensure_running(&self) {
         let mut state = lock(&self.state);
         if state.pipe.is_none() {
             self.start(&mut state);
@@ -54,7 +54,7 @@ impl GroupWatcher {
     }
 
     /// Registers a process group. Dropping the result removes it.
-    pub(crate) fn watch(self: &Arc<Self>, group: u32) -> WatchedGroup {
+    pub(crate) fn watch_group(self: &Arc<Self>, group: u32) -> WatchedGroup {
         let mut state = lock(&self.state);
         state.groups.insert(group);
         // A failed write means that the watcher was killed.
@@ -151,7 +151,7 @@ fn remaining_groups(lines: impl BufRead) -> BTreeSet<i32> {
 /// Runs the watcher: waits for the end of the input, then terminates and finally kills the
 /// remaining groups.
 #[cfg(unix)]
-pub(super) fn watch() -> std::process::ExitCode {
+pub(super) fn run_watcher() -> std::process::ExitCode {
     use nix::sys::signal::{Signal, killpg};
     use nix::unistd::Pid;
 
@@ -171,7 +171,7 @@ pub(super) fn watch() -> std::process::ExitCode {
 
 /// There are no process groups on this platform.
 #[cfg(not(unix))]
-pub(super) fn watch() -> std::process::ExitCode {
+pub(super) fn run_watcher() -> std::process::ExitCode {
     remaining_groups(std::io::stdin().lock());
     std::process::ExitCode::SUCCESS
 }

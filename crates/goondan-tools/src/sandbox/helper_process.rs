@@ -10,16 +10,16 @@ use super::{HELPER_ERROR_PREFIX, HELPER_FAILED_CODE, ProcessRestrictions, group_
 /// instead. No other thread may be running.
 pub fn enter(restrictions: &str, command: &[OsString]) -> ExitCode {
     if restrictions == group_watcher::WATCHER_ARGUMENT {
-        return group_watcher::watch();
+        return group_watcher::run_watcher();
     }
     #[cfg(target_os = "linux")]
     if restrictions == super::domain_watcher::DOMAIN_WATCHER_ARGUMENT {
-        return super::domain_watcher::watch();
+        return super::domain_watcher::run_watcher();
     }
     let entered =
         serde_json::from_str::<ProcessRestrictions>(restrictions).map_err(HelperStartError::from);
     let entered = entered
-        .and_then(|restrictions| restrict(&restrictions))
+        .and_then(|restrictions| apply_restrictions(&restrictions))
         .and_then(|()| execute(command));
     if let Err(reason) = entered {
         use std::io::Write as _;
@@ -62,18 +62,18 @@ enum HelperStartError {
 }
 
 #[cfg(target_os = "linux")]
-fn restrict(restrictions: &ProcessRestrictions) -> Result<(), HelperStartError> {
+fn apply_restrictions(restrictions: &ProcessRestrictions) -> Result<(), HelperStartError> {
     limit(restrictions)?;
     let mut layers = restrictions.layers.clone();
     // This process becomes the program, so its own entry in /proc stays valid.
     layers
         .iter_mut()
         .for_each(|layer| layer.read.push("/proc/self".into()));
-    Ok(super::landlock::sandbox(&layers)?)
+    Ok(super::landlock::apply_layers(&layers)?)
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]
-fn restrict(restrictions: &ProcessRestrictions) -> Result<(), HelperStartError> {
+fn apply_restrictions(restrictions: &ProcessRestrictions) -> Result<(), HelperStartError> {
     if !restrictions.layers.is_empty() {
         return Err(super::sandboxed_start::SandboxApplyError::OtherSystem.into());
     }
@@ -81,7 +81,7 @@ fn restrict(restrictions: &ProcessRestrictions) -> Result<(), HelperStartError> 
 }
 
 #[cfg(not(unix))]
-fn restrict(_restrictions: &ProcessRestrictions) -> Result<(), HelperStartError> {
+fn apply_restrictions(_restrictions: &ProcessRestrictions) -> Result<(), HelperStartError> {
     Err(HelperStartError::OtherSystem)
 }
 

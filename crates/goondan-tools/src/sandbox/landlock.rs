@@ -49,7 +49,7 @@ pub(crate) fn is_there() -> bool {
         ..SandboxLayer::default()
     }];
     *LANDLOCK_SUPPORTED.get_or_init(|| {
-        std::thread::spawn(move || sandbox(&layers).is_ok())
+        std::thread::spawn(move || apply_layers(&layers).is_ok())
             .join()
             .unwrap_or(false)
     })
@@ -57,7 +57,7 @@ pub(crate) fn is_there() -> bool {
 
 /// Applies all layers to this thread and the processes it starts. An operation is permitted only if
 /// all layers permit it.
-pub(crate) fn sandbox(layers: &[SandboxLayer]) -> Result<(), SandboxApplyError> {
+pub(crate) fn apply_layers(layers: &[SandboxLayer]) -> Result<(), SandboxApplyError> {
     if layers.is_empty() {
         return Ok(());
     }
@@ -65,7 +65,7 @@ pub(crate) fn sandbox(layers: &[SandboxLayer]) -> Result<(), SandboxApplyError> 
     for layer in layers {
         files(layer)?;
     }
-    system_calls::restrict(CallAccess {
+    system_calls::apply_filters(CallAccess {
         network: layers.iter().all(|layer| layer.network),
         stays_stopped: layers.iter().any(|layer| layer.stays_stopped),
     })
@@ -132,7 +132,7 @@ impl OpenPlace {
         }
     }
 
-    fn identity(&self) -> (u64, u64) {
+    fn file_identity(&self) -> (u64, u64) {
         (self.stat.st_dev, self.stat.st_ino)
     }
 
@@ -152,7 +152,7 @@ impl OpenPlace {
 const MAX_CACHED_RULESETS: usize = 32;
 
 fn files(layer: &SandboxLayer) -> Result<(), SandboxApplyError> {
-    match rules(layer)?.restrict_self()?.ruleset {
+    match cached_ruleset(layer)?.restrict_self()?.ruleset {
         RulesetStatus::NotEnforced => Err(SandboxApplyError::NotEnforced),
         RulesetStatus::PartiallyEnforced | RulesetStatus::FullyEnforced => Ok(()),
     }
@@ -160,11 +160,11 @@ fn files(layer: &SandboxLayer) -> Result<(), SandboxApplyError> {
 
 /// Returns the rules of a layer. Cached rules are used if the paths still refer to the same files.
 /// Creating rules takes longer than the rest of starting a program.
-fn rules(layer: &SandboxLayer) -> Result<RulesetCreated, SandboxApplyError> {
+fn cached_ruleset(layer: &SandboxLayer) -> Result<RulesetCreated, SandboxApplyError> {
     static CACHED_RULESETS: Mutex<VecDeque<LandlockRules>> = Mutex::new(VecDeque::new());
     let open = |path: &PathBuf| OpenPlace::open(layer, path);
     let places: Vec<Option<OpenPlace>> = layer.paths().map(open).collect::<Result<_, _>>()?;
-    let identity = |place: &Option<OpenPlace>| place.as_ref().map(OpenPlace::identity);
+    let identity = |place: &Option<OpenPlace>| place.as_ref().map(OpenPlace::file_identity);
     let files: Vec<Identity> = places.iter().map(identity).collect();
     let mut made = lock(&CACHED_RULESETS);
     if let Some(known) = made
@@ -173,7 +173,7 @@ fn rules(layer: &SandboxLayer) -> Result<RulesetCreated, SandboxApplyError> {
     {
         return Ok(known.made.try_clone()?);
     }
-    let new = make(layer, &places)?;
+    let new = build_ruleset(layer, &places)?;
     made.retain(|known| known.layer != *layer);
     made.truncate(MAX_CACHED_RULESETS - 1);
     made.push_front(LandlockRules {
@@ -195,7 +195,7 @@ fn rules_for(
 
 /// Creates the rules of a layer. `places` are its open paths, in the order of
 /// [`SandboxLayer::paths`].
-fn make(
+fn build_ruleset(
     layer: &SandboxLayer,
     places: &[Option<OpenPlace>],
 ) -> Result<RulesetCreated, RulesetError> {

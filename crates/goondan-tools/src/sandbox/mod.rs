@@ -67,6 +67,13 @@ const ANY_PROGRAM: &str = "*";
 /// Exit code of a helper that failed.
 const HELPER_FAILED_CODE: i32 = 125;
 
+/// Variable with the directory of Python's compiled files. Without it, Python runs a compiled file next
+/// to a module in place of the module, and a sandboxed program could have written it.
+const PYTHON_CACHE_VARIABLE: &str = "PYTHONPYCACHEPREFIX";
+
+/// Variable that keeps Python from writing compiled files.
+const PYTHON_NO_CACHE_VARIABLE: &str = "PYTHONDONTWRITEBYTECODE";
+
 /// Prefix of the helper's error message.
 const HELPER_ERROR_PREFIX: &str = "gdn-sandbox: ";
 
@@ -179,7 +186,7 @@ impl SandboxLayer {
 /// has ended the programs of a killed process.
 fn watcher_output() -> Stdio {
     let file = LockFile::of_user().ok().flatten();
-    let descriptor = file.and_then(|file| file.descriptor().ok());
+    let descriptor = file.and_then(|file| file.duplicate_descriptor().ok());
     descriptor.map_or_else(Stdio::null, Stdio::from)
 }
 
@@ -213,13 +220,15 @@ pub(crate) struct SandboxedCommand {
 
 impl SandboxedCommand {
     /// Starts the watchers if necessary.
-    pub(crate) fn prepare(&self) {
-        self.watcher.iter().for_each(|watcher| watcher.prepare());
+    pub(crate) fn ensure_watchers(&self) {
+        self.watcher
+            .iter()
+            .for_each(|watcher| watcher.ensure_running());
         #[cfg(target_os = "linux")]
         if let Some(watcher) = &self.watcher
             && self.write_access.is_sandboxed()
         {
-            domain_watcher::prepare(watcher.helper());
+            domain_watcher::ensure_running(watcher.helper());
         }
     }
 }
@@ -265,7 +274,7 @@ impl ProgramLauncher {
         more: Vec<SandboxLayer>,
     ) -> Result<SandboxedCommand, ToolError> {
         still_there(ctx)?;
-        self.confine_in(command, ProgramAccess::of(ctx), program, more)
+        self.confine_in(command, ProgramAccess::from_context(ctx), program, more)
     }
 
     /// Restricts a command like [`ProgramLauncher::confine`], with explicit places and additional
@@ -283,7 +292,7 @@ impl ProgramLauncher {
             .map(|helper| Arc::clone(&helper.watcher));
         let sandboxes = self.sandbox.iter().chain(places.sandboxes);
         let mut layers: Vec<SandboxLayer> = sandboxes
-            .map(|sandbox| layer(sandbox, places, program))
+            .map(|sandbox| build_layer(sandbox, places, program))
             .collect();
         layers.extend(more);
         layers = layers
@@ -293,6 +302,10 @@ impl ProgramLauncher {
         if !layers.is_empty() {
             // The common temporary directory is not writable.
             command.env("TMPDIR", places.workdir);
+        } else if !sets_variable(&command, PYTHON_CACHE_VARIABLE) {
+            command.env(PYTHON_CACHE_VARIABLE, state_directory::python_cache());
+            // Python recognizes a stale file only by size and whole seconds, and an edit can keep both.
+            command.env(PYTHON_NO_CACHE_VARIABLE, "1");
         }
         #[cfg(target_os = "linux")]
         if !layers.is_empty() && layers.iter().all(|layer| layer.network) {
@@ -330,7 +343,7 @@ impl ProgramLauncher {
 
     /// Returns `command` without restrictions, for a program that only relays to a process
     /// elsewhere. It ends with this program.
-    pub(crate) fn unrestricted(&self, command: Command) -> SandboxedCommand {
+    pub(crate) fn unrestricted_command(&self, command: Command) -> SandboxedCommand {
         let watcher = self
             .helper
             .as_ref()
@@ -363,9 +376,14 @@ impl ProgramLauncher {
     }
 }
 
+fn sets_variable(command: &Command, name: &str) -> bool {
+    let mut variables = command.as_std().get_envs();
+    variables.any(|(set, value)| set == name && value.is_some())
+}
+
 /// Returns the access of a program in these sandboxes; `None` without a sandbox.
 pub(crate) fn write_access(layers: &[SandboxLayer]) -> Option<WriteAccess> {
-    let access = WriteAccess::of(layers.iter().map(|layer| layer.write.clone()));
+    let access = WriteAccess::from_sandboxes(layers.iter().map(|layer| layer.write.clone()));
     access.is_sandboxed().then_some(access)
 }
 
@@ -410,7 +428,7 @@ fn helper_command(helper: &HelperCommand, restrictions: &str, command: Command) 
     if let Some(folder) = inner.get_current_dir() {
         outer.current_dir(folder);
     }
-    process::piped(&mut outer);
+    process::pipe_outputs(&mut outer);
     outer
 }
 
@@ -430,7 +448,7 @@ pub(crate) struct ProgramAccess<'a> {
 }
 
 impl<'a> ProgramAccess<'a> {
-    fn of(ctx: &'a ToolContext) -> Self {
+    fn from_context(ctx: &'a ToolContext) -> Self {
         ProgramAccess {
             project: &ctx.project_dir,
             workdir: &ctx.workdir,
@@ -442,7 +460,7 @@ impl<'a> ProgramAccess<'a> {
     }
 }
 
-fn layer(
+fn build_layer(
     sandbox: &SandboxSettings,
     places: ProgramAccess<'_>,
     program: Option<&Path>,
@@ -459,8 +477,10 @@ fn layer(
     };
     let mut read: Vec<PathBuf> = SYSTEM_READ_PATHS.iter().map(PathBuf::from).collect();
     #[cfg(target_os = "linux")]
-    read.extend_from_slice(world_readable::settings());
-    read.extend([project.clone(), places.workdir.to_owned()]);
+    read.extend_from_slice(world_readable::readable_settings());
+    // Below the root directory are the files of all users.
+    read.extend(Some(project.clone()).filter(|project| project.parent().is_some()));
+    read.push(places.workdir.to_owned());
     read.extend(program.and_then(Path::parent).map(Path::to_owned));
     let stated = |paths: &[String]| paths.iter().map(place).collect::<Vec<_>>();
     let (stated_read, stated_write) = (stated(&sandbox.read), stated(&sandbox.write));
@@ -480,11 +500,17 @@ fn layer(
     let execute = programs.map(|programs| {
         programs
             .iter()
-            .flat_map(|name| program_files::named(name, &project))
+            .flat_map(|name| program_files::find_named_files(name, &project))
     });
     let mut execute: Option<Vec<PathBuf>> = execute.map(Iterator::collect);
     if let Some(runtime) = places.runtime {
-        read.extend(runtime.reads.iter().cloned().chain(tool_chains::readable()));
+        read.extend(
+            runtime
+                .reads
+                .iter()
+                .cloned()
+                .chain(tool_chains::readable_paths()),
+        );
         let real = |program: &PathBuf| program.canonicalize().ok();
         read.extend(
             runtime
@@ -494,12 +520,9 @@ fn layer(
                 .chain(runtime.starts.iter().filter_map(real)),
         );
         if let Some(execute) = &mut execute {
-            execute.extend(
-                runtime
-                    .starts
-                    .iter()
-                    .flat_map(|program| program_files::FoundProgram::at(program.clone()).files()),
-            );
+            execute.extend(runtime.starts.iter().flat_map(|program| {
+                program_files::FoundProgram::from_path(program.clone()).files()
+            }));
         }
     }
     SandboxLayer {

@@ -45,7 +45,7 @@ pub fn adopt() {
 }
 
 /// Returns the sandboxed children of this process that are not in `known`.
-pub(crate) fn sandboxed(known: &BTreeSet<u32>) -> Vec<i32> {
+pub(crate) fn sandboxed_children(known: &BTreeSet<u32>) -> Vec<i32> {
     let children = children().into_iter();
     children
         .filter(|child| !child.has_ended && is_sandboxed(child.pid))
@@ -122,11 +122,11 @@ fn children() -> Vec<VisibleProcess> {
         return Vec::new();
     }
     match listed_children() {
-        Some(pids) => pids.into_iter().filter_map(process).collect(),
+        Some(pids) => pids.into_iter().filter_map(read_process).collect(),
         // The kernel has no lists of children.
         None => {
             let own = getpid().as_raw();
-            let all = visible_pids().into_iter().filter_map(process);
+            let all = visible_pids().into_iter().filter_map(read_process);
             all.filter(|process| process.parent == own).collect()
         }
     }
@@ -165,11 +165,11 @@ pub(super) fn visible_pids() -> Vec<i32> {
 
 /// Returns the parent of a process; `None` for a process that has ended.
 pub(super) fn parent(pid: i32) -> Option<i32> {
-    process(pid).map(|process| process.parent)
+    read_process(pid).map(|process| process.parent)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the kernel generates /proc")]
-fn process(pid: i32) -> Option<VisibleProcess> {
+fn read_process(pid: i32) -> Option<VisibleProcess> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The program's name, in parentheses, may contain any characters.
     let (_, fields) = stat.rsplit_once(')')?;
@@ -185,14 +185,15 @@ fn process(pid: i32) -> Option<VisibleProcess> {
 /// a sandbox do. They cannot give them up. A container or service manager can also set filters, which
 /// this process and all its children have.
 pub(super) fn is_sandboxed(pid: i32) -> bool {
-    static OWN_FILTERS: LazyLock<u32> = LazyLock::new(|| filters(getpid().as_raw()).unwrap_or(0));
-    filters(pid).is_some_and(|filters| filters > *OWN_FILTERS)
+    static OWN_FILTERS: LazyLock<u32> =
+        LazyLock::new(|| filter_count(getpid().as_raw()).unwrap_or(0));
+    filter_count(pid).is_some_and(|filters| filters > *OWN_FILTERS)
 }
 
 /// Returns the number of filters of the main thread. This process only sets filters on threads that
 /// start a program.
 #[expect(clippy::disallowed_methods, reason = "the kernel generates /proc")]
-fn filters(pid: i32) -> Option<u32> {
+fn filter_count(pid: i32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let mut lines = status.lines();
     lines.find_map(|line| line.strip_prefix("Seccomp_filters:")?.trim().parse().ok())
@@ -202,7 +203,7 @@ fn filters(pid: i32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Filters of a container are not those of a sandbox.
+    /// A seccomp filter of a container does not make a process sandboxed.
     #[test]
     fn an_ordinary_child_is_not_sandboxed() {
         let mut child = std::process::Command::new("sleep")
@@ -210,7 +211,7 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        assert_eq!(filters(pid), filters(getpid().as_raw()));
+        assert_eq!(filter_count(pid), filter_count(getpid().as_raw()));
         assert!(!is_sandboxed(pid));
         child.kill().unwrap();
         child.wait().unwrap();

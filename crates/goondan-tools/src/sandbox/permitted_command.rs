@@ -8,7 +8,7 @@ use tokio::process::Command;
 
 use super::program_files::{self, FoundProgram};
 use super::{
-    ANY_PROGRAM, ProgramAccess, ProgramLauncher, SandboxLayer, SandboxedCommand, layer,
+    ANY_PROGRAM, ProgramAccess, ProgramLauncher, SandboxLayer, SandboxedCommand, build_layer,
     resolved_once, sandboxed_start,
 };
 use crate::tool_chains;
@@ -65,14 +65,14 @@ impl ProgramLauncher {
     /// # Errors
     ///
     /// Fails if a sandbox permits to write to the state of `gdn`.
-    pub(crate) fn layers(
+    pub(crate) fn sandbox_layers(
         &self,
         ctx: &ToolContext,
         containments: &[CommandContainment],
     ) -> Result<Vec<SandboxLayer>, ToolError> {
         let of_agents = self.sandbox().into_iter().chain(&ctx.sandboxes);
         let mut layers: Vec<SandboxLayer> = of_agents
-            .map(|sandbox| layer(sandbox, ProgramAccess::of(ctx), None))
+            .map(|sandbox| build_layer(sandbox, ProgramAccess::from_context(ctx), None))
             .collect();
         let wanted = containments.iter().filter(|_| sandboxed_start::is_there());
         layers.extend(wanted.map(|one| common_layer(one, ctx)));
@@ -85,7 +85,7 @@ impl ProgramLauncher {
 
 /// Returns the access of every command that a pattern permits, whichever program it is.
 fn common_layer(containment: &CommandContainment, ctx: &ToolContext) -> SandboxLayer {
-    let mut layer = layer(&containment.sandbox, ProgramAccess::of(ctx), None);
+    let mut layer = build_layer(&containment.sandbox, ProgramAccess::from_context(ctx), None);
     if !is_in_project(ctx) {
         let project = resolved_once(&ctx.project_dir);
         layer.read.retain(|folder| *folder != project);
@@ -98,7 +98,7 @@ fn common_layer(containment: &CommandContainment, ctx: &ToolContext) -> SandboxL
             .read
             .extend(READABLE_HOME_DIRS.iter().map(|below| home.join(below)));
     }
-    layer.read.extend(tool_chains::readable());
+    layer.read.extend(tool_chains::readable_paths());
     layer
 }
 
@@ -122,14 +122,19 @@ fn layer_of(
     layer
         .read
         .extend(target.filter(|target| program_files::is_program(target)));
-    let repository = repository(&ctx.workdir).filter(|_| is_git(found) && is_in_project(ctx));
+    let repository =
+        enclosing_repository(&ctx.workdir).filter(|_| is_git(found) && is_in_project(ctx));
     if containment.writes {
         layer.write.extend(repository.clone());
     }
     layer.exact.extend(repository.clone());
     layer.read.extend(repository);
-    layer.read.extend(program_files::folders(path, &[]));
     let all = || std::iter::once(found).chain(beside);
+    if all().any(|one| one.is_launcher) {
+        layer
+            .read
+            .extend(program_files::search_directories(path, &[]));
+    }
     if all().any(|one| one.is_launcher || is_git(one)) {
         layer.read.extend(
             std::env::home_dir()
@@ -157,7 +162,7 @@ fn is_git(found: &FoundProgram) -> bool {
 
 /// Returns git's directory of the repository that contains `folder`, if it is in a parent
 /// directory.
-fn repository(folder: &Path) -> Option<PathBuf> {
+fn enclosing_repository(folder: &Path) -> Option<PathBuf> {
     let above = folder.ancestors().skip(1).map(|folder| folder.join(".git"));
     if folder.join(".git").exists() {
         None

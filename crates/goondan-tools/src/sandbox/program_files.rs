@@ -94,7 +94,7 @@ pub(crate) struct FoundProgram {
 
 impl FoundProgram {
     /// Returns the program in the file at `path`.
-    pub(crate) fn at(path: PathBuf) -> FoundProgram {
+    pub(crate) fn from_path(path: PathBuf) -> FoundProgram {
         let named = path
             .file_name()
             .and_then(OsStr::to_str)
@@ -111,7 +111,7 @@ impl FoundProgram {
             .canonicalize()
             .unwrap_or_else(|_| self.path.clone());
         let mut files = vec![self.path.clone()];
-        files.extend(loader(&real));
+        files.extend(dynamic_loader(&real));
         for path in [&self.path, &real] {
             files.extend(own_folders(path));
         }
@@ -144,13 +144,13 @@ fn own_folders(program: &Path) -> Vec<PathBuf> {
 /// Finds the program `name` in the directories of `path`. Ignores relative directories and those
 /// below `places`, because only the machine's owner may provide programs.
 pub(crate) fn on_path(name: &str, path: &OsStr, places: &[&Path]) -> Option<PathBuf> {
-    folders(path, places)
+    search_directories(path, places)
         .map(|folder| folder.join(name))
         .find(|file| is_program(file))
 }
 
 /// Returns the directories of a `PATH` that are absolute and not below `places`.
-pub(crate) fn folders<'a>(
+pub(crate) fn search_directories<'a>(
     path: &'a OsStr,
     places: &'a [&Path],
 ) -> impl Iterator<Item = PathBuf> + 'a {
@@ -165,14 +165,14 @@ pub(crate) fn folders<'a>(
 
 /// Returns the files of a program named in a sandbox: a name in the `PATH`, or a path relative to
 /// the project.
-pub(super) fn named(name: &str, project: &Path) -> Vec<PathBuf> {
+pub(super) fn find_named_files(name: &str, project: &Path) -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let file = if name.contains('/') {
         Some(project.join(name))
     } else {
         on_path(name, &path, &[project])
     };
-    file.map(|file| FoundProgram::at(file).files())
+    file.map(|file| FoundProgram::from_path(file).files())
         .unwrap_or_default()
 }
 
@@ -205,7 +205,7 @@ fn starts_with(file: &Path, expected: &[u8]) -> bool {
     clippy::disallowed_methods,
     reason = "a program of `PATH`, which runs by its name"
 )]
-fn loader(program: &Path) -> Option<PathBuf> {
+fn dynamic_loader(program: &Path) -> Option<PathBuf> {
     let mut file = File::open(program).ok()?;
     let mut head = [0; 64];
     file.read_exact(&mut head).ok()?;

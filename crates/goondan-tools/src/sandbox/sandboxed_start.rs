@@ -74,7 +74,7 @@ pub(crate) fn run_in_sandbox<T: Send>(
     }
     let runtime = tokio::runtime::Handle::current();
     let restricted = || {
-        restrict(layers)?;
+        apply_layers(layers)?;
         let _here = runtime.enter();
         work()
     };
@@ -87,14 +87,14 @@ pub(crate) fn run_in_sandbox<T: Send>(
 }
 
 #[cfg(target_os = "linux")]
-fn restrict(layers: &[SandboxLayer]) -> io::Result<()> {
-    super::landlock::sandbox(layers)
+fn apply_layers(layers: &[SandboxLayer]) -> io::Result<()> {
+    super::landlock::apply_layers(layers)
         .and_then(|()| super::system_calls::protect_current_thread())
         .map_err(io::Error::other)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn restrict(_layers: &[SandboxLayer]) -> io::Result<()> {
+fn apply_layers(_layers: &[SandboxLayer]) -> io::Result<()> {
     Err(io::Error::other(SandboxApplyError::OtherSystem))
 }
 

@@ -81,7 +81,7 @@ impl SignalDomain {
     ) -> io::Result<T> {
         let outermost = SignalDomain::outermost();
         outermost
-            .and_then(|domain| domain.ask(|_| order()))
+            .and_then(|domain| domain.run_on_thread(|_| order()))
             .unwrap_or_else(|| Err(io::Error::other("the kernel does not limit signals")))
     }
 
@@ -109,7 +109,7 @@ impl SignalDomain {
             match entered.and_then(|thread| Ok((thread, work()?))) {
                 Ok((thread, done)) => {
                     let _ = report.send(Ok(done));
-                    thread.obey(&received);
+                    thread.run_orders(&received);
                 }
                 Err(error) => {
                     let _ = report.send(Err(error));
@@ -125,13 +125,13 @@ impl SignalDomain {
     /// Kills all processes. None of them continues when this returns, except to end its last system
     /// call.
     pub(crate) fn kill(&self) {
-        self.ask(|_| signal_all(Signal::SIGKILL));
+        self.run_on_thread(|_| signal_all(Signal::SIGKILL));
     }
 
     /// Kills all processes like [`SignalDomain::kill`], and calls `on_end` when all have ended. Drops
     /// `on_end` if the domain does not exist any more.
     pub(crate) fn end(&self, on_end: impl FnOnce() + Send + 'static) {
-        self.ask(|thread| {
+        self.run_on_thread(|thread| {
             signal_all(Signal::SIGKILL);
             thread.on_end = Some(Box::new(on_end));
         });
@@ -154,16 +154,16 @@ impl SignalDomain {
         let test = |_: &mut DomainThread| {
             (0..2).all(|_| {
                 signal_all(Signal::SIGSTOP);
-                members().all(has_stopped)
+                domain_members().all(has_stopped)
             })
         };
         // A domain whose thread has ended has no processes.
-        self.ask(test).unwrap_or(true)
+        self.run_on_thread(test).unwrap_or(true)
     }
 
     /// Runs `order` on the thread of the domain, and returns its result. Returns `None` if that thread
     /// has ended.
-    fn ask<T: Send + 'static>(
+    fn run_on_thread<T: Send + 'static>(
         &self,
         order: impl FnOnce(&mut DomainThread) -> T + Send + 'static,
     ) -> Option<T> {
@@ -205,7 +205,7 @@ impl DomainThread {
     }
 
     /// Runs the orders until the [`SignalDomain`] is dropped. Then kills all processes of the domain.
-    fn obey(mut self, orders: &Receiver<DomainOrder>) {
+    fn run_orders(mut self, orders: &Receiver<DomainOrder>) {
         let mut interval = MIN_END_CHECK_INTERVAL;
         loop {
             let order = match self.on_end {
@@ -219,7 +219,7 @@ impl DomainThread {
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if self.on_end.is_some() && members().all(has_ended) {
+            if self.on_end.is_some() && domain_members().all(has_ended) {
                 self.on_end.take().into_iter().for_each(|on_end| on_end());
             }
         }
@@ -249,7 +249,7 @@ fn signal_all(signal: Signal) {
 pub(super) fn kill_all() {
     loop {
         signal_all(Signal::SIGKILL);
-        if members().all(has_ended) {
+        if domain_members().all(has_ended) {
             return;
         }
         std::thread::sleep(MIN_END_CHECK_INTERVAL);
@@ -264,7 +264,7 @@ fn reaches_parent() -> bool {
 }
 
 /// Returns the processes of the domain of the current thread.
-fn members() -> impl Iterator<Item = i32> {
+fn domain_members() -> impl Iterator<Item = i32> {
     let own = getpid().as_raw();
     visible_pids()
         .into_iter()

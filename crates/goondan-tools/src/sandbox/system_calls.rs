@@ -27,7 +27,8 @@ const OWN_PROCESS_CALLS: [i64; 5] = [
     libc::SYS_sched_setscheduler,
 ];
 
-/// Calls that set the mode of a file, with the position of the mode.
+/// Calls that set the mode of a file, with the position of the mode. `mkdir` ignores the bits of
+/// [`SET_ID_MODES`].
 const CALLS_WITH_MODE: &[(i64, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
@@ -40,6 +41,10 @@ const CALLS_WITH_MODE: &[(i64, u8)] = &[
     (libc::SYS_mknod, 1),
     (libc::SYS_mknodat, 2),
 ];
+
+/// Mode bits with which a program runs with the user or the group of its file. With the second bit,
+/// a directory also gives its group to new files.
+const SET_ID_MODES: [u32; 2] = [libc::S_ISUID, libc::S_ISGID];
 
 /// Calls that create a file if a flag requests it, with the positions of the flags and of the mode.
 /// Without the flag, the mode has no meaning and can have any value.
@@ -128,8 +133,8 @@ struct CallFilters {
 }
 
 /// Applies the filters to this thread and the processes that it starts.
-pub(super) fn restrict(access: CallAccess) -> Result<(), SandboxApplyError> {
-    let filters = filters(access)?;
+pub(super) fn apply_filters(access: CallAccess) -> Result<(), SandboxApplyError> {
+    let filters = call_filters(access)?;
     apply_filter(&filters.permitted)?;
     apply_filter(&filters.refused)?;
     apply_filter(&filters.attributes)?;
@@ -140,19 +145,19 @@ pub(super) fn restrict(access: CallAccess) -> Result<(), SandboxApplyError> {
 /// the thread would end this whole process. Thread and program share a sandbox, so its other rules
 /// permit such signals.
 pub(super) fn protect_current_thread() -> Result<(), SandboxApplyError> {
-    let thread = unsigned(gettid().as_raw());
+    let thread = to_unsigned(gettid().as_raw());
     let rules = SIGNAL_CALLS.iter().map(|(call, argument)| {
-        let is_thread = is(*argument, thread)?;
+        let is_thread = equals_rule(*argument, thread)?;
         Ok((*call, vec![is_thread]))
     });
     let rules = rules.collect::<Result<CallRules, BackendError>>()?;
-    let filter = program(rules, SeccompAction::Allow, refusal(libc::EPERM))?;
+    let filter = compile_filter(rules, SeccompAction::Allow, errno_action(libc::EPERM))?;
     Ok(apply_filter(&filter)?)
 }
 
 /// Returns the system call filters for `access`. Keeps them after the first call, because building
 /// filters takes longer than applying them.
-fn filters(access: CallAccess) -> Result<&'static CallFilters, SandboxApplyError> {
+fn call_filters(access: CallAccess) -> Result<&'static CallFilters, SandboxApplyError> {
     static SECCOMP_FILTERS: [[OnceLock<CallFilters>; 2]; 2] =
         [const { [const { OnceLock::new() }; 2] }; 2];
     let filters = &SECCOMP_FILTERS[usize::from(access.network)][usize::from(access.stays_stopped)];
@@ -160,20 +165,20 @@ fn filters(access: CallAccess) -> Result<&'static CallFilters, SandboxApplyError
         Some(filters) => Ok(filters),
         None => {
             let made = CallFilters {
-                permitted: program(
+                permitted: compile_filter(
                     permitted_calls(access.stays_stopped),
-                    refusal(libc::ENOSYS),
+                    errno_action(libc::ENOSYS),
                     SeccompAction::Allow,
                 )?,
-                refused: program(
+                refused: compile_filter(
                     refused_arguments(access.network)?,
                     SeccompAction::Allow,
-                    refusal(libc::EPERM),
+                    errno_action(libc::EPERM),
                 )?,
-                attributes: program(
+                attributes: compile_filter(
                     ATTRIBUTE_CALLS.map(|call| (call, Vec::new())).into(),
                     SeccompAction::Allow,
-                    refusal(libc::EOPNOTSUPP),
+                    errno_action(libc::EOPNOTSUPP),
                 )?,
             };
             Ok(filters.get_or_init(|| made))
@@ -202,25 +207,26 @@ fn permitted_calls(stays_stopped: bool) -> CallRules {
 /// sockets are always permitted.
 fn refused_arguments(has_network: bool) -> Result<CallRules, BackendError> {
     let mut rules = CallRules::new();
-    let devices = [TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP].map(|command| is(1, command.into()));
+    let devices =
+        [TIOCSTI, TIOCLINUX, FIOSETOWN, SIOCSPGRP].map(|command| equals_rule(1, command.into()));
     rules.insert(
         libc::SYS_ioctl,
         devices.into_iter().collect::<Result<_, _>>()?,
     );
     // The end of the parent could continue a stopped program.
     let continued_by_parent = SeccompRule::new(vec![
-        condition(0, SeccompCmpOp::Eq, unsigned(libc::PR_SET_PDEATHSIG))?,
-        condition(1, SeccompCmpOp::Eq, unsigned(libc::SIGCONT))?,
+        argument_condition(0, SeccompCmpOp::Eq, to_unsigned(libc::PR_SET_PDEATHSIG))?,
+        argument_condition(1, SeccompCmpOp::Eq, to_unsigned(libc::SIGCONT))?,
     ])?;
     rules.insert(libc::SYS_prctl, vec![continued_by_parent]);
-    let file_events = FILE_EVENT_COMMANDS.map(|command| is(1, unsigned(command)));
+    let file_events = FILE_EVENT_COMMANDS.map(|command| equals_rule(1, to_unsigned(command)));
     rules.insert(
         libc::SYS_fcntl,
         file_events.into_iter().collect::<Result<_, _>>()?,
     );
     // A datagram pair can send to any named local socket.
     let pairs = [libc::SOCK_DGRAM, libc::SOCK_RAW]
-        .map(|kind| rule(1, SeccompCmpOp::MaskedEq(0xf), unsigned(kind)));
+        .map(|kind| argument_rule(1, SeccompCmpOp::MaskedEq(0xf), to_unsigned(kind)));
     rules.insert(
         libc::SYS_socketpair,
         pairs.into_iter().collect::<Result<_, _>>()?,
@@ -233,40 +239,49 @@ fn refused_arguments(has_network: bool) -> Result<CallRules, BackendError> {
             Vec::new()
         },
     );
-    // A program of root could leave a file with which another user becomes root.
+    // A sandboxed program could leave a file with which another user gets its rights. A directory
+    // below one with the bit still inherits it from the kernel.
     for (call, argument) in CALLS_WITH_MODE {
-        let set_user_id = u64::from(libc::S_ISUID);
-        let rule = rule(*argument, SeccompCmpOp::MaskedEq(set_user_id), set_user_id)?;
-        rules.insert(*call, vec![rule]);
+        let setting = SET_ID_MODES
+            .map(u64::from)
+            .map(|bit| argument_rule(*argument, SeccompCmpOp::MaskedEq(bit), bit));
+        rules.insert(*call, setting.into_iter().collect::<Result<_, _>>()?);
     }
     for (call, flags, mode) in CREATING_CALLS {
-        let creating = CREATING_FLAGS.map(|flag| {
-            let set_user_id = u64::from(libc::S_ISUID);
-            SeccompRule::new(vec![
-                condition(*flags, SeccompCmpOp::MaskedEq(flag), flag)?,
-                condition(*mode, SeccompCmpOp::MaskedEq(set_user_id), set_user_id)?,
-            ])
+        let creating = CREATING_FLAGS.iter().flat_map(|flag| {
+            SET_ID_MODES.map(u64::from).map(|bit| {
+                SeccompRule::new(vec![
+                    argument_condition(*flags, SeccompCmpOp::MaskedEq(*flag), *flag)?,
+                    argument_condition(*mode, SeccompCmpOp::MaskedEq(bit), bit)?,
+                ])
+            })
         });
-        rules.insert(*call, creating.into_iter().collect::<Result<_, _>>()?);
+        rules.insert(*call, creating.collect::<Result<_, BackendError>>()?);
     }
     let namespaces = NAMESPACE_FLAGS.map(|flag| {
-        let flag = unsigned(flag);
-        rule(0, SeccompCmpOp::MaskedEq(flag), flag)
+        let flag = to_unsigned(flag);
+        argument_rule(0, SeccompCmpOp::MaskedEq(flag), flag)
     });
     rules.insert(
         libc::SYS_clone,
         namespaces.into_iter().collect::<Result<_, _>>()?,
     );
     for call in OWN_PROCESS_CALLS {
-        rules.insert(call, vec![rule(0, SeccompCmpOp::Ne, 0)?]);
+        rules.insert(call, vec![argument_rule(0, SeccompCmpOp::Ne, 0)?]);
     }
     rules.insert(
         libc::SYS_setpriority,
-        vec![rule(1, SeccompCmpOp::Ne, 0)?, is(0, PRIO_WHO_USER)?],
+        vec![
+            argument_rule(1, SeccompCmpOp::Ne, 0)?,
+            equals_rule(0, PRIO_WHO_USER)?,
+        ],
     );
     rules.insert(
         libc::SYS_ioprio_set,
-        vec![rule(1, SeccompCmpOp::Ne, 0)?, is(0, IOPRIO_WHO_USER)?],
+        vec![
+            argument_rule(1, SeccompCmpOp::Ne, 0)?,
+            equals_rule(0, IOPRIO_WHO_USER)?,
+        ],
     );
     Ok(rules)
 }
@@ -275,10 +290,11 @@ fn refused_arguments(has_network: bool) -> Result<CallRules, BackendError> {
 /// interfaces.
 fn other_sockets() -> Result<Vec<SeccompRule>, BackendError> {
     let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-    let other_family = families.map(|family| condition(0, SeccompCmpOp::Ne, unsigned(family)));
+    let other_family =
+        families.map(|family| argument_condition(0, SeccompCmpOp::Ne, to_unsigned(family)));
     let other_netlink = [
-        condition(0, SeccompCmpOp::Eq, unsigned(libc::AF_NETLINK)),
-        condition(2, SeccompCmpOp::Ne, unsigned(libc::NETLINK_ROUTE)),
+        argument_condition(0, SeccompCmpOp::Eq, to_unsigned(libc::AF_NETLINK)),
+        argument_condition(2, SeccompCmpOp::Ne, to_unsigned(libc::NETLINK_ROUTE)),
     ];
     Ok(vec![
         SeccompRule::new(other_family.into_iter().collect::<Result<_, _>>()?)?,
@@ -288,7 +304,7 @@ fn other_sockets() -> Result<Vec<SeccompRule>, BackendError> {
 
 /// Compiles a filter that takes the action `matching` for the calls in `rules`, and `other` for all
 /// other calls.
-fn program(
+fn compile_filter(
     rules: CallRules,
     other: SeccompAction,
     matching: SeccompAction,
@@ -298,19 +314,23 @@ fn program(
 }
 
 /// Returns the action that answers a call with `error`.
-fn refusal(error: i32) -> SeccompAction {
+fn errno_action(error: i32) -> SeccompAction {
     SeccompAction::Errno(error.cast_unsigned())
 }
 
-fn is(argument: u8, value: u64) -> Result<SeccompRule, BackendError> {
-    rule(argument, SeccompCmpOp::Eq, value)
+fn equals_rule(argument: u8, value: u64) -> Result<SeccompRule, BackendError> {
+    argument_rule(argument, SeccompCmpOp::Eq, value)
 }
 
-fn rule(argument: u8, comparison: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
-    SeccompRule::new(vec![condition(argument, comparison, value)?])
+fn argument_rule(
+    argument: u8,
+    comparison: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompRule, BackendError> {
+    SeccompRule::new(vec![argument_condition(argument, comparison, value)?])
 }
 
-fn condition(
+fn argument_condition(
     argument: u8,
     comparison: SeccompCmpOp,
     value: u64,
@@ -318,6 +338,6 @@ fn condition(
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, comparison, value)
 }
 
-fn unsigned(value: i32) -> u64 {
+fn to_unsigned(value: i32) -> u64 {
     u64::from(value.cast_unsigned())
 }

@@ -91,7 +91,7 @@ const WORLD_SEARCH: u32 = 0o1;
 /// Returns the files and directories of `/etc` that every user may read. Determined once, because
 /// that takes longer than starting a program. Files that are created later in a directory with
 /// secrets are not among them.
-pub(super) fn settings() -> &'static [PathBuf] {
+pub(super) fn readable_settings() -> &'static [PathBuf] {
     static SETTINGS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     SETTINGS.get_or_init(|| {
         let directory = Path::new(SETTINGS_DIR);
@@ -110,7 +110,7 @@ pub(super) fn settings() -> &'static [PathBuf] {
 fn settings_of_root(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let listed = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_public_setting));
-    let readable = listed.flat_map(|entry| match readable(&entry, None) {
+    let readable = listed.flat_map(|entry| match readable_entries(&entry, None) {
         Some(ReadableEntries::All) => vec![entry.path()],
         Some(ReadableEntries::Only(paths)) => paths,
         None => Vec::new(),
@@ -144,7 +144,7 @@ fn readable_below(directory: &Path, owner: Option<u32>) -> ReadableEntries {
     let mut is_all = true;
     let mut paths = Vec::new();
     for entry in entries.flatten() {
-        match readable(&entry, owner) {
+        match readable_entries(&entry, owner) {
             Some(ReadableEntries::All) => paths.push(entry.path()),
             Some(ReadableEntries::Only(inner)) => {
                 is_all = false;
@@ -161,7 +161,7 @@ fn readable_below(directory: &Path, owner: Option<u32>) -> ReadableEntries {
 }
 
 /// Returns what every user may read of an entry; `None` for links and vanished entries.
-fn readable(entry: &DirEntry, owner: Option<u32>) -> Option<ReadableEntries> {
+fn readable_entries(entry: &DirEntry, owner: Option<u32>) -> Option<ReadableEntries> {
     let metadata = entry.metadata().ok()?;
     let may = |metadata: &Metadata, wanted| {
         metadata.permissions().mode() & wanted == wanted && Some(metadata.uid()) != owner

@@ -1,11 +1,12 @@
 //! `squad__decide`: proposes a decision to the team.
 
 use chrono::Utc;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, WrittenFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::squad_directory::{SquadDirectory, blocking, plain_name};
+use super::merge::DECISION_INBOX_DIR;
+use super::squad_directory::{SquadDirectory, plain_name, run_blocking};
 use super::{SquadTools, result};
 use crate::tool_operation::ToolOperation;
 
@@ -50,13 +51,24 @@ pub(super) struct ProposeDecision {
 impl ToolOperation for ProposeDecision {
     type Shared = SquadTools;
 
+    async fn written_files(self, ctx: &ToolContext, squad: &SquadTools) -> Vec<WrittenFile> {
+        let folder = squad.squad_directory(ctx);
+        let path = format!("{DECISION_INBOX_DIR}/{}.md", self.name());
+        vec![folder.written_file(Some("title"), &path)]
+    }
+
     async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
-        let folder = squad.folder(ctx);
-        blocking(move || self.write(&folder)).await.map(result)
+        let folder = squad.squad_directory(ctx);
+        run_blocking(move || self.write(&folder)).await.map(result)
     }
 }
 
 impl ProposeDecision {
+    /// Returns the file name of the decision without its extension.
+    fn name(&self) -> String {
+        format!("{}-{}", self.agent_name, slug(&self.title))
+    }
+
     /// Writes the decision to a new file of the inbox.
     fn write(&self, folder: &SquadDirectory) -> Result<String, String> {
         let agent = plain_name("an agent", &self.agent_name)?;
@@ -69,14 +81,14 @@ impl ProposeDecision {
             category.as_str().unwrap_or_default(),
             self.body
         );
-        let name = format!("{agent}-{}", slug(&title));
+        let name = self.name();
         for number in 1..=MAX_SAME_NAME_DECISIONS {
             let file = if number == 1 {
                 format!("{name}.md")
             } else {
                 format!("{name}-{number}.md")
             };
-            if folder.create(&format!("decisions/inbox/{file}"), &content)? {
+            if folder.create(&format!("{DECISION_INBOX_DIR}/{file}"), &content)? {
                 return Ok(format!(
                     "Decision \"{title}\" was written to the inbox as {file}."
                 ));

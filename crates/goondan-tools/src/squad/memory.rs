@@ -1,10 +1,10 @@
 //! `squad__memory`: stores what an agent has learned.
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, WrittenFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::squad_directory::{blocking, plain_name};
+use super::squad_directory::{plain_name, run_blocking};
 use super::{SquadTools, result};
 use crate::tool_operation::ToolOperation;
 
@@ -43,13 +43,23 @@ pub(super) struct RecordLearning {
 impl ToolOperation for RecordLearning {
     type Shared = SquadTools;
 
+    async fn written_files(self, ctx: &ToolContext, squad: &SquadTools) -> Vec<WrittenFile> {
+        let agent = plain_name("an agent", &self.agent_name).ok();
+        let file = |agent| {
+            squad
+                .squad_directory(ctx)
+                .written_file(Some("agentName"), &history_path(agent))
+        };
+        agent.map(file).into_iter().collect()
+    }
+
     async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
-        let folder = squad.folder(ctx);
-        let outcome = blocking(move || {
+        let folder = squad.squad_directory(ctx);
+        let outcome = run_blocking(move || {
             let agent = plain_name("an agent", &self.agent_name)?;
             let category = serde_json::json!(self.category);
-            let entry = entry(category.as_str().unwrap_or_default(), &self.learning);
-            folder.update(&format!("agents/{agent}/history.md"), |history| {
+            let entry = format_entry(category.as_str().unwrap_or_default(), &self.learning);
+            folder.update(&history_path(agent), |history| {
                 with_learning(&history.unwrap_or_else(|| EMPTY_HISTORY.to_owned()), &entry)
             })?;
             let beginning: String = self.learning.chars().take(80).collect();
@@ -61,8 +71,13 @@ impl ToolOperation for RecordLearning {
     }
 }
 
+/// Returns the path of an agent's history in the squad directory.
+fn history_path(agent: &str) -> String {
+    format!("agents/{agent}/history.md")
+}
+
 /// Formats a learning as a list item. Further lines are indented, so that none is a heading.
-fn entry(category: &str, learning: &str) -> String {
+fn format_entry(category: &str, learning: &str) -> String {
     let lines: Vec<&str> = learning.trim().lines().map(str::trim_end).collect();
     format!("- **[{category}]** {}", lines.join("\n  "))
 }
@@ -137,7 +152,7 @@ mod tests {
     #[test]
     fn further_lines_are_no_headings() {
         assert_eq!(
-            entry("team", " a\n## Sessions\n"),
+            format_entry("team", " a\n## Sessions\n"),
             "- **[team]** a\n  ## Sessions"
         );
     }

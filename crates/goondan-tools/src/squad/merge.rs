@@ -1,15 +1,15 @@
 //! `squad__merge`: adds the proposed decisions to those of the team, like a Scribe.
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, WrittenFile};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::squad_directory::{SquadDirectory, blocking, plain_name};
+use super::squad_directory::{SquadDirectory, plain_name, run_blocking};
 use super::{SquadTools, result};
 use crate::tool_operation::ToolOperation;
 
 /// Directory of proposals.
-const DECISION_INBOX_DIR: &str = "decisions/inbox";
+pub(super) const DECISION_INBOX_DIR: &str = "decisions/inbox";
 const DECISIONS_FILE: &str = "decisions.md";
 /// Contents of a new file of decisions.
 const EMPTY_DECISIONS: &str = "# Decisions\n";
@@ -27,9 +27,17 @@ pub(super) struct MergeDecisions {
 impl ToolOperation for MergeDecisions {
     type Shared = SquadTools;
 
+    async fn written_files(self, ctx: &ToolContext, squad: &SquadTools) -> Vec<WrittenFile> {
+        vec![
+            squad
+                .squad_directory(ctx)
+                .written_file(None, DECISIONS_FILE),
+        ]
+    }
+
     async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
-        let folder = squad.folder(ctx);
-        blocking(move || merge(&folder, self.files))
+        let folder = squad.squad_directory(ctx);
+        run_blocking(move || merge(&folder, self.files))
             .await
             .map(result)
     }
@@ -74,10 +82,10 @@ fn merge(folder: &SquadDirectory, wanted: Option<Vec<String>>) -> Result<String,
     ))
 }
 
-/// Appends proposals to the decisions. A proposal that is already present was merged by an
-/// interrupted call.
+/// Appends proposals, each a text with its file name, to the decisions. Skips a text that is
+/// already present: an interrupted call has merged it.
 fn append_proposals(mut decisions: String, proposals: &[(String, String)]) -> String {
-    for (text, _) in proposals {
+    for (text, _file) in proposals {
         if !decisions.contains(text.as_str()) {
             decisions.truncate(decisions.trim_end().len());
             let gap = if decisions.is_empty() { "" } else { "\n\n" };

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 pub(crate) use self::routed_sessions::RoutedSessions;
 use self::squad_directory::SquadDirectory;
 use crate::builtin_tool::BuiltinTool;
-use crate::tool_operation::{ToolExport, titled};
+use crate::tool_operation::{ToolExport, titled_output};
 
 /// Maximum size of a result's text in bytes.
 const MAX_SQUAD_RESULT_BYTES: usize = 10 * 1024;
@@ -57,18 +57,18 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         Ok(vec![
             // The ids of the session and of its request are derived from the call id.
             ToolExport::new::<route::RouteWork>("route", &squad)
-                .needs(Read)
+                .with_permission(Read)
                 .idempotent(),
-            ToolExport::new::<decide::ProposeDecision>("decide", &squad).needs(Write),
+            ToolExport::new::<decide::ProposeDecision>("decide", &squad).with_permission(Write),
             // Merged proposals are not merged again.
             ToolExport::new::<merge::MergeDecisions>("merge", &squad)
-                .needs(Write)
+                .with_permission(Write)
                 .idempotent(),
-            ToolExport::new::<memory::RecordLearning>("memory", &squad).needs(Write),
+            ToolExport::new::<memory::RecordLearning>("memory", &squad).with_permission(Write),
             ToolExport::new::<status::SquadStatus>("status", &squad).read_only(),
             ToolExport::new::<skill::SquadSkillTool>("skill", &squad)
-                .needs(Read)
-                .needs(Write),
+                .with_permission(Read)
+                .with_permission(Write),
         ])
     },
     ..BuiltinTool::DEFAULT_ROW
@@ -92,7 +92,7 @@ struct SquadTools {
 
 impl SquadTools {
     /// Returns the squad directory of the project.
-    fn folder(&self, ctx: &ToolContext) -> SquadDirectory {
+    fn squad_directory(&self, ctx: &ToolContext) -> SquadDirectory {
         SquadDirectory::new(ctx.project_dir.clone(), self.settings.dir.clone())
     }
 
@@ -121,14 +121,14 @@ impl SquadTools {
     /// Stores the sessions that the caller has routed, if the host has storage.
     async fn store_sessions(&self, ctx: &ToolContext) -> Result<(), ToolError> {
         match ctx.runtime.state() {
-            Some(state) => self.sessions.keep(&caller(ctx), state).await,
+            Some(state) => self.sessions.save(&calling_instance(ctx), state).await,
             None => Ok(()),
         }
     }
 }
 
 /// Returns the conversation that made the call.
-fn caller(ctx: &ToolContext) -> InstanceId {
+fn calling_instance(ctx: &ToolContext) -> InstanceId {
     InstanceId::new(&*ctx.agent_name, &*ctx.instance_key)
 }
 
@@ -138,13 +138,13 @@ fn result(outcome: Result<String, String>) -> ToolOutput {
         Ok(text) => ("success", text),
         Err(text) => ("failure", text),
     };
-    titled(
+    titled_output(
         title(&text),
-        json!({"resultType": kind, "textResultForLlm": cut(text)}),
+        json!({"resultType": kind, "textResultForLlm": truncate_result(text)}),
     )
 }
 
-/// Returns the first line for users.
+/// Returns the title that users see: the first line, at most 80 characters.
 fn title(text: &str) -> String {
     text.lines()
         .next()
@@ -155,7 +155,7 @@ fn title(text: &str) -> String {
 }
 
 /// Truncates a text to [`MAX_SQUAD_RESULT_BYTES`] bytes, with a note about the rest.
-fn cut(text: String) -> Value {
+fn truncate_result(text: String) -> Value {
     if text.len() <= MAX_SQUAD_RESULT_BYTES {
         return Value::from(text);
     }

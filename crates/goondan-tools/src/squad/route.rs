@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::routed_sessions::{AwaitedSession, RoutedSessionState};
-use super::squad_directory::{SquadDirectory, blocking, plain_name};
-use super::{SquadTools, caller, failure_text, result};
+use super::squad_directory::{SquadDirectory, plain_name, run_blocking};
+use super::{SquadTools, calling_instance, failure_text, result};
 use crate::tool_operation::ToolOperation;
 
 /// Maximum number of bytes passed of a charter, a history or a context.
@@ -34,7 +34,7 @@ pub(super) struct RouteWork {
     /// More information.
     context: Option<String>,
     /// Wait for the answer, instead of getting it as a message later.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     wait_for_result: bool,
     /// `urgent` work starts before queued work.
     #[serde(default)]
@@ -56,23 +56,28 @@ impl ToolOperation for RouteWork {
     type Shared = SquadTools;
 
     async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
-        let folder = squad.folder(ctx);
+        let folder = squad.squad_directory(ctx);
         let (target, context) = (self.target_agent.clone(), self.context.clone());
         let instructions =
-            match blocking(move || instructions(&folder, &target, context.as_deref())).await? {
+            match run_blocking(move || build_instructions(&folder, &target, context.as_deref()))
+                .await?
+            {
                 Ok(instructions) => instructions,
                 Err(problem) => return Ok(result(Err(problem))),
             };
         squad.look_after_started(ctx).await?;
         let limit = squad.settings.max_concurrent;
-        let Some(turn) = squad.sessions.open(caller(ctx), &self.target_agent, limit) else {
+        let Some(turn) = squad
+            .sessions
+            .open(calling_instance(ctx), &self.target_agent, limit)
+        else {
             let problem = format!(
                 "The limit of {limit} concurrent routed sessions is reached: route again when a \
                 session is done (`squad__status` shows the active ones)."
             );
             return Ok(result(Err(problem)));
         };
-        let answer = self.ask(ctx, squad, turn, instructions).await;
+        let answer = self.request_answer(ctx, squad, turn, instructions).await;
         squad.store_sessions(ctx).await?;
         match answer {
             Err(error) if error.code.as_deref() == Some(Code::TOOL_CANCELLED.as_str()) => {
@@ -90,7 +95,7 @@ impl ToolOperation for RouteWork {
 
 impl RouteWork {
     /// Opens the session, sends the task, and returns the text for the model.
-    async fn ask(
+    async fn request_answer(
         &self,
         ctx: &ToolContext,
         squad: &SquadTools,
@@ -138,13 +143,13 @@ impl RouteWork {
         };
         let answer = ctx.runtime.request(agent, event, options).await?;
         if !self.wait_for_result {
-            turn.ends(RoutedSessionState::Started);
+            turn.set_end_state(RoutedSessionState::Started);
             return Ok(format!(
                 "Agent \"{name}\" is working in session {session}: {}",
                 self.task
             ));
         }
-        turn.ends(RoutedSessionState::Completed);
+        turn.set_end_state(RoutedSessionState::Completed);
         Ok(match answer.response {
             Some(Value::String(text)) if !text.is_empty() => text,
             None | Some(Value::Null | Value::String(_)) => {
@@ -157,7 +162,7 @@ impl RouteWork {
 
 /// Returns the input for the agent: its charter, its history and the context. Fails if the agent
 /// has no charter.
-fn instructions(
+fn build_instructions(
     folder: &SquadDirectory,
     agent: &str,
     context: Option<&str>,
@@ -200,6 +205,6 @@ fn truncate_context(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_CONTEXT_BYTES)]
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }

@@ -100,14 +100,14 @@ pub(super) struct AwaitedSession {
 
 impl AwaitedSession {
     /// Sets the final state, or marks the session as continuing without the call.
-    pub(super) fn ends(mut self, state: RoutedSessionState) {
+    pub(super) fn set_end_state(mut self, state: RoutedSessionState) {
         self.end = state;
     }
 }
 
 impl Drop for AwaitedSession {
     fn drop(&mut self) {
-        lock(&self.sessions.table).change(self.number, |record| record.set_state(self.end));
+        lock(&self.sessions.table).update_session(self.number, |record| record.set_state(self.end));
     }
 }
 
@@ -121,7 +121,7 @@ impl RoutedSessionRecord {
 
 impl RoutedSessionTable {
     /// Applies `change` to the session `number`, if it is still remembered.
-    fn change(&mut self, number: u64, change: impl FnOnce(&mut RoutedSessionRecord)) {
+    fn update_session(&mut self, number: u64, change: impl FnOnce(&mut RoutedSessionRecord)) {
         if let Some(session) = self
             .sessions
             .iter_mut()
@@ -195,7 +195,7 @@ impl RoutedSessions {
         table
             .sessions
             .retain(|session| session.number == turn.number || session.told.key != key);
-        table.change(turn.number, |record| key.clone_into(&mut record.key));
+        table.update_session(turn.number, |record| key.clone_into(&mut record.key));
     }
 
     /// Marks sessions without a waiting call as finished if `is_busy` is false for their key.
@@ -208,7 +208,7 @@ impl RoutedSessions {
     }
 
     /// Returns all remembered sessions, oldest first.
-    pub(super) fn all(&self) -> Vec<RoutedSessionRecord> {
+    pub(super) fn records(&self) -> Vec<RoutedSessionRecord> {
         lock(&self.table)
             .sessions
             .iter()
@@ -220,7 +220,7 @@ impl RoutedSessions {
     pub(super) async fn restore(&self, state: &dyn ToolStateStore) -> Result<(), ToolError> {
         let read = async {
             let mut records = Vec::new();
-            for (owner, value) in state.everywhere(SQUAD_STATE_NAME).await? {
+            for (owner, value) in state.all_values(SQUAD_STATE_NAME).await? {
                 // An unreadable value was edited by hand, and counts as empty.
                 let stored: Vec<RoutedSessionRecord> =
                     serde_json::from_value(value).unwrap_or_default();
@@ -240,7 +240,7 @@ impl RoutedSessions {
     }
 
     /// Stores the sessions that `owner` has routed and that have a conversation.
-    pub(super) async fn keep(
+    pub(super) async fn save(
         &self,
         owner: &InstanceId,
         state: &dyn ToolStateStore,

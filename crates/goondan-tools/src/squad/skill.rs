@@ -1,6 +1,6 @@
 //! `squad__skill`: reads and writes the team's skills.
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, WrittenFile};
 use goondan_spec::kinds::{
     MAX_SKILL_DESCRIPTION_CHARS, SKILL_FILES, check_skill_name, described_skill,
 };
@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::squad_directory::{SquadDirectory, blocking, plain_name};
+use super::squad_directory::{SquadDirectory, plain_name, run_blocking};
 use super::{SquadTools, result};
 use crate::tool_operation::ToolOperation;
 
@@ -44,10 +44,23 @@ pub(super) struct SquadSkillTool {
 impl ToolOperation for SquadSkillTool {
     type Shared = SquadTools;
 
+    async fn written_files(self, ctx: &ToolContext, squad: &SquadTools) -> Vec<WrittenFile> {
+        let name = match self.action {
+            SkillAction::Write => self.name().ok(),
+            SkillAction::Read | SkillAction::List => None,
+        };
+        let file = |name| {
+            squad
+                .squad_directory(ctx)
+                .written_file(Some("skillName"), &skill_path(name))
+        };
+        name.map(file).into_iter().collect()
+    }
+
     async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
-        let folder = squad.folder(ctx);
-        blocking(move || match self.action {
-            SkillAction::List => list(&folder),
+        let folder = squad.squad_directory(ctx);
+        run_blocking(move || match self.action {
+            SkillAction::List => list_skills(&folder),
             SkillAction::Read => read(&folder, self.name()?),
             SkillAction::Write => write(
                 &folder,
@@ -75,16 +88,13 @@ impl SquadSkillTool {
 }
 
 /// Lists the skills with their descriptions.
-fn list(folder: &SquadDirectory) -> Result<String, String> {
+fn list_skills(folder: &SquadDirectory) -> Result<String, String> {
     let skills = folder.folders_with("skills", SKILL_FILE_NAME)?;
     if skills.is_empty() {
         return Ok("There are no skills yet.".to_owned());
     }
     let line = |skill: &String| {
-        let text = folder
-            .read(&format!("skills/{skill}/{SKILL_FILE_NAME}"))
-            .ok()
-            .flatten();
+        let text = folder.read(&skill_path(skill)).ok().flatten();
         match text.and_then(|text| described_skill(skill, &text)) {
             Some((_, description)) => format!("\n- {skill}: {}", in_one_line(&description)),
             None => format!("\n- {skill}"),
@@ -94,10 +104,15 @@ fn list(folder: &SquadDirectory) -> Result<String, String> {
     Ok(format!("**Available Skills ({}):**{lines}", skills.len()))
 }
 
+/// Returns the path of a skill in the squad directory.
+fn skill_path(name: &str) -> String {
+    format!("skills/{name}/{SKILL_FILE_NAME}")
+}
+
 /// Returns the content of a skill.
 fn read(folder: &SquadDirectory, name: &str) -> Result<String, String> {
     folder
-        .read(&format!("skills/{name}/{SKILL_FILE_NAME}"))?
+        .read(&skill_path(name))?
         .ok_or_else(|| format!("There is no skill \"{name}\"; use `list` to see all skills."))
 }
 
@@ -144,6 +159,6 @@ fn write(
         Some(description) => with_description(name, description, content)?,
         None => content.to_owned(),
     };
-    folder.write(&format!("skills/{name}/{SKILL_FILE_NAME}"), &content)?;
+    folder.write(&skill_path(name), &content)?;
     Ok(format!("Skill \"{name}\" was written."))
 }

@@ -5,11 +5,11 @@ use std::path::{Component, Path, PathBuf};
 
 use goondan_core::file_lock::{FileLock, LOCK_TIMEOUT};
 use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::{ToolError, WrittenFile};
 
 use super::failure_text;
 use crate::errors;
-use crate::file_changes::{create, read_text, remove, replace};
+use crate::file_changes::{create, read_unnamed_text, remove, replace};
 use crate::paths::{FileRoot, ResolvedPath};
 
 #[derive(Clone)]
@@ -25,27 +25,46 @@ impl SquadDirectory {
     }
 
     /// Resolves a file in the directory, such as `agents/fenster/charter.md`.
-    pub(super) fn place(&self, path: &str) -> Result<(FileRoot, ResolvedPath), String> {
-        let project = FileRoot::at(&self.project).map_err(failure_text)?;
+    pub(super) fn resolve_file(&self, path: &str) -> Result<(FileRoot, ResolvedPath), String> {
+        let project = FileRoot::from_directory(&self.project).map_err(failure_text)?;
         let squad = without_links(&project, &self.dir)?;
         project.create_folders(&squad).map_err(failure_text)?;
-        let root = FileRoot::exactly(squad.path);
+        let root = project.narrowed(squad.path);
         let place = without_links(&root, path)?;
         Ok((root, place))
     }
 
+    /// Returns a file that a call writes because of `argument`. It need not exist.
+    pub(super) fn written_file(&self, argument: Option<&str>, path: &str) -> WrittenFile {
+        WrittenFile {
+            argument: argument.map(str::to_owned),
+            path: self.project.join(&self.dir).join(path),
+        }
+    }
+
     /// Reads a file; `None` if it does not exist.
     pub(super) fn read(&self, path: &str) -> Result<Option<String>, String> {
-        let (root, place) = self.place(path)?;
+        let (root, place) = self.resolve_file(path)?;
         if place.path.symlink_metadata().is_err() {
             return Ok(None);
         }
-        read_text(&root, &place).map(Some).map_err(failure_text)
+        read_unnamed_text(&root, &place)
+            .map(Some)
+            .map_err(failure_text)
     }
 
     /// Replaces or creates a file and its parent directories.
     pub(super) fn write(&self, path: &str, content: &str) -> Result<(), String> {
-        let (root, place) = self.place(path)?;
+        let (root, place) = self.resolve_file(path)?;
+        // No approval request shows the other names, and one of them can be protected.
+        if root
+            .look_at_found(&place.path)
+            .is_some_and(|metadata| metadata.links > 1)
+        {
+            return Err(format!(
+                "`{path}` has several hard links. Replace it with a copy."
+            ));
+        }
         root.create_parents(&place)
             .and_then(|()| replace(&root, &place, content.as_bytes()))
             .map_err(failure_text)
@@ -53,7 +72,7 @@ impl SquadDirectory {
 
     /// Creates a file; returns false if it exists.
     pub(super) fn create(&self, path: &str, content: &str) -> Result<bool, String> {
-        let (root, place) = self.place(path)?;
+        let (root, place) = self.resolve_file(path)?;
         root.create_parents(&place)
             .and_then(|()| create(&root, &place, content.as_bytes()))
             .map_err(failure_text)
@@ -66,7 +85,7 @@ impl SquadDirectory {
         path: &str,
         change: impl FnOnce(Option<String>) -> String,
     ) -> Result<(), String> {
-        let (root, place) = self.place(path)?;
+        let (root, place) = self.resolve_file(path)?;
         root.create_parents(&place).map_err(failure_text)?;
         let _lock = lock(place.path.parent().unwrap_or(root.folder()))?;
         let content = change(self.read(path)?);
@@ -75,7 +94,7 @@ impl SquadDirectory {
 
     /// Removes a file. Succeeds if it does not exist.
     pub(super) fn remove(&self, path: &str) -> Result<(), String> {
-        let (root, place) = self.place(path)?;
+        let (root, place) = self.resolve_file(path)?;
         if place.path.symlink_metadata().is_err() {
             return Ok(());
         }
@@ -110,7 +129,7 @@ impl SquadDirectory {
         path: &str,
         matches: impl Fn(&DirectoryHandle, &OsStr) -> bool,
     ) -> Result<Vec<String>, String> {
-        let (root, place) = self.place(path)?;
+        let (root, place) = self.resolve_file(path)?;
         let Ok(directory) = root.open_directory(&place) else {
             return Ok(Vec::new());
         };
@@ -175,8 +194,8 @@ pub(super) fn plain_name<'a>(what: &str, name: &'a str) -> Result<&'a str, Strin
 }
 
 /// Runs blocking file operations on a thread that may block.
-pub(super) async fn blocking(
+pub(super) async fn run_blocking(
     work: impl FnOnce() -> Result<String, String> + Send + 'static,
 ) -> Result<Result<String, String>, ToolError> {
-    errors::blocking(move || Ok(work())).await
+    errors::run_blocking(move || Ok(work())).await
 }

@@ -37,8 +37,12 @@ impl ToolOperation for SquadStatus {
                     .as_ref()
                     .is_none_or(|name| *name == session.agent)
         };
-        let sessions: Vec<RoutedSessionRecord> =
-            squad.sessions.all().into_iter().filter(wanted).collect();
+        let sessions: Vec<RoutedSessionRecord> = squad
+            .sessions
+            .records()
+            .into_iter()
+            .filter(wanted)
+            .collect();
         let id = |session: &RoutedSessionRecord| {
             InstanceId::new(session.agent.as_str(), session.key.as_str())
         };

@@ -20,10 +20,10 @@ use serde_json::json;
 use url::Url;
 
 use crate::builtin_tool::BuiltinTool;
-use crate::errors::{self, blocking};
+use crate::errors::{self, run_blocking};
 use crate::http::{HttpClient, HttpToolRequest, HttpToolResponse};
 use crate::net_guard;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 /// Maximum number of bytes fetched of a page.
 const MAX_PAGE_BYTES: usize = 5 * 1024 * 1024;
@@ -40,7 +40,7 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         let client = Arc::new(HttpClient::new(opening.config()?));
         Ok(vec![
             ToolExport::new::<FetchWebPage>("fetch", &client)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .read_only(),
         ])
     },
@@ -99,7 +99,7 @@ impl ToolOperation for FetchWebPage {
         }
         let (format, offset) = (self.format, self.offset);
         // Converting a large page takes time.
-        blocking(move || tool_result(response, format, offset)).await
+        run_blocking(move || tool_result(response, format, offset)).await
     }
 }
 
@@ -121,7 +121,7 @@ fn tool_result(
         .trim()
         .to_ascii_lowercase();
     let mut output = if media_type.starts_with("image/") && !response.truncated {
-        image(&response, &media_type)
+        image_output(&response, &media_type)
     } else if is_text(&media_type) {
         let text = decode(&response.body, header);
         text_page(&response, &media_type, text, format, offset)?
@@ -132,7 +132,7 @@ fn tool_result(
             "[{} is not text ({media_type}, {at_least}{size} bytes).]",
             response.url
         );
-        titled("Fetched a file", text.into())
+        titled_output("Fetched a file", text.into())
     };
     output.metadata = JsonObject::from_iter([
         ("url".to_owned(), json!(response.url.as_str())),
@@ -142,7 +142,7 @@ fn tool_result(
 }
 
 /// Creates the result for an image, with the image as attachment.
-fn image(response: &HttpToolResponse, media_type: &str) -> ToolOutput {
+fn image_output(response: &HttpToolResponse, media_type: &str) -> ToolOutput {
     let text = format!(
         "[{} is an image ({media_type}, {} bytes).]",
         response.url,
@@ -155,7 +155,7 @@ fn image(response: &HttpToolResponse, media_type: &str) -> ToolOutput {
     };
     ToolOutput {
         attachments: vec![attachment],
-        ..titled("Fetched an image", text.into())
+        ..titled_output("Fetched an image", text.into())
     }
 }
 
@@ -170,7 +170,7 @@ fn text_page(
     let is_html = matches!(media_type, "text/html" | "application/xhtml+xml")
         && format == WebPageFormat::Markdown;
     let (text, title) = if is_html {
-        markdown(&text, &response.url)?
+        to_markdown(&text, &response.url)?
     } else {
         (text, String::new())
     };
@@ -181,7 +181,7 @@ fn text_page(
     };
     let length = text.chars().count();
     if offset > 0 && offset >= length {
-        return Err(errors::invalid(format!(
+        return Err(errors::invalid_argument(format!(
             "the text of {} has {length} characters",
             response.url
         )));
@@ -197,11 +197,11 @@ fn text_page(
             "\n\n[The page was cut after {MAX_PAGE_BYTES} bytes.]"
         ));
     }
-    Ok(titled(format!("Fetched {title}"), page.into()))
+    Ok(titled_output(format!("Fetched {title}"), page.into()))
 }
 
 /// Converts a page to Markdown, and returns it with its title.
-fn markdown(html: &str, url: &Url) -> Result<(String, String), ToolError> {
+fn to_markdown(html: &str, url: &Url) -> Result<(String, String), ToolError> {
     let page = sanitize::sanitize(html, url);
     let text = htmd::convert(&page.html).map_err(|error| {
         ToolError::new(format!("{url} cannot be converted to Markdown: {error}"))
@@ -228,7 +228,7 @@ fn is_text(media_type: &str) -> bool {
 /// this order; the default is UTF-8.
 fn decode(body: &[u8], header: &str) -> String {
     let start = String::from_utf8_lossy(&body[..body.len().min(1024)]).to_ascii_lowercase();
-    let label = charset(&header.to_ascii_lowercase()).or_else(|| charset(&start));
+    let label = parse_charset(&header.to_ascii_lowercase()).or_else(|| parse_charset(&start));
     let encoding = label
         .and_then(|label| Encoding::for_label(label.as_bytes()))
         .unwrap_or(UTF_8);
@@ -236,7 +236,7 @@ fn decode(body: &[u8], header: &str) -> String {
 }
 
 /// Returns the value after `charset=`.
-fn charset(text: &str) -> Option<String> {
+fn parse_charset(text: &str) -> Option<String> {
     let (_, value) = text.split_once("charset=")?;
     let value = value.trim_start_matches(['"', '\'', ' ']);
     Some(

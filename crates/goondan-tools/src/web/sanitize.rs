@@ -225,7 +225,7 @@ impl HtmlWriter {
         for attribute in &tag.attrs {
             let (name, value) = (&*attribute.name.local, &*attribute.value);
             let value = match (&*tag.name, name) {
-                ("a", "href") | ("img", "src") => absolute(base, value),
+                ("a", "href") | ("img", "src") => absolute_link(base, value),
                 ("img", "alt") | ("ol", "start") => Some(value.to_owned()),
                 ("code", "class") if value.starts_with("language-") => Some(value.to_owned()),
                 _ => None,
@@ -259,7 +259,7 @@ fn implicitly_closed(start: &str) -> &'static [&'static str] {
 }
 
 /// Makes a link absolute; `None` for other schemes than web and mail.
-fn absolute(base: &Url, link: &str) -> Option<String> {
+fn absolute_link(base: &Url, link: &str) -> Option<String> {
     let url = base.join(link.trim()).ok()?;
     matches!(url.scheme(), "http" | "https" | "mailto").then(|| url.to_string())
 }

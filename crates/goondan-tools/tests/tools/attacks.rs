@@ -530,3 +530,74 @@ async fn no_reading_tool_follows_a_link_that_is_swapped_in() {
         }
     }
 }
+
+/// A program in a sandbox gives a file with keys other names. No argument of these calls names the
+/// file, so no rule decides about it.
+#[tokio::test]
+async fn no_tool_that_finds_files_itself_shows_a_file_with_keys() {
+    let bench = Bench::new();
+    let key = "KEY=4f7a2c";
+    project_file(&bench, ".env", key);
+    for name in ["sub/.ENV.local", "memory/plain.md", "sub/plain.txt"] {
+        bench.write(name, format!("{key} {name}"));
+    }
+    project_file(&bench, ".squad/skills/other/SKILL.md", "KEY");
+    for (file, link) in [
+        (".env", "work/notes.txt"),
+        (".env", "work/sub/deep.txt"),
+        (".env", "work/memory/keys.md"),
+        (".env", "work/MEMORY.md"),
+        ("work/sub/.ENV.local", "work/sub/local.txt"),
+        (".env", ".squad/skills/keys/SKILL.md"),
+        (".env", ".squad/agents/fenster/history.md"),
+        // An ordinary file with two names is found under both.
+        ("work/sub/plain.txt", "work/sub/plain2.txt"),
+        ("work/memory/plain.md", "work/memory/plain2.md"),
+    ] {
+        let link = bench.dir.path().join(link);
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::fs::hard_link(bench.dir.path().join(file), link).unwrap();
+    }
+    symlink("../sub/.ENV.local", bench.work().join("memory/linked.md")).unwrap();
+    let calls = [
+        ("fs__grep", json!({"pattern": "KEY"}), 4),
+        ("fs__grep", json!({"pattern": "KEY", "path": "sub"}), 2),
+        (
+            "fs__grep",
+            json!({"pattern": "KEY", "include": "**/*.txt"}),
+            2,
+        ),
+        ("memory__search", json!({"query": "KEY"}), 2),
+        (
+            "squad__skill",
+            json!({"action": "read", "skillName": "keys"}),
+            0,
+        ),
+        (
+            "squad__skill",
+            json!({"action": "read", "skillName": "other"}),
+            0,
+        ),
+    ];
+    let count = calls.len();
+    for (tool, arguments, plain) in calls {
+        let output = bench.call(tool, arguments.clone()).await;
+        let text = output.map_or_else(|error| error.message, |done| done.output.to_string());
+        let shown = text.matches(key).count();
+        assert_eq!(shown, plain, "{tool} {arguments}: {text}");
+        assert_eq!(
+            text.matches("plain").count() > 0,
+            plain > 0,
+            "{tool}: {text}"
+        );
+    }
+    // A write would change the file under its protected name.
+    let learn = json!({"agentName": "fenster", "learning": "x"});
+    let learned = bench.call("squad__memory", learn).await;
+    assert!(!format!("{learned:?}").contains(key), "{learned:?}");
+    assert_eq!(
+        std::fs::read_to_string(bench.dir.path().join(".env")).unwrap(),
+        key
+    );
+    println!("attacks: other names of a file with keys: {count} calls, none shows the keys");
+}

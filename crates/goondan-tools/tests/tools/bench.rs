@@ -13,7 +13,7 @@ use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::store::{AccumulatedUsage, InstanceMeta, InstanceStatus};
 use goondan_core::ports::tool::{
     AgentCatalog, AgentEventInput, AgentRequestResult, AgentSendResult, AgentSpawnResult,
-    AgentToolRuntime, LogLevel, ProgressSink, RequestOptions, SpawnOptions, SpawnedInstanceInfo,
+    AgentToolRuntime, LogLevel, ProgressSink, RequestOptions, SpawnOptions, SpawnedAgentInfo,
     ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput, ToolSource as _,
 };
 use goondan_core::schema::ArgumentSchema;
@@ -165,6 +165,7 @@ impl Bench {
             run_mode: Default::default(),
             granted: Default::default(),
             approved_files: Default::default(),
+            approved_code: None,
             runtime: Arc::clone(&self.runtime) as Arc<dyn AgentToolRuntime>,
             logger: Arc::new(Silent),
             progress: Arc::new(Silent),
@@ -269,7 +270,7 @@ impl AgentToolRuntime for FakeRuntime {
             response,
             correlation_id: "k1".to_owned(),
             accepted: true,
-            async_: options.async_,
+            asynchronous: options.async_,
         })
     }
 
@@ -309,8 +310,8 @@ impl AgentToolRuntime for FakeRuntime {
         })
     }
 
-    async fn list(&self, include_all: bool) -> Result<Vec<SpawnedInstanceInfo>, ToolError> {
-        let info = |owner: &str| SpawnedInstanceInfo {
+    async fn list_instances(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
+        let info = |owner: &str| SpawnedAgentInfo {
             target: "worker".to_owned(),
             instance_key: "k".to_owned(),
             owner_agent: owner.to_owned(),
@@ -356,7 +357,7 @@ impl AgentToolRuntime for FakeRuntime {
 /// Distinguishes two meanings: cats, in any words, and the rest.
 #[async_trait]
 impl EmbeddingModels for FakeRuntime {
-    fn identity(&self, model: &str) -> Result<String, ToolError> {
+    fn model_identity(&self, model: &str) -> Result<String, ToolError> {
         Ok(model.to_owned())
     }
 
@@ -451,7 +452,7 @@ impl ToolStateStore for FakeRuntime {
         Ok(())
     }
 
-    async fn everywhere(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError> {
+    async fn all_values(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError> {
         let own = InstanceId::new("tester", "main");
         Ok(self
             .load(name)

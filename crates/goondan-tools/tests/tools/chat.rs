@@ -43,7 +43,7 @@ async fn a_bot_of_telegram_speaks() {
         ),
         (
             "/bot7:s3cr3t/editMessageText",
-            json!({"chat_id": "42", "message_id": 9, "text": "ho"}),
+            json!({"chat_id": "42", "message_id": 9, "text": "<b>ho</b>", "parse_mode": "HTML"}),
             fine(json!({})),
         ),
         (
@@ -73,7 +73,7 @@ async fn a_bot_of_telegram_speaks() {
     let edited = bench
         .ok(
             "telegram__edit",
-            json!({"chatId": "42", "messageId": 9, "text": "ho"}),
+            json!({"chatId": "42", "messageId": 9, "text": "**ho**"}),
         )
         .await;
     assert_eq!(edited["edited"], true);
@@ -138,12 +138,12 @@ async fn an_app_of_slack_speaks_and_reads() {
     let rows = [
         (
             "/chat.postMessage",
-            json!({"channel": "C1", "text": "hi", "thread_ts": "1.1"}),
+            json!({"channel": "C1", "text": "*hi* <@U12> &lt;!channel&gt;", "thread_ts": "1.1"}),
             json!({"ok": true, "channel": "C1", "ts": "1.2", "message": {"text": "hi"}}),
         ),
         (
             "/chat.update",
-            json!({"channel": "C1", "ts": "1.2", "text": "ho"}),
+            json!({"channel": "C1", "ts": "1.2", "text": "*ho*"}),
             json!({"ok": true}),
         ),
         (
@@ -176,7 +176,7 @@ async fn an_app_of_slack_speaks_and_reads() {
     let sent = bench
         .ok(
             "slack__send",
-            json!({"channelId": "C1", "text": "hi", "threadTs": "1.1"}),
+            json!({"channelId": "C1", "text": "**hi** <@U12> <!channel>", "threadTs": "1.1"}),
         )
         .await;
     assert_eq!(
@@ -192,7 +192,9 @@ async fn an_app_of_slack_speaks_and_reads() {
         args
     };
     assert_eq!(
-        bench.ok("slack__edit", with(json!({"text": "ho"}))).await["edited"],
+        bench
+            .ok("slack__edit", with(json!({"text": "*ho*", "raw": true})))
+            .await["edited"],
         true
     );
     assert_eq!(
@@ -375,7 +377,7 @@ async fn a_file_goes_to_telegram_as_what_it_is_shown_as() {
     let sent = bench
         .ok(
             "telegram__sendFile",
-            json!({"chatId": 42, "path": "out/plan.txt", "text": "look", "replyToMessageId": 3}),
+            json!({"chatId": 42, "path": "out/plan.txt", "text": "**look**", "replyToMessageId": 3}),
         )
         .await;
     assert_eq!(
@@ -387,7 +389,8 @@ async fn a_file_goes_to_telegram_as_what_it_is_shown_as() {
     let requests = server.received_requests().await.unwrap();
     let wanted = [
         ("chat_id", "42"),
-        ("caption", "look"),
+        ("caption", "<b>look</b>"),
+        ("parse_mode", "HTML"),
         ("reply_to_message_id", "3"),
         ("document", "a plan"),
     ];

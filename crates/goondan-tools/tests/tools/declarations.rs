@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use goondan_core::ports::tool::ToolSource as _;
-use goondan_spec::kinds::ToolEntry;
+use goondan_spec::kinds::{Permission, ToolEntry};
 use goondan_tools::{BuiltinTools, base_tools, docs};
 use serde_json::{Value, json};
 
-use crate::bench::{object, resource_of};
+use crate::bench::{Bench, object, resource_of};
 
 #[test]
 fn the_declarations() {
@@ -132,5 +132,77 @@ async fn a_tool_that_cannot_be_opened_says_what_to_do() {
             "{wrong}"
         );
         assert!(wrong.suggestion.is_some());
+    }
+}
+
+/// Tools that write without writing files of the project or the working directory.
+const TOOLS_WITHOUT_FILES: [&str; 2] = ["automation__cron", "sessions__send"];
+
+/// Returns calls of the tools that build the path of a file from a name.
+fn calls_with_named_files() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "custom-tools__create",
+            json!({"name": "new", "description": "Is new."}),
+        ),
+        ("custom-tools__delete", json!({"tool_name": "old"})),
+        (
+            "squad__decide",
+            json!({"title": "t", "body": "b", "agentName": "fenster"}),
+        ),
+        (
+            "squad__memory",
+            json!({"agentName": "fenster", "learning": "l"}),
+        ),
+        ("squad__merge", json!({})),
+        (
+            "squad__skill",
+            json!({"action": "write", "skillName": "tea", "content": "c"}),
+        ),
+    ]
+}
+
+/// A new tool that writes files states them in arguments with a path format, or in
+/// `ToolOperation::written_files`. Otherwise it could write a protected file without an approval.
+#[tokio::test]
+async fn every_tool_that_writes_files_names_them() {
+    let calls = calls_with_named_files();
+    for tool in base_tools() {
+        for export in tool.exports.iter() {
+            let name = format!("{}__{}", tool.name, export.name);
+            let mut permissions = export.permissions.union(&export.optional_permissions);
+            let has_path = export.parameters.to_string().contains("\"format\":\"pat");
+            let is_listed = has_path
+                || TOOLS_WITHOUT_FILES.contains(&&*name)
+                || calls.iter().any(|(listed, _)| *listed == name);
+            let writes = permissions.any(|permission| *permission == Permission::Write);
+            assert!(
+                is_listed || !writes,
+                "{name} does not name the files that it writes"
+            );
+        }
+    }
+    let bench = Bench::new();
+    let old = bench.dir.path().join("tools/old");
+    std::fs::create_dir_all(old.join("deep")).unwrap();
+    for (path, text) in [("tool.yaml", "name: old\n"), ("deep/notes.md", "")] {
+        std::fs::write(old.join(path), text).unwrap();
+    }
+    std::fs::create_dir_all(bench.dir.path().join(".squad/agents/fenster")).unwrap();
+    for (name, arguments) in calls {
+        let (spec, handler) = bench.open(name).await;
+        let written = handler
+            .written_files(&bench.context(), &object(arguments))
+            .await;
+        assert!(!written.is_empty(), "{name}");
+        for file in written {
+            assert!(file.path.starts_with(bench.dir.path()), "{name}: {file:?}");
+            let properties = &spec.parameters["properties"];
+            let is_argument = |argument: &str| properties.get(argument).is_some();
+            assert!(
+                file.argument.as_deref().is_none_or(is_argument),
+                "{name}: {file:?}"
+            );
+        }
     }
 }

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 use wiremock::matchers::{method, path, query_param};
-use wiremock::{Mock, ResponseTemplate};
+use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::bench::{Bench, with_unknown};
 use crate::chat::{TOKEN, parts, platform_of};
@@ -27,7 +27,7 @@ async fn a_bot_of_discord_speaks_and_reads() {
             "POST",
             "/channels/5/messages",
             json!({
-                "content": "hi", "allowed_mentions": calls, "flags": 4100,
+                "content": "**hi** <@77> \\<b\\>", "allowed_mentions": calls, "flags": 4100,
                 "message_reference": {"message_id": "3", "fail_if_not_exists": false},
             }),
             message("9", "hi"),
@@ -72,7 +72,7 @@ async fn a_bot_of_discord_speaks_and_reads() {
         ),
     ];
     let (server, bench) = platform_of(&rows).await;
-    let send = json!({"channelId": "5", "text": "hi", "replyToMessageId": "3", "silent": true, "suppressEmbeds": true});
+    let send = json!({"channelId": "5", "text": "**hi** <@77> <b>", "replyToMessageId": "3", "silent": true, "suppressEmbeds": true});
     let sent = bench.ok("discord__send", send).await;
     assert_eq!(
         sent,
@@ -257,7 +257,7 @@ async fn what_discord_refuses_and_what_makes_no_sense_is_told() {
         ),
         (
             "discord__send",
-            json!({"channelId": "5", "text": "x".repeat(2001)}),
+            json!({"channelId": "5", "text": "word ".repeat(9_000)}),
         ),
         (
             "discord__send",
@@ -312,4 +312,33 @@ async fn what_discord_refuses_and_what_makes_no_sense_is_told() {
         ("E_TOOL_UNAVAILABLE", true),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn a_long_text_becomes_several_messages() {
+    let server = MockServer::start().await;
+    Mock::given(method("POST"))
+        .and(path("/channels/5/messages"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(json!({"id": "9"})))
+        .expect(3)
+        .mount(&server)
+        .await;
+    let config =
+        json!({"token": {"value": "t"}, "apiBaseUrl": server.uri(), "allowHosts": ["127.0.0.1"]});
+    let bench = Bench::new().config(config);
+    let text = "word ".repeat(1_000);
+    let send = json!({"channelId": "5", "text": text, "replyToMessageId": "3"});
+    let sent = bench.ok("discord__send", send).await;
+    assert_eq!(sent["allMessageIds"], json!(["9", "9", "9"]));
+    let requests = server.received_requests().await.unwrap();
+    let bodies: Vec<Value> = requests
+        .iter()
+        .map(|request| serde_json::from_slice(&request.body).unwrap())
+        .collect();
+    let is_reply = |body: &Value| body.get("message_reference").is_some();
+    let replies: Vec<bool> = bodies.iter().map(is_reply).collect();
+    assert_eq!(replies, [true, false, false], "only the first one answers");
+    let contents = bodies.iter().map(|body| body["content"].as_str().unwrap());
+    let sent_text = contents.collect::<Vec<_>>().join(" ");
+    assert_eq!(sent_text, text.trim_end());
 }

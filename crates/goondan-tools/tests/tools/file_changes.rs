@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_spec::kinds::Permission;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -165,6 +166,7 @@ async fn run_at_once(
 fn conversation(bench: &Bench, key: &str) -> ToolContext {
     ToolContext {
         instance_key: key.to_owned(),
+        granted: [Permission::Read, Permission::Write].into(),
         ..bench.context()
     }
 }

@@ -434,6 +434,25 @@ async fn ignore_files_count_from_the_working_directory_on() {
 
 #[cfg(unix)]
 #[tokio::test]
+async fn ignore_files_that_lead_elsewhere_or_never_end_are_not_read() {
+    let bench = project();
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("secret"), "lib.rs\n").unwrap();
+    std::fs::remove_file(bench.work().join(".gitignore")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", bench.work().join(".gitignore")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("secret"), bench.work().join(".ignore"))
+        .unwrap();
+    let pipe = bench.work().join("src/.gitignore");
+    let made = std::process::Command::new("mkfifo").arg(pipe).status();
+    assert!(made.unwrap().success());
+    let args = json!({"pattern": "src/lib.rs", "path": "."});
+    assert_eq!(bench.ok("fs__glob", args).await["count"], 1);
+    let args = json!({"pattern": "hello", "path": "src"});
+    assert!(text(&bench, "fs__grep", args).await.contains("src/lib.rs"));
+}
+
+#[cfg(unix)]
+#[tokio::test]
 async fn a_glob_may_be_absolute_but_stays_inside() {
     let bench = project();
     let absolute = format!("{}/src/*.rs", bench.work().display());
@@ -590,4 +609,62 @@ async fn arguments_that_make_no_sense_are_refused() {
         assert_eq!(code, "E_TOOL_FILE_NOT_FOUND");
         assert!(message.contains("`nope`"), "{message}");
     }
+}
+
+/// Returns the preview of a call with the working directory `workdir`.
+async fn preview_in(bench: &Bench, workdir: &std::path::Path, tool: &str, args: Value) -> String {
+    let (_, handler) = bench.open(tool).await;
+    let mut context = bench.context();
+    context.workdir = workdir.to_owned();
+    let preview = handler.preview(&context, args.as_object().unwrap()).await;
+    preview.unwrap()
+}
+
+#[tokio::test]
+async fn a_preview_treats_a_missing_working_directory_as_empty() {
+    let bench = Bench::new();
+    let missing = bench.work().join("conversations/new");
+    let patch = "*** Begin Patch\n*** Add File: a/b.txt\n+hi\n*** End Patch";
+    for (tool, args) in [
+        ("fs__write", json!({"path": "a/b.txt", "content": "hi\n"})),
+        ("fs__apply_patch", json!({"patch": patch})),
+    ] {
+        let preview = preview_in(&bench, &missing, tool, args).await;
+        assert!(
+            preview.contains("a/b.txt") && preview.contains("+hi"),
+            "{tool}: {preview}"
+        );
+        assert!(!preview.contains("would fail"), "{tool}: {preview}");
+    }
+    // These calls fail, because of the file and not because of the directory.
+    let patch = "*** Begin Patch\n*** Delete File: a.txt\n*** End Patch";
+    let edit = json!({"path": "a.txt", "old_text": "a", "new_text": "b"});
+    for (tool, args) in [
+        ("fs__edit", edit),
+        ("fs__apply_patch", json!({"patch": patch})),
+    ] {
+        let preview = preview_in(&bench, &missing, tool, args.clone()).await;
+        let (_, message) = bench.err(tool, args).await;
+        assert_eq!(preview, format!("the call would fail: {message}"), "{tool}");
+    }
+    let escape = json!({"path": "../outside.txt", "content": "x"});
+    let preview = preview_in(&bench, &missing, "fs__write", escape).await;
+    assert!(preview.starts_with("the call would fail"), "{preview}");
+    assert!(!exists(&missing));
+}
+
+/// The engine resolves links in the working directory for the call, but not for its preview.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_preview_follows_a_link_to_the_working_directory() {
+    let bench = Bench::new();
+    bench.write("a.txt", "old\n");
+    let link = bench.dir.path().join("link");
+    std::os::unix::fs::symlink(bench.work(), &link).unwrap();
+    let args = json!({"path": "a.txt", "content": "new\n"});
+    let preview = preview_in(&bench, &link, "fs__write", args).await;
+    assert!(
+        preview.contains("-old") && preview.contains("+new"),
+        "{preview}"
+    );
 }

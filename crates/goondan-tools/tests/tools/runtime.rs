@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use goondan_core::ids::InstanceId;
 
-use crate::bench::{Bench, keys, until, with_unknown};
+use crate::bench::{Bench, keys, object, until, with_unknown};
 
 async fn start(bench: &Bench, command: &str) -> String {
     let output = bench
@@ -178,6 +178,24 @@ async fn processes_end_with_the_tools() {
     let Bench { tools, .. } = bench;
     drop(tools);
     crate::bench::until("the end", || !pids.lines().any(alive)).await;
+}
+
+/// After a restart, another process has the same id.
+#[tokio::test]
+async fn an_approval_of_a_process_is_for_no_other_process() {
+    let mut identities = Vec::new();
+    for _ in 0..2 {
+        let bench = Bench::new();
+        let id = start(&bench, "sleep 60").await;
+        assert_eq!(id, "p1");
+        let (_, process) = bench.open("runtime__process").await;
+        let input = object(json!({"action": "signal", "process_id": id}));
+        let unique = process.unique_arguments(&bench.context(), &input);
+        assert_eq!(unique, process.unique_arguments(&bench.context(), &input));
+        identities.push(unique["process_id"].as_str().unwrap().to_owned());
+    }
+    assert_ne!(identities[0], identities[1]);
+    assert!(identities[0].starts_with("p1 ("), "{identities:?}");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 pub use goondan_core::connector_host::ConnectorHost;
-use goondan_core::connector_host::ConnectorValues;
+use goondan_core::connector_host::ConnectorStart;
 use goondan_core::ports::tool::ToolError;
 use goondan_engine::delivery::schedule::cron::CronSchedule;
 use goondan_spec::kinds::{
@@ -221,11 +221,12 @@ impl Swarm {
                 .map(|(name, value)| (name.clone(), value.expose().to_owned()))
                 .collect()
         };
-        let values = ConnectorValues {
+        let values = ConnectorStart {
             connection: bound.name.clone(),
             connector: bound.connector.clone(),
             config: exposed(&bound.config),
             secrets: exposed(&bound.secrets),
+            ..ConnectorStart::default()
         };
         self.inner()
             .tools

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_core::ports::tool::ToolError;
+use goondan_core::redact::SecretRedactor;
 use goondan_mcp::{McpServerProgram, McpTools, ProgramStreams, RunningProgram, ServerSpawner};
 use goondan_spec::{Bundle, Diagnostic};
 use goondan_tools::{HelperCommand, ServerCommand, ServerProgram, ServerPrograms};
@@ -58,7 +59,8 @@ impl RunningProgram for SandboxedServer {
 }
 
 /// Returns the MCP servers of a project with its variables. An untrusted project gets only those of
-/// this process, because its environment files are not read. Connections are opened on demand.
+/// this process, because its environment files are not read. Connections are opened on demand. The
+/// secrets of the project are added to `redactor`.
 ///
 /// # Errors
 /// Fails if an environment file or a source of secrets is unusable.
@@ -68,11 +70,12 @@ pub async fn mcp_servers(
     env_file: Option<&Path>,
     is_trusted: bool,
     helper: Option<HelperCommand>,
+    redactor: SecretRedactor,
 ) -> Result<McpTools, Diagnostic> {
     let environment = project_variables(bundle, env_file, is_trusted).await?;
     state_root.protect();
     let dialer = Arc::new(ServerDialer(ServerPrograms::new(helper)));
-    let servers = McpTools::new(&state_root.0, dialer, environment);
+    let servers = McpTools::new(&state_root.0, dialer, environment).redactor(redactor);
     servers.mask_secrets_of(bundle);
     Ok(servers)
 }

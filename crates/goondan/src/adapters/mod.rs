@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
-use goondan_core::connector_host::{ConnectorHost, ConnectorValues};
+use goondan_core::connector_host::{ConnectorHost, ConnectorStart};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::extension::{ExtensionCode, ExtensionSource};
 use goondan_core::ports::model::ModelFactory;
@@ -124,7 +124,7 @@ impl EntryToolSource {
         &self,
         (id, entry): (&ResourceId, &ConnectorEntry),
         bundle_root: &Path,
-        values: ConnectorValues,
+        values: ConnectorStart,
         host: Arc<dyn ConnectorHost>,
     ) -> Result<(), ToolError> {
         match entry {
@@ -192,7 +192,7 @@ impl EntryToolSource {
 }
 
 impl InstanceObserver for EntryToolSource {
-    fn ended(&self, id: &InstanceId) {
+    fn on_instance_end(&self, id: &InstanceId) {
         self.builtin.instance_ended(id);
         self.modules.instance_ended(id);
         self.libraries.instance_ended(id);

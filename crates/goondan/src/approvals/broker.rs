@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
-use goondan_core::ports::approval::{ApprovalAnswer, ApprovalRequest, Approver};
+use goondan_core::ports::approval::{ApprovalAnswer, ApprovalCoverage, ApprovalRequest, Approver};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +36,7 @@ type RequestFilter = Box<dyn Fn(&ApprovalRequest) -> bool + Send + Sync>;
 
 impl RegisteredClient {
     /// Sends the request to the client, if its filter accepts the request.
-    fn tell(&self, question: &ApprovalHandle) {
+    fn send(&self, question: &ApprovalHandle) {
         if (self.takes)(&question.request) {
             // The client can disconnect before it is removed.
             let _ = self.questions.send(question.clone());
@@ -99,7 +99,7 @@ impl ApprovalBroker {
         state
             .open
             .values()
-            .for_each(|open| client.tell(&open.question));
+            .for_each(|open| client.send(&open.question));
         let number = state.next_number();
         state.listeners.insert(number, client);
         ApprovalListener {
@@ -172,7 +172,7 @@ impl Approver for ApprovalBroker {
             state
                 .listeners
                 .values()
-                .for_each(|client| client.tell(&question));
+                .for_each(|client| client.send(&question));
             state.open.insert(
                 question.number,
                 UnansweredApproval {
@@ -197,6 +197,16 @@ impl Drop for WaitingRequester<'_> {
 }
 
 impl ApprovalHandle {
+    /// Returns true if the request offers the scope of this answer.
+    pub fn offers(&self, answer: ApprovalAnswer) -> bool {
+        match answer {
+            ApprovalAnswer::Allow { covers, .. } => {
+                covers == ApprovalCoverage::Call || self.request.is_offered(covers)
+            }
+            ApprovalAnswer::Deny | ApprovalAnswer::NobodyThere => true,
+        }
+    }
+
     /// Answers the request. Returns false if it is already answered or withdrawn.
     pub fn answer(&self, answer: ApprovalAnswer) -> bool {
         let requester = self.broker.end(self.number, ApprovalEnd::Answered);
@@ -258,6 +268,7 @@ mod tests {
             tool_call_id: "c".to_owned(),
             tool_name: "bash__exec".to_owned(),
             arguments: Default::default(),
+            default_arguments: Default::default(),
             preview: None,
             reason: None,
             offers: Vec::new(),

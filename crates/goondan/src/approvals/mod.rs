@@ -25,6 +25,9 @@ use crate::workspace::Workspace;
 /// Name of the approvals file in the workspace directory.
 pub const APPROVALS_FILE: &str = "approvals.yaml";
 
+/// File with the approvals of a conversation, among the state of its extensions.
+pub const APPROVALS_RECORD_FILE: &str = "gdn.approvals.json";
+
 /// Path of the approvals file of older versions, relative to the project. It is not read, because
 /// anyone with write access to the project could allow anything.
 const OLD_APPROVALS_FILE: &str = ".goondan/approvals.yaml";
@@ -353,6 +356,12 @@ mod tests {
         let (workspace, project) = (dir.path().join("state"), dir.path().join("project"));
         std::fs::create_dir(&project).unwrap();
         (dir, workspace, project)
+    }
+
+    #[test]
+    fn the_file_of_a_conversation_has_the_name_of_the_record() {
+        let name = layout::file_name(APPROVALS_RECORD);
+        assert_eq!(APPROVALS_RECORD_FILE, format!("{name}.json"));
     }
 
     #[test]

@@ -2,12 +2,11 @@
 //! content is not part of the decoded resources.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use goondan_spec::kinds::{ConnectorEntry, ExtensionEntry, Tool, ToolEntry};
-use goondan_spec::{Bundle, Fingerprint, Fingerprints, ResourceId};
+use goondan_spec::{Bundle, Fingerprint, Fingerprints, ResourceId, regular_file};
 
 use crate::watch::stamp::{FileStamp, PathStamp};
 
@@ -93,7 +92,7 @@ impl FingerprintCache {
 
 /// Returns the fingerprint of a file. An unreadable file is reported by its user.
 fn read(path: &Path) -> Fingerprint {
-    File::open(path)
+    regular_file::open(path)
         .and_then(Fingerprint::of_stream)
         .unwrap_or_default()
 }

@@ -70,7 +70,7 @@ pub(crate) struct ReloadState {
     /// True if the last reload failed.
     is_broken: bool,
     /// Number of reported reloads.
-    told: u64,
+    reported_count: u64,
 }
 
 impl ReloadState {
@@ -179,10 +179,13 @@ impl Swarm {
         let outcome = Arc::new(outcome);
         let is_reported = is_new || is_requested || outcome.result.is_err();
         if is_reported {
-            self.tell(ReloadNews::Reloaded(Arc::clone(&outcome)));
-            state.told += 1;
-            self.record_reload(&state, notifications::last_reload(state.told, &outcome))
-                .await;
+            self.publish_reload_news(ReloadNews::Reloaded(Arc::clone(&outcome)));
+            state.reported_count += 1;
+            self.record_reload(
+                &state,
+                notifications::last_reload(state.reported_count, &outcome),
+            )
+            .await;
         }
         drop(state);
         (outcome, source.looked)
@@ -200,7 +203,7 @@ impl Swarm {
             let environment = swarm.variables.read(&recorder, &root);
             let mut trace = recorder.into_trace();
             if let Some(bundle) = &project.bundle {
-                trace.note_plan(bundle);
+                trace.record_plan(bundle);
             }
             match swarm
                 .reload_check

@@ -54,7 +54,7 @@ impl Swarm {
     }
 
     /// Notifies all subscribers. A failed build is also published as an event.
-    pub(crate) fn tell(&self, event: ReloadNews) {
+    pub(crate) fn publish_reload_news(&self, event: ReloadNews) {
         let inner = self.inner();
         match &event {
             ReloadNews::Reloaded(outcome) => inner.runtime.announce(reload_event(outcome)),

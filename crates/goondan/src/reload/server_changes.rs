@@ -53,7 +53,7 @@ impl Swarm {
             Err(problem) => outcome.result = Err(vec![problem]),
         }
         outcome.timing.plan = started.elapsed();
-        self.tell(ReloadNews::Reloaded(Arc::new(outcome)));
+        self.publish_reload_news(ReloadNews::Reloaded(Arc::new(outcome)));
     }
 
     /// Plans the bundle with the changed tools of its MCP servers, and swaps in the generation.

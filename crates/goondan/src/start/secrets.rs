@@ -116,6 +116,7 @@ async fn in_keyring(name: &str, key: &str) -> Result<Option<String>, Diagnostic>
     let mut command = tokio::process::Command::new(arguments[0]);
     command
         .args(&arguments[1..])
+        .current_dir(goondan_core::program_search::directory_outside_projects())
         .stdin(Stdio::null())
         .kill_on_drop(true);
     let output =

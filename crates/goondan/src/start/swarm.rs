@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan_core::JsonObject;
-use goondan_core::agent_event::AnswerCall;
+use goondan_core::agent_event::{AnswerCall, ConversationOperation, InputDelivery};
 use goondan_core::caller::CallerTrace;
 use goondan_core::event::{RuntimeEvent, SwarmEvent, TurnResult};
 use goondan_core::ids::InstanceId;
@@ -14,7 +14,7 @@ use goondan_core::ports::capabilities::ScheduledJob;
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::ports::store::{DeadLetter, InstanceMeta, StoreError};
 use goondan_core::ports::tool::{Attachment, ToolCallResult, ToolError};
-use goondan_engine::delivery::orchestrator::{self as engine, SubmitError};
+use goondan_engine::delivery::orchestrator::{self as engine, AcceptanceKind, SubmitError};
 use goondan_engine::plan::PlanPorts;
 use goondan_engine::policy::redact::SecretRedactor;
 use goondan_engine::runtime::{AcceptedEvent, ExternalInput, SubmittedEvent, SwarmRuntime};
@@ -92,6 +92,9 @@ pub struct Input {
     pub output: Option<Value>,
     /// Call that answers the sender. Without a written rule about it, it needs no approval.
     pub answer_call: Option<AnswerCall>,
+    /// Handling of the input while a turn of its conversation runs. Default: the input waits for
+    /// the end of the turn.
+    pub delivery: InputDelivery,
 }
 
 impl Input {
@@ -137,7 +140,8 @@ pub struct Turn {
     pub trace_id: String,
     /// Instance that handles the input.
     pub instance: InstanceId,
-    result: oneshot::Receiver<TurnResult>,
+    pub(crate) acceptance: AcceptanceKind,
+    pub(crate) result: oneshot::Receiver<TurnResult>,
 }
 
 impl Turn {
@@ -146,12 +150,14 @@ impl Turn {
         let AcceptedEvent {
             event_id,
             trace_id,
+            acceptance,
             result,
         } = accepted;
         Turn {
             event_id,
             trace_id,
             instance,
+            acceptance,
             result,
         }
     }
@@ -209,6 +215,7 @@ impl Swarm {
             caller,
             output,
             answer_call,
+            delivery,
             ..
         } = input;
         let target = instance.clone();
@@ -224,6 +231,7 @@ impl Swarm {
             caller,
             output,
             answer_call,
+            delivery,
         };
         Ok(SubmittedInput {
             submitted: self.inner.runtime.submit_input(external)?,
@@ -289,6 +297,31 @@ impl Swarm {
         Ok(self.inner.runtime.fork(instance, message_id).await?)
     }
 
+    /// Replaces the messages of a conversation with a summary, as the agent's `message-compaction`
+    /// does. The output of the result has `messagesBefore`, `messagesAfter`, and the approximate
+    /// `tokensBefore` and `tokensAfter`. If the model fails, the conversation is unchanged.
+    pub async fn compact(&self, instance: &InstanceId) -> Result<Turn, SendError> {
+        self.operate(instance, ConversationOperation::Compact).await
+    }
+
+    /// Removes the last input of a conversation and everything after it. Effects of tools remain. The
+    /// output of the result has the text of the `input` (null if none is left), the number of removed
+    /// `toolCalls`, and the sizes as in [`Swarm::compact`]. Fails with
+    /// [`Code::AGENT_TURN_RUNNING`] if a turn of the conversation runs or waits.
+    pub async fn undo(&self, instance: &InstanceId) -> Result<Turn, SendError> {
+        self.operate(instance, ConversationOperation::Undo).await
+    }
+
+    /// Submits an operation on a conversation.
+    async fn operate(
+        &self,
+        instance: &InstanceId,
+        operation: ConversationOperation,
+    ) -> Result<Turn, SendError> {
+        let accepted = self.inner.runtime.operate(instance, operation).await?;
+        Ok(Turn::of(accepted, instance.clone()))
+    }
+
     /// Calls a tool without a model, through the same dispatch as a model's tool call. `agent` and
     /// `instance_key` have the same meaning as in [`Input`].
     pub async fn call_tool(
@@ -340,6 +373,7 @@ impl Swarm {
                 event_id: event_id.to_owned(),
                 trace_id,
                 instance: target,
+                acceptance: AcceptanceKind::Repeated,
                 result,
             }),
         })
@@ -411,6 +445,18 @@ impl Swarm {
         let (omitted, messages) = self.inner.runtime.latest_messages(instance, count).await?;
         let messages = messages.into_iter().map(Message::for_reader);
         Ok((omitted, messages.collect()))
+    }
+
+    /// Returns at least the first `count` messages of a conversation, without opaque provider data,
+    /// and the number of messages after them.
+    pub async fn first_messages(
+        &self,
+        instance: &InstanceId,
+        count: usize,
+    ) -> Result<(Vec<Arc<Message>>, usize), StoreError> {
+        let (messages, omitted) = self.inner.runtime.first_messages(instance, count).await?;
+        let messages = messages.into_iter().map(Message::for_reader);
+        Ok((messages.collect(), omitted))
     }
 
     /// Returns true if the instance exists.
@@ -552,7 +598,12 @@ impl Swarm {
         &self.inner
     }
 
-    /// Returns the conversation of an input, with defaults for the agent and the key.
+    /// Returns the conversation of an input.
+    pub(crate) fn instance_of(&self, input: &Input) -> InstanceId {
+        self.instance(input.agent.as_deref(), input.instance_key.as_deref())
+    }
+
+    /// Returns the conversation of an agent and a key, with defaults for the agent and the key.
     fn instance(&self, agent: Option<&str>, instance_key: Option<&str>) -> InstanceId {
         let agent = agent.map_or_else(|| self.entry_agent(), str::to_owned);
         InstanceId::new(agent, instance_key.unwrap_or(DEFAULT_INSTANCE_KEY))

@@ -21,7 +21,7 @@ pub fn identity(swarm: Option<&str>, clock: &dyn Clock) -> ProcessIdentity {
     ProcessIdentity {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         swarm: swarm.map(str::to_owned),
-        instance: clock.hex(32),
+        instance: clock.random_hex(32),
     }
 }
 

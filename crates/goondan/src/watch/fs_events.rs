@@ -130,7 +130,7 @@ impl ChangeNotifications {
     /// Waits for the next notification or timer event and returns its time.
     pub(crate) async fn next(&mut self) -> Instant {
         tokio::select! {
-            Some(notice) = self.received.recv() => self.note_write(notice),
+            Some(notice) = self.received.recv() => self.track_write(notice),
             () = tokio::time::sleep(self.every) => Instant::now(),
         }
     }
@@ -140,18 +140,18 @@ impl ChangeNotifications {
     pub(crate) async fn wait_until_written(&mut self, limit: Duration) {
         let end = tokio::time::Instant::now() + limit;
         while let Ok(notice) = self.received.try_recv() {
-            self.note_write(notice);
+            self.track_write(notice);
         }
         while !self.written.is_empty() {
             tokio::select! {
-                Some(notice) = self.received.recv() => drop(self.note_write(notice)),
+                Some(notice) = self.received.recv() => drop(self.track_write(notice)),
                 () = tokio::time::sleep_until(end) => return,
             }
         }
     }
 
     /// Updates the set of files that are being written, and returns the time of the notification.
-    fn note_write(&mut self, notice: ChangeNotification) -> Instant {
+    fn track_write(&mut self, notice: ChangeNotification) -> Instant {
         match notice.writes {
             Some((path, true)) => drop(self.written.insert(path)),
             Some((path, false)) => drop(self.written.remove(&path)),
@@ -166,7 +166,7 @@ impl ChangeNotifications {
         loop {
             let silence = tokio::time::Instant::now() + quiet;
             tokio::select! {
-                Some(notice) = self.received.recv() => drop(self.note_write(notice)),
+                Some(notice) = self.received.recv() => drop(self.track_write(notice)),
                 () = tokio::time::sleep_until(silence.min(end)) => {
                     // Not every platform reports the end of a write, and notifications can be lost.
                     self.written.clear();

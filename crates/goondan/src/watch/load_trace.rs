@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -63,13 +63,13 @@ impl FileAccess for RecordingFiles<'_> {
     fn kind(&self, path: &Path) -> io::Result<FileKind> {
         let metadata_result = fs::metadata(path);
         self.lock()
-            .note_as(path, || PathStamp::from(&metadata_result));
+            .record_with(path, || PathStamp::from(&metadata_result));
         metadata_result.map(|metadata| FileKind::from(metadata.file_type()))
     }
 
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         // Taken before the read, so that a later write changes the stamp.
-        let stamp = self.lock().note_as(path, || PathStamp::of(path));
+        let stamp = self.lock().record_with(path, || PathStamp::of(path));
         let read = || OsFiles.read(path, limit);
         match self.texts {
             Some(texts) => texts.of(path, &stamp, limit, read),
@@ -77,8 +77,8 @@ impl FileAccess for RecordingFiles<'_> {
         }
     }
 
-    fn list(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
-        let names = OsFiles.list(path);
+    fn list_directory(&self, path: &Path) -> io::Result<Vec<(String, FileKind)>> {
+        let names = OsFiles.list_directory(path);
         let relevant = names
             .as_deref()
             .map(|names| relevant_names(path, names))
@@ -87,19 +87,23 @@ impl FileAccess for RecordingFiles<'_> {
         names
     }
 
-    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
-        OsFiles.canonical(path)
+    fn canonicalize(&self, path: &Path) -> io::Result<PathBuf> {
+        OsFiles.canonicalize(path)
+    }
+
+    fn metadata(&self, path: &Path) -> Option<Metadata> {
+        OsFiles.metadata(path)
     }
 }
 
 impl LoadTrace {
     /// Records the current stamp of `path`, unless there is one.
-    pub(crate) fn note(&mut self, path: &Path) {
-        self.note_as(path, || PathStamp::of(path));
+    pub(crate) fn record(&mut self, path: &Path) {
+        self.record_with(path, || PathStamp::of(path));
     }
 
     /// Returns the recorded stamp of `path`, or records the current one.
-    fn note_as(&mut self, path: &Path, current_stamp: impl FnOnce() -> PathStamp) -> PathStamp {
+    fn record_with(&mut self, path: &Path, current_stamp: impl FnOnce() -> PathStamp) -> PathStamp {
         self.files
             .entry(absolute(path))
             .or_insert_with(current_stamp)
@@ -108,22 +112,24 @@ impl LoadTrace {
 
     /// Adds the files that planning `bundle` reads in addition: scripts of models and directories
     /// of programs.
-    pub(crate) fn note_plan(&mut self, bundle: &Bundle) {
+    pub(crate) fn record_plan(&mut self, bundle: &Bundle) {
         for model in bundle.models().values() {
             for file in goondan_models::files_of(&model.spec) {
-                self.note(&bundle.root().join(file));
+                self.record(&bundle.root().join(file));
             }
         }
         for tool in bundle.tools().values() {
             if let ToolEntry::Executable(folder) = &tool.spec.entry {
                 // The program may be missing or not executable yet.
                 let folder = bundle.root().join(folder);
-                let names = OsFiles.list(&folder).unwrap_or_default();
+                let names = OsFiles.list_directory(&folder).unwrap_or_default();
                 names
                     .iter()
-                    .filter(|(_, kind)| !matches!(kind, FileKind::Directory | FileKind::Unnamed))
+                    .filter(|(_, kind)| {
+                        !matches!(kind, FileKind::Directory | FileKind::NonUnicodeName)
+                    })
                     .for_each(|(name, _)| {
-                        self.note(&folder.join(name));
+                        self.record(&folder.join(name));
                     });
             }
         }
@@ -203,7 +209,7 @@ impl LoadTrace {
 /// Returns the relevant names that the directory contains now; none if it can't be listed.
 fn current_names(folder: &Path) -> BTreeSet<String> {
     OsFiles
-        .list(folder)
+        .list_directory(folder)
         .map(|names| relevant_names(folder, &names))
         .unwrap_or_default()
 }

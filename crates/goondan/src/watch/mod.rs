@@ -96,7 +96,7 @@ impl Swarm {
             self.state_directory(&absolute(&self.root())),
             CancellationToken::new(),
         );
-        let sight = WatchedFiles {
+        let files = WatchedFiles {
             root: absolute(&self.root()),
             trace: LoadTrace::default(),
             sources: WatchedToolSources::of(ToolBuilds::of_bundle(&self.bundle()), &ignored),
@@ -105,7 +105,7 @@ impl Swarm {
         let watcher = WatchTask {
             swarm: self.downgrade(),
             notices: ChangeNotifications::open(&options),
-            sight: Arc::new(Mutex::new(sight)),
+            files: Arc::new(Mutex::new(files)),
             builder: ToolBuildRunner::new(self.downgrade(), cancellation.clone()),
             options,
         };
@@ -172,7 +172,7 @@ impl WatchedFiles {
 struct WatchTask {
     swarm: Weak<SwarmInner>,
     notices: ChangeNotifications,
-    sight: Arc<Mutex<WatchedFiles>>,
+    files: Arc<Mutex<WatchedFiles>>,
     builder: ToolBuildRunner,
     options: WatchOptions,
 }
@@ -204,7 +204,7 @@ impl WatchTask {
             self.arm().await;
             noticed = Instant::now();
             // Changes before the directories were watched produced no notification.
-            if self.look(|sight| sight.changed().is_empty()).await {
+            if self.with_files(|files| files.changed().is_empty()).await {
                 noticed = tokio::select! {
                     noticed = self.notices.next() => noticed,
                     () = self.builder.done() => Instant::now(),
@@ -216,8 +216,9 @@ impl WatchTask {
             self.notices
                 .wait_until_quiet(self.options.settle, MAX_BURST_WAIT)
                 .await;
-            let ((outdated, builds), changed) =
-                self.look(|sight| (sight.outdated(), sight.changed())).await;
+            let ((outdated, builds), changed) = self
+                .with_files(|files| (files.outdated(), files.changed()))
+                .await;
             self.builder.enqueue_builds(outdated, &builds);
             if early_reload == Some(false) || !changed.is_empty() {
                 self.wait_for_libraries(&changed).await;
@@ -237,7 +238,7 @@ impl WatchTask {
     /// empty files and for libraries.
     async fn reload_complete_files(&mut self, noticed: Instant) -> Option<bool> {
         self.notices.wait_until_written(self.options.settle).await;
-        let changed = self.look(|sight| sight.changed()).await;
+        let changed = self.with_files(|files| files.changed()).await;
         let is_complete = |path: &PathBuf| {
             !is_library(path)
                 && path
@@ -260,9 +261,9 @@ impl WatchTask {
     async fn reload(&mut self, cause: ReloadCause) -> Option<bool> {
         let inner = self.swarm.upgrade()?;
         let (inputs, is_successful) = Swarm::of(inner).reload_for(cause).await;
-        self.look(|sight| {
-            sight.trace = inputs.trace;
-            sight.sources.replace_builds(inputs.builds);
+        self.with_files(|files| {
+            files.trace = inputs.trace;
+            files.sources.replace_builds(inputs.builds);
         })
         .await;
         Some(is_successful)
@@ -271,18 +272,19 @@ impl WatchTask {
     /// Watches the directories of the current files.
     async fn arm(&mut self) {
         let (folders, names, root) = self
-            .look(|sight| (sight.folders(), sight.names(), sight.root.clone()))
+            .with_files(|files| (files.folders(), files.names(), files.root.clone()))
             .await;
         self.notices.arm(&folders, names, &root, self.options.poll);
     }
 
     /// Accesses the watched files in a blocking thread.
-    async fn look<T: Send + 'static>(
+    async fn with_files<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&mut WatchedFiles) -> T + Send + 'static,
+        access: impl FnOnce(&mut WatchedFiles) -> T + Send + 'static,
     ) -> T {
-        let sight = Arc::clone(&self.sight);
-        run_blocking(move || look(&mut sight.lock().unwrap_or_else(PoisonError::into_inner))).await
+        let files = Arc::clone(&self.files);
+        run_blocking(move || access(&mut files.lock().unwrap_or_else(PoisonError::into_inner)))
+            .await
     }
 
     /// Waits until the changed libraries are stable, but at most [`MAX_LINK_WAIT`].

@@ -143,7 +143,7 @@ async fn run_builds(
         }
         let notify = |event| {
             if let Some(swarm) = swarm.upgrade() {
-                Swarm::of(swarm).tell(event);
+                Swarm::of(swarm).publish_reload_news(event);
             }
         };
         notify(ReloadNews::Building {

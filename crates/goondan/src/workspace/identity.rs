@@ -127,7 +127,7 @@ impl WorkspaceOwner {
     }
 
     /// Returns true if the project still exists at its path.
-    pub fn is_there(&self) -> bool {
+    pub fn exists(&self) -> bool {
         project::manifest_in(&self.path).is_some()
     }
 }
@@ -224,7 +224,7 @@ impl StateRoot {
                 Some(owner) if owner.path == project.path => {
                     stale.push(StaleState::Renamed(workspace))
                 }
-                Some(owner) if owner.may_be(&project) && !owner.is_there() => {
+                Some(owner) if owner.may_be(&project) && !owner.exists() => {
                     stale.push(StaleState::Moved(workspace, owner));
                 }
                 _ => {}
@@ -249,7 +249,7 @@ impl StateRoot {
         }
         match from
             .owner()?
-            .filter(|owner| owner.path != project.path && owner.is_there())
+            .filter(|owner| owner.path != project.path && owner.exists())
         {
             Some(owner) => Err(AdoptError::Owned(from.clone(), owner)),
             None => Ok(own_workspace),
@@ -333,7 +333,7 @@ impl Workspace {
                     }),
                 }
             }
-            Some(recorded) if recorded.is_there() => Ok(()),
+            Some(recorded) if recorded.exists() => Ok(()),
             _ => self.write_owner(owner),
         }
     }

@@ -38,6 +38,15 @@ impl Workspace {
         jsonl::repair(&self.dir, to)
     }
 
+    /// Removes the answers to approval requests from the journals of unfinished turns. No process may
+    /// use the workspace.
+    ///
+    /// # Errors
+    /// Fails if a journal cannot be read or written.
+    pub fn forget_recorded_approvals(&self) -> io::Result<()> {
+        jsonl::forget_recorded_approvals(&self.dir)
+    }
+
     /// Copies the workspace to the directory `to`, which must not exist. A swarm may use the
     /// workspace.
     ///

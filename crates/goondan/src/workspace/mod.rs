@@ -49,7 +49,10 @@ impl StateRoot {
     pub(crate) fn protect(&self) {
         let others = [state_root_variable(), Some(state_root_in_home())];
         for root in others.into_iter().flatten().chain([self.0.clone()]) {
-            goondan_tools::state_directory::protect(&root);
+            // The directory of the workspaces can be a link to another disk.
+            for folder in [root.join(layout::WORKSPACES), root] {
+                goondan_tools::state_directory::protect(&folder);
+            }
         }
     }
 

@@ -10,13 +10,16 @@ use super::bus::Events;
 use super::layer::LayerContext;
 use super::session::{ConversationBuses, LayerFn, RegisteredSession};
 use super::{MessageResources, base_call_request};
-use crate::sdk::context::{Logger, ToolContext};
+use crate::sdk::context::{CallLogger, ToolContext};
 use crate::sdk::export::Tool;
-use crate::wire::{Kept, LayerEntry, LayerKind, OfferedTool, Register, Registered, ToolError};
+use crate::wire::{
+    KeptState, LayerEntry, LayerKind, OfferedTool, RegistrationRequest, RegistrationResult,
+    ToolError,
+};
 
 /// Registers an extension for one conversation.
 pub struct ExtensionApi {
-    told: Register,
+    registration: RegistrationRequest,
     context: ToolContext,
     project_dir: PathBuf,
     state: StateHandle,
@@ -26,14 +29,18 @@ pub struct ExtensionApi {
 }
 
 impl ExtensionApi {
-    pub(super) fn new(told: Register, buses: &ConversationBuses, means: MessageResources) -> Self {
-        let context = means.context(base_call_request(&told, None));
+    pub(super) fn new(
+        registration: RegistrationRequest,
+        buses: &ConversationBuses,
+        means: MessageResources,
+    ) -> Self {
+        let context = means.context(base_call_request(&registration, None));
         ExtensionApi {
             context,
-            project_dir: PathBuf::from(&told.project_dir),
-            state: StateHandle::new(told.state.clone()),
-            events: buses.events(&told.agent_name, &told.instance_key),
-            told,
+            project_dir: PathBuf::from(&registration.project_dir),
+            state: StateHandle::new(registration.state.clone()),
+            events: buses.events(&registration.agent_name, &registration.instance_key),
+            registration,
             layers: Vec::new(),
             tools: Vec::new(),
         }
@@ -41,17 +48,17 @@ impl ExtensionApi {
 
     /// Returns the name of the Extension resource.
     pub fn extension_name(&self) -> &str {
-        &self.told.extension
+        &self.registration.extension
     }
 
     /// Returns the name of the agent.
     pub fn agent_name(&self) -> &str {
-        &self.told.agent_name
+        &self.registration.agent_name
     }
 
     /// Returns the key of the conversation.
     pub fn instance_key(&self) -> &str {
-        &self.told.instance_key
+        &self.registration.instance_key
     }
 
     /// Returns the working directory of the agent's tools.
@@ -70,7 +77,7 @@ impl ExtensionApi {
     ///
     /// Fails with the field's name if a value does not match.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
-        serde_json::from_value(Value::Object(self.told.config.clone())).map_err(|mistake| {
+        serde_json::from_value(Value::Object(self.registration.config.clone())).map_err(|mistake| {
             ToolError::new(format!("the config of the extension is invalid: {mistake}"))
         })
     }
@@ -89,7 +96,7 @@ impl ExtensionApi {
     }
 
     /// Returns the logger of the extension.
-    pub fn logger(&self) -> Logger<'_> {
+    pub fn logger(&self) -> CallLogger<'_> {
         self.context.logger()
     }
 
@@ -119,20 +126,26 @@ impl ExtensionApi {
     }
 
     /// Ends the registration. Returns the session, and its description for the host.
-    pub(super) fn into_session(self) -> (RegisteredSession, Registered) {
+    pub(super) fn into_session(self) -> (RegisteredSession, RegistrationResult) {
         let offered = self.tools.iter().map(|tool| OfferedTool {
             name: tool.export.name.clone(),
             description: tool.export.description.clone(),
             parameters: tool.export.parameters.clone(),
         });
-        let registered = Registered {
+        let registered = RegistrationResult {
             layers: self.layers.iter().map(|(entry, _)| *entry).collect(),
             tools: offered.collect(),
             keeps: true,
         };
         let layers = self.layers.into_iter().map(|(_, run)| run).collect();
         (
-            RegisteredSession::new(self.told, self.state, self.events, layers, self.tools),
+            RegisteredSession::new(
+                self.registration,
+                self.state,
+                self.events,
+                layers,
+                self.tools,
+            ),
             registered,
         )
     }
@@ -171,17 +184,17 @@ impl StateHandle {
     }
 
     /// Restores a value that the host has reset.
-    pub(super) fn put_back(&self, kept: Kept) {
+    pub(super) fn restore(&self, saved: KeptState) {
         *self.lock() = ExtensionStateValue {
-            value: kept.value,
+            value: saved.value,
             is_news: false,
         };
     }
 
     /// Returns the value if it changed since the last call of this function, else `None`.
-    pub(super) fn news(&self) -> Option<Kept> {
+    pub(super) fn news(&self) -> Option<KeptState> {
         let mut state = self.lock();
-        std::mem::take(&mut state.is_news).then(|| Kept {
+        std::mem::take(&mut state.is_news).then(|| KeptState {
             value: state.value.clone(),
         })
     }

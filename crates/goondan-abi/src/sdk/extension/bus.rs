@@ -88,7 +88,7 @@ impl Events {
             .unwrap_or_default();
         listeners
             .iter()
-            .for_each(|(_, _, listener)| tell(listener, name, &event));
+            .for_each(|(_, _, listener)| call_listener(listener, name, &event));
     }
 
     /// Calls this registration's listeners with an event of the runtime. The host sends such events
@@ -105,7 +105,7 @@ impl Events {
         let own = listeners
             .iter()
             .filter(|(_, owner, _)| *owner == self.owner);
-        own.for_each(|(_, _, listener)| tell(listener, name, event));
+        own.for_each(|(_, _, listener)| call_listener(listener, name, event));
     }
 
     /// Returns the names of the subscribed events if the host does not have them yet.
@@ -138,10 +138,10 @@ impl Events {
     fn retain(&self, keep: impl Fn(u64, u64) -> bool) {
         let mut gone = Vec::new();
         for known in self.bus.lock().by_name.values_mut() {
-            let (kept, ended): (Vec<_>, Vec<_>) = std::mem::take(known)
+            let (retained, ended): (Vec<_>, Vec<_>) = std::mem::take(known)
                 .into_iter()
                 .partition(|(number, owner, _)| keep(*number, *owner));
-            *known = kept;
+            *known = retained;
             gone.extend(ended);
         }
         // Dropped without the lock, because listeners may own values with foreign code.
@@ -150,7 +150,7 @@ impl Events {
 }
 
 /// Calls a listener, and logs a panic.
-fn tell(listener: &Listener, name: &str, event: &Value) {
+fn call_listener(listener: &Listener, name: &str, event: &Value) {
     if let Err(panic) = panics::catch(|| listener(event)) {
         let message = format!("a listener of the event {name} failed: {panic}");
         panics::log(&LogLine {

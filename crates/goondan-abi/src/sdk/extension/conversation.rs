@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::wire::{News, Part, Splice, ToolError};
+use crate::wire::{ConversationSplice, ConversationUpdate, SplicePart, ToolError};
 
 /// The messages before the turn, and the changes since then.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -36,14 +36,14 @@ impl Conversation {
     /// # Errors
     ///
     /// Fails if the news belongs to another conversation.
-    pub(super) fn apply_news(&mut self, news: News) -> Result<(), ToolError> {
+    pub(super) fn apply_news(&mut self, news: ConversationUpdate) -> Result<(), ToolError> {
         if let Some(base) = news.base {
             *self = Conversation {
                 base,
                 events: Vec::new(),
             };
         }
-        if let Some(Splice { of, parts }) = news.splice {
+        if let Some(ConversationSplice { of, parts }) = news.splice {
             let mut known = std::mem::take(&mut self.base);
             std::mem::take(&mut self.events)
                 .iter()
@@ -55,11 +55,11 @@ impl Conversation {
             }
             for part in parts {
                 match part {
-                    Part::New(message) => self.base.push(message),
+                    SplicePart::New(message) => self.base.push(message),
                     // Each message is used at most once, so it can be moved.
-                    Part::Known(from, to) => {
-                        let kept = known.get_mut(from..to).ok_or_else(unlike)?;
-                        self.base.extend(kept.iter_mut().map(Value::take));
+                    SplicePart::Known(from, to) => {
+                        let copied = known.get_mut(from..to).ok_or_else(unlike)?;
+                        self.base.extend(copied.iter_mut().map(Value::take));
                     }
                 }
             }
@@ -103,9 +103,9 @@ mod tests {
         let mut conversation = Conversation::default();
         let message = |id: &str| json!({"id": id});
         conversation
-            .apply_news(News {
+            .apply_news(ConversationUpdate {
                 base: Some(vec![message("a"), message("b")]),
-                ..News::default()
+                ..ConversationUpdate::default()
             })
             .unwrap();
         let events = vec![
@@ -115,9 +115,9 @@ mod tests {
             json!({"type": "remove", "targetId": "nobody"}),
         ];
         conversation
-            .apply_news(News {
+            .apply_news(ConversationUpdate {
                 events,
-                ..News::default()
+                ..ConversationUpdate::default()
             })
             .unwrap();
         assert_eq!(conversation.next_messages(), [message("d"), message("c")]);
@@ -131,31 +131,31 @@ mod tests {
         let message = |id: &str| json!({"id": id});
         let mut conversation = Conversation::default();
         conversation
-            .apply_news(News {
+            .apply_news(ConversationUpdate {
                 base: Some(vec![message("a"), message("b")]),
-                ..News::default()
+                ..ConversationUpdate::default()
             })
             .unwrap();
         let events = vec![json!({"type": "append", "message": message("c")})];
         conversation
-            .apply_news(News {
+            .apply_news(ConversationUpdate {
                 events,
-                ..News::default()
+                ..ConversationUpdate::default()
             })
             .unwrap();
         let parts = || {
             vec![
-                Part::Known(0, 1),
-                Part::New(message("x")),
-                Part::New(message("y")),
-                Part::Known(2, 3),
+                SplicePart::Known(0, 1),
+                SplicePart::New(message("x")),
+                SplicePart::New(message("y")),
+                SplicePart::Known(2, 3),
             ]
         };
-        let splice = |of| Some(Splice { of, parts: parts() });
+        let splice = |of| Some(ConversationSplice { of, parts: parts() });
         conversation
-            .apply_news(News {
+            .apply_news(ConversationUpdate {
                 splice: splice(3),
-                ..News::default()
+                ..ConversationUpdate::default()
             })
             .unwrap();
         assert_eq!(
@@ -165,9 +165,9 @@ mod tests {
         assert!(conversation.events().is_empty());
         assert!(
             conversation
-                .apply_news(News {
+                .apply_news(ConversationUpdate {
                     splice: splice(3),
-                    ..News::default()
+                    ..ConversationUpdate::default()
                 })
                 .is_err()
         );

@@ -20,7 +20,7 @@ pub(super) struct ExtensionEventQueue(Mutex<QueuedEvents>);
 struct QueuedEvents {
     events: VecDeque<(Arc<RegisteredSession>, Value)>,
     /// True while a thread calls the listeners.
-    is_told: bool,
+    is_running: bool,
 }
 
 impl ExtensionEventQueue {
@@ -36,15 +36,15 @@ impl ExtensionEventQueue {
             return;
         }
         waiting.events.push_back((session, event));
-        if !waiting.is_told {
-            let heard = Arc::clone(self);
+        if !waiting.is_running {
+            let queue = Arc::clone(self);
             // If no thread can be started, the next event tries again.
-            waiting.is_told = threads.spawn(move || heard.tell()).is_ok();
+            waiting.is_running = threads.spawn(move || queue.run_listeners()).is_ok();
         }
     }
 
     /// Runs the listeners of the queued events, in order.
-    fn tell(&self) {
+    fn run_listeners(&self) {
         while let Some((session, event)) = self.next() {
             session.happened(&event);
         }
@@ -54,7 +54,7 @@ impl ExtensionEventQueue {
     fn next(&self) -> Option<(Arc<RegisteredSession>, Value)> {
         let mut waiting = self.lock();
         let next = waiting.events.pop_front();
-        waiting.is_told = next.is_some();
+        waiting.is_running = next.is_some();
         next
     }
 

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::conversation::Conversation;
 use super::session::RegisteredSession;
 use super::{MessageResources, base_call_request};
-use crate::sdk::context::{Logger, ToolContext};
+use crate::sdk::context::{CallLogger, ToolContext};
 use crate::wire::{
-    AgentRequest, Changes, Ended, JsonObject, LayerRun, NextRequest, SendRequest, ToolError,
-    Wrapped, code, operation,
+    AgentRequest, JsonObject, LayerChanges, LayerRun, MessageResult, NextRequest, NextResult,
+    SendRequest, ToolError, code, operation,
 };
 
 /// Makes message ids unique.
@@ -47,7 +47,7 @@ impl<'a> LayerContext<'a> {
         run: LayerRun,
         means: MessageResources,
     ) -> Self {
-        let base = means.context(base_call_request(&session.told, Some(&run)));
+        let base = means.context(base_call_request(&session.registration, Some(&run)));
         let mut fields = run.context;
         let metadata = match fields.remove("metadata") {
             Some(Value::Object(metadata)) => metadata,
@@ -124,7 +124,7 @@ impl<'a> LayerContext<'a> {
     }
 
     /// Returns the logger of this run.
-    pub fn logger(&self) -> Logger<'_> {
+    pub fn logger(&self) -> CallLogger<'_> {
         self.base.logger()
     }
 
@@ -215,7 +215,7 @@ impl<'a> LayerContext<'a> {
     /// Fails if the agent does not exist, its turn fails or times out, requests form a cycle, or
     /// this turn ends.
     pub fn request(&self, question: AgentRequest) -> Result<Value, ToolError> {
-        self.ask(operation::LAYER_REQUEST, &question)
+        self.request_host(operation::LAYER_REQUEST, &question)
     }
 
     /// Sends a message to another agent, around turns and steps: `{accepted}`.
@@ -224,7 +224,7 @@ impl<'a> LayerContext<'a> {
     ///
     /// Fails if the agent does not exist, or this turn ends.
     pub fn send(&self, message: SendRequest) -> Result<Value, ToolError> {
-        self.ask(operation::LAYER_SEND, &message)
+        self.request_host(operation::LAYER_SEND, &message)
     }
 
     /// Runs the wrapped operation, once, and waits for its result.
@@ -244,7 +244,7 @@ impl<'a> LayerContext<'a> {
             return Err(error);
         }
         let changes = self.changes();
-        let reply = self.ask(
+        let reply = self.request_host(
             operation::LAYER_NEXT,
             &NextRequest {
                 changes,
@@ -252,12 +252,12 @@ impl<'a> LayerContext<'a> {
                 listens: self.session.listens(),
             },
         )?;
-        let Wrapped {
+        let NextResult {
             result,
             metadata,
             news,
         } = serde_json::from_value(reply)?;
-        self.session.hear(news)?;
+        self.session.apply_news(news)?;
         self.known
             .insert("metadata".to_owned(), Value::Object(metadata.clone()));
         self.metadata = metadata;
@@ -265,36 +265,36 @@ impl<'a> LayerContext<'a> {
     }
 
     /// Converts the return value of the layer to the message for the host.
-    pub(super) fn end(mut self, returned: Result<Value, ToolError>) -> Ended {
+    pub(super) fn end(mut self, returned: Result<Value, ToolError>) -> MessageResult {
         let returned = match self.broken.take() {
             Some(error) => Err(error),
             None => returned,
         };
         let (state, listens) = (self.session.state.news(), self.session.listens());
         match returned {
-            Ok(result) => Ended {
+            Ok(result) => MessageResult {
                 result,
                 changes: self.changes(),
                 state,
                 listens,
                 error: None,
             },
-            Err(error) => Ended {
+            Err(error) => MessageResult {
                 error: Some(error),
                 state,
                 listens,
-                ..Ended::default()
+                ..MessageResult::default()
             },
         }
     }
 
     /// Sends the request `name` to the host and blocks until its reply.
-    fn ask(&self, name: &str, payload: &impl Serialize) -> Result<Value, ToolError> {
-        pollster::block_on(self.base.ask(name, payload))
+    fn request_host(&self, name: &str, payload: &impl Serialize) -> Result<Value, ToolError> {
+        pollster::block_on(self.base.request_host(name, payload))
     }
 
     /// Returns the changes that the host does not have yet.
-    fn changes(&mut self) -> Changes {
+    fn changes(&mut self) -> LayerChanges {
         let now = [
             ("metadata", Value::Object(self.metadata.clone())),
             ("args", self.args.clone()),
@@ -307,7 +307,7 @@ impl<'a> LayerContext<'a> {
                 fields.insert(name.to_owned(), value);
             }
         }
-        Changes {
+        LayerChanges {
             fields,
             events: std::mem::take(&mut self.emitted),
         }
@@ -321,7 +321,7 @@ impl<'a> LayerContext<'a> {
         let number = EMITTED.fetch_add(1, Ordering::Relaxed);
         format!(
             "{}-{}-{now}-{number}",
-            self.session.told.extension,
+            self.session.registration.extension,
             self.turn_id()
         )
     }

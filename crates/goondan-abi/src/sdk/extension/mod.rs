@@ -27,7 +27,8 @@ use super::threads::CallThreads;
 use serde_json::Value;
 
 use crate::wire::{
-    CallContext, CallRequest, Ended, ExtensionMessage, LayerRun, Register, ToolError,
+    CallContext, CallRequest, ExtensionMessage, LayerRun, MessageResult, RegistrationRequest,
+    ToolError,
 };
 
 /// Registers the layers and tools of an extension, once per conversation.
@@ -38,7 +39,7 @@ pub(super) struct ExtensionSessions {
     register: RegisterFn,
     sessions: Mutex<HashMap<u64, Arc<RegisteredSession>>>,
     buses: ConversationBuses,
-    heard: Arc<ExtensionEventQueue>,
+    event_queue: Arc<ExtensionEventQueue>,
 }
 
 /// The call of a message, and the links to the host.
@@ -67,7 +68,7 @@ impl ExtensionSessions {
             register,
             sessions: Mutex::default(),
             buses: ConversationBuses::default(),
-            heard: Arc::default(),
+            event_queue: Arc::default(),
         }
     }
 
@@ -82,12 +83,12 @@ impl ExtensionSessions {
     pub(super) fn happened(&self, session: u64, event: Value, threads: &Arc<CallThreads>) {
         // A removed registration receives no events.
         if let Ok(session) = self.session(session) {
-            self.heard.put(session, event, threads);
+            self.event_queue.put(session, event, threads);
         }
     }
 
     /// Processes a message of the host. Returns its result.
-    pub(super) fn run(&self, message: ExtensionMessage, means: MessageResources) -> Ended {
+    pub(super) fn run(&self, message: ExtensionMessage, means: MessageResources) -> MessageResult {
         match message {
             ExtensionMessage::Register(message) => self.register(message, means),
             ExtensionMessage::Layer(run) => match self.session(run.session) {
@@ -100,15 +101,17 @@ impl ExtensionSessions {
             },
             ExtensionMessage::Forget { session } => {
                 self.forget(session);
-                Ended::default()
+                MessageResult::default()
             }
             // These messages have no result, or belong to a connector.
-            ExtensionMessage::Event { .. } | ExtensionMessage::Connect(_) => Ended::default(),
+            ExtensionMessage::Event { .. } | ExtensionMessage::Connect(_) => {
+                MessageResult::default()
+            }
         }
     }
 
     /// Runs the `register` function for a conversation.
-    fn register(&self, message: Register, means: MessageResources) -> Ended {
+    fn register(&self, message: RegistrationRequest, means: MessageResources) -> MessageResult {
         let number = message.session;
         let mut api = ExtensionApi::new(message, &self.buses, means);
         if let Err(error) = (self.register)(&mut api) {
@@ -118,11 +121,11 @@ impl ExtensionSessions {
         let (state, listens) = (session.state.news(), session.listens());
         self.lock().insert(number, Arc::new(session));
         match serde_json::to_value(registered) {
-            Ok(result) => Ended {
+            Ok(result) => MessageResult {
                 result,
                 state,
                 listens,
-                ..Ended::default()
+                ..MessageResult::default()
             },
             Err(error) => failed(error.into()),
         }
@@ -140,16 +143,16 @@ impl ExtensionSessions {
 }
 
 /// Returns the end of a host message whose processing failed with `error`.
-fn failed(error: ToolError) -> Ended {
-    Ended {
+fn failed(error: ToolError) -> MessageResult {
+    MessageResult {
         error: Some(error),
-        ..Ended::default()
+        ..MessageResult::default()
     }
 }
 
 /// Creates the call request from which an extension's context is made: for its registration if `run`
 /// is `None`, else for one run of a layer.
-fn base_call_request(register: &Register, run: Option<&LayerRun>) -> CallRequest {
+fn base_call_request(register: &RegistrationRequest, run: Option<&LayerRun>) -> CallRequest {
     let text = |name: &str| {
         let field = run.and_then(|run| run.context.get(name));
         field

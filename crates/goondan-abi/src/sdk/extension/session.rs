@@ -12,7 +12,9 @@ use super::layer::LayerContext;
 use super::{MessageResources, failed};
 use crate::sdk::export::Tool;
 use crate::sdk::handler::ErasedTool;
-use crate::wire::{CallRequest, Ended, LayerRun, News, Register, ToolError};
+use crate::wire::{
+    CallRequest, ConversationUpdate, LayerRun, MessageResult, RegistrationRequest, ToolError,
+};
 
 pub(super) type LayerFn =
     Box<dyn Fn(&mut LayerContext<'_>) -> Result<Value, ToolError> + Send + Sync>;
@@ -35,7 +37,7 @@ impl ConversationBuses {
 
 /// An extension that has registered for a conversation.
 pub(super) struct RegisteredSession {
-    pub(super) told: Register,
+    pub(super) registration: RegistrationRequest,
     pub(super) state: StateHandle,
     events: Events,
     layers: Vec<LayerFn>,
@@ -51,7 +53,7 @@ impl Drop for RegisteredSession {
 
 impl RegisteredSession {
     pub(super) fn new(
-        told: Register,
+        registration: RegistrationRequest,
         state: StateHandle,
         events: Events,
         layers: Vec<LayerFn>,
@@ -62,7 +64,7 @@ impl RegisteredSession {
             .map(|tool| (tool.export.name, tool.run))
             .collect();
         RegisteredSession {
-            told,
+            registration,
             state,
             events,
             layers,
@@ -72,11 +74,11 @@ impl RegisteredSession {
     }
 
     /// Runs a middleware layer for one request of the host. Fails if the layer is unknown or fails.
-    pub(super) fn layer(&self, mut run: LayerRun, means: MessageResources) -> Ended {
+    pub(super) fn layer(&self, mut run: LayerRun, means: MessageResources) -> MessageResult {
         let Some(layer) = self.layers.get(run.layer) else {
             return failed(ToolError::new(format!("unknown layer {}", run.layer)));
         };
-        if let Err(error) = self.hear(std::mem::take(&mut run.news)) {
+        if let Err(error) = self.apply_news(std::mem::take(&mut run.news)) {
             return failed(error);
         }
         let mut context = LayerContext::new(self, run, means);
@@ -85,7 +87,7 @@ impl RegisteredSession {
     }
 
     /// Runs a tool of the extension, and returns how the call ended.
-    pub(super) fn call(&self, mut request: CallRequest, means: MessageResources) -> Ended {
+    pub(super) fn call(&self, mut request: CallRequest, means: MessageResources) -> MessageResult {
         let Some(tool) = self.tools.get(&request.export) else {
             return failed(ToolError::new(format!(
                 "the extension has no tool `{}`",
@@ -95,13 +97,13 @@ impl RegisteredSession {
         let arguments = std::mem::take(&mut request.arguments);
         let outcome = tool.run(means.context(request), arguments);
         let ended = match outcome {
-            Ok(output) => Ended {
+            Ok(output) => MessageResult {
                 result: output.output,
-                ..Ended::default()
+                ..MessageResult::default()
             },
             Err(error) => failed(error),
         };
-        Ended {
+        MessageResult {
             state: self.state.news(),
             listens: self.events.news(),
             ..ended
@@ -118,9 +120,9 @@ impl RegisteredSession {
     }
 
     /// Applies changes that the host sent to the state and the conversation.
-    pub(super) fn hear(&self, mut news: News) -> Result<(), ToolError> {
+    pub(super) fn apply_news(&self, mut news: ConversationUpdate) -> Result<(), ToolError> {
         if let Some(state) = news.state.take() {
-            self.state.put_back(state);
+            self.state.restore(state);
         }
         self.conversation().apply_news(news)
     }

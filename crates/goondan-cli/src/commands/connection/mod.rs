@@ -67,7 +67,7 @@ struct ConnectionApproveArgs {
     #[arg(value_name = "SENDER")]
     sender: String,
     #[command(flatten)]
-    place: ConnectionTargetArgs,
+    target: ConnectionTargetArgs,
 }
 
 /// A swarm of the project, whose connections a command uses.
@@ -167,7 +167,7 @@ pub(crate) fn run(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     match &args.command {
-        ConnectionCommand::List(place) => list::run(place, state_root, output),
+        ConnectionCommand::List(target) => list::run(target, state_root, output),
         ConnectionCommand::Approve(args) => approve(args, state_root, output),
         ConnectionCommand::Test(args) => test::run(args, state_root, output),
     }
@@ -179,7 +179,7 @@ fn approve(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let connections = args.place.find(state_root, output)?;
+    let connections = args.target.find(state_root, output)?;
     let connection = connections.connection(&args.name)?;
     let sender = args.sender.trim();
     if let Some(reason) = needs_no_approval(&connections.bound(connection)?) {

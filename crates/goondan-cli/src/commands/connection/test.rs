@@ -21,7 +21,7 @@ pub(super) struct ConnectionTestArgs {
     #[arg(long, value_name = "JSON")]
     event: Option<String>,
     #[command(flatten)]
-    place: ConnectionTargetArgs,
+    target: ConnectionTargetArgs,
 }
 
 /// Shows the route of an event, without starting a turn.
@@ -30,7 +30,7 @@ pub(super) fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let connections = args.place.find(state_root, output)?;
+    let connections = args.target.find(state_root, output)?;
     let connection = connections.connection(&args.name)?;
     let bound = connections.bound(connection)?;
     let invalid_event = |problem: String| {

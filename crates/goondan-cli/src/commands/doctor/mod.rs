@@ -108,7 +108,7 @@ pub(crate) fn run(
             .try_for_each(|check| print_check(check, output))?;
     }
     match checks.iter().any(|check| check.status == CheckStatus::Fail) {
-        true => Err(CliError::shown(CommandExit::Failure)),
+        true => Err(CliError::already_printed(CommandExit::Failure)),
         false => Ok(()),
     }
 }
@@ -352,7 +352,7 @@ fn count_phrase(number: usize, noun: &str) -> String {
 /// Checks whether the project is trusted for everything that it requests.
 fn trust_check(trust: &TrustSettings, project: &Project) -> HealthCheck {
     let is_given = trust.is_given(&project.root);
-    match trust.open_wants(project) {
+    match trust.untrusted_capabilities(project) {
         Err(error) => check("trust", CheckStatus::Fail, error.message),
         Ok(wants) if wants.is_empty() => {
             let state = if is_given.unwrap_or(false) {
@@ -444,7 +444,7 @@ fn value_checks(root: &Path, bundle: &Bundle, trust: &TrustSettings) -> Vec<Heal
 /// Checks that the programs of MCP servers exist. Starts no program and contacts no server.
 fn servers(bundle: &Bundle) -> Vec<HealthCheck> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |command: &str| match command.contains('/') {
+    let is_installed = |command: &str| match command.contains('/') {
         true => bundle.root().join(command).is_file(),
         false => std::env::split_paths(&path).any(|folder| folder.join(command).is_file()),
     };
@@ -453,7 +453,7 @@ fn servers(bundle: &Bundle) -> Vec<HealthCheck> {
             return None;
         };
         Some(match &server.transport {
-            McpTransport::Program { command, .. } if !is_there(command) => check(
+            McpTransport::Program { command, .. } if !is_installed(command) => check(
                 "mcp",
                 CheckStatus::Warn,
                 format!("{}: program `{command}` not found", tool.id),

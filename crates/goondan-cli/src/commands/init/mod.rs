@@ -15,11 +15,13 @@ use goondan::start::project::MANIFEST_FILES;
 use goondan::{StateRoot, TrustList};
 use serde_json::json;
 
-use self::provider::ModelProvider;
+use self::provider::ProviderChoice;
 use self::templates::{GITIGNORE, ProjectTemplate, TemplateFile};
 use crate::exit::CliError;
+use crate::input_files::MAX_PROJECT_FILE_BYTES;
 use crate::output::{CommandOutput, style};
 use crate::trust::TrustSettings;
+use goondan::internal::regular_file;
 use goondan::spec::reason;
 
 /// Maximum number of foreign files that the warning names.
@@ -52,7 +54,7 @@ pub(crate) struct InitArgs {
     template: ProjectTemplate,
     /// Use a model of this provider instead of the scripted one
     #[arg(short, long, value_enum, value_name = "NAME")]
-    provider: Option<ModelProvider>,
+    provider: Option<ProviderChoice>,
     /// Use this model of the provider [default: a current one]
     #[arg(short, long, value_name = "NAME", requires = "provider")]
     model: Option<String>,
@@ -81,7 +83,7 @@ pub(crate) fn run(
         refuse_existing(&args.folder, &files)?;
     }
     if args.template.works_in_repository() && !args.git {
-        refuse_outside_of_a_repository(&args.folder)?;
+        require_git_repository(&args.folder)?;
     }
     refuse_file(&args.folder)?;
     let is_new = is_empty_directory(&args.folder);
@@ -126,7 +128,8 @@ fn next_commands(
     if !foreign.is_empty() {
         output.note(&foreign_files_warning(&foreign))?;
     }
-    let missing_permissions = TrustSettings::new(state_root, false).open_wants(&project)?;
+    let missing_permissions =
+        TrustSettings::new(state_root, false).untrusted_capabilities(&project)?;
     Ok(if missing_permissions.is_empty() {
         Vec::new()
     } else {
@@ -224,19 +227,18 @@ fn trust(folder: &Path, state_root: &StateRoot, output: &CommandOutput) -> Resul
     }
 }
 
-/// Fails if a file has the name of the directory or of one of its parents.
+/// Fails if the directory cannot be created, because it or one of its parents is a file.
 fn refuse_file(folder: &Path) -> Result<(), CliError> {
-    match folder
+    let existing = folder
         .ancestors()
-        .find(|path| path.symlink_metadata().is_ok())
-        .filter(|path| !path.is_dir())
-    {
-        None => Ok(()),
-        Some(file) => Err(CliError::configuration(format!(
+        .find(|path| path.symlink_metadata().is_ok());
+    match existing {
+        Some(path) if !path.is_dir() => Err(CliError::configuration(format!(
             "`{}` is not a directory.",
-            file.display()
+            path.display()
         ))
         .suggest("Choose another directory for the project.")),
+        _ => Ok(()),
     }
 }
 
@@ -256,7 +258,7 @@ fn refuse_existing(folder: &Path, files: &[TemplateFile]) -> Result<(), CliError
 }
 
 /// Fails if the directory is not in a git repository.
-fn refuse_outside_of_a_repository(folder: &Path) -> Result<(), CliError> {
+fn require_git_repository(folder: &Path) -> Result<(), CliError> {
     match goondan::start::project::repository(folder) {
         Some(_) => Ok(()),
         None => Err(CliError::configuration(format!(
@@ -275,7 +277,10 @@ fn write_file(folder: &Path, file: &TemplateFile) -> Result<(), CliError> {
     let path = folder.join(file.path);
     let content = || -> std::io::Result<Vec<u8>> {
         match file.is_added_to() && path.exists() {
-            true => Ok(with_missing_lines(std::fs::read(&path)?, &file.text)),
+            true => Ok(with_missing_lines(
+                regular_file::read(&path, MAX_PROJECT_FILE_BYTES)?,
+                &file.text,
+            )),
             false => Ok(file.text.clone().into_bytes()),
         }
     };
@@ -367,7 +372,7 @@ fn report(
     let next: String = next
         .map(|command| format!("\n  gdn {command} {shell_path}"))
         .collect();
-    if let Some(variable) = args.provider.and_then(ModelProvider::key_variable) {
+    if let Some(variable) = args.provider.and_then(ProviderChoice::key_variable) {
         output.line(&format!(
             "\nSet {variable} in the environment or in a file named .env in the project."
         ))?;

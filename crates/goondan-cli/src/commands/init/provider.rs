@@ -10,7 +10,7 @@ const SCRIPTED_END: &str = "  # apiKey: {valueFrom: {env: ANTHROPIC_API_KEY}}\n"
 
 /// Provider of a new project's model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ModelProvider {
+pub(super) enum ProviderChoice {
     Anthropic,
     Openai,
     Gemini,
@@ -20,40 +20,40 @@ pub(super) enum ModelProvider {
     Ollama,
 }
 
-impl ModelProvider {
+impl ProviderChoice {
     /// Name in a Model.
     fn name(self) -> &'static str {
         match self {
-            ModelProvider::Anthropic => "anthropic",
-            ModelProvider::Openai => "openai",
-            ModelProvider::Gemini => "gemini",
-            ModelProvider::Mistral => "mistral",
-            ModelProvider::Openrouter => "openrouter",
-            ModelProvider::Ollama => "ollama",
+            ProviderChoice::Anthropic => "anthropic",
+            ProviderChoice::Openai => "openai",
+            ProviderChoice::Gemini => "gemini",
+            ProviderChoice::Mistral => "mistral",
+            ProviderChoice::Openrouter => "openrouter",
+            ProviderChoice::Ollama => "ollama",
         }
     }
 
     /// Model that is used without `--model`.
     fn default_model(self) -> &'static str {
         match self {
-            ModelProvider::Anthropic => "claude-sonnet-4-5",
-            ModelProvider::Openai => "gpt-5",
-            ModelProvider::Gemini => "gemini-2.5-flash",
-            ModelProvider::Mistral => "mistral-large-latest",
-            ModelProvider::Openrouter => "anthropic/claude-sonnet-4.5",
-            ModelProvider::Ollama => "qwen3",
+            ProviderChoice::Anthropic => "claude-sonnet-4-5",
+            ProviderChoice::Openai => "gpt-5",
+            ProviderChoice::Gemini => "gemini-2.5-flash",
+            ProviderChoice::Mistral => "mistral-large-latest",
+            ProviderChoice::Openrouter => "anthropic/claude-sonnet-4.5",
+            ProviderChoice::Ollama => "qwen3",
         }
     }
 
     /// Environment variable with the API key.
     pub(super) fn key_variable(self) -> Option<&'static str> {
         match self {
-            ModelProvider::Anthropic => Some("ANTHROPIC_API_KEY"),
-            ModelProvider::Openai => Some("OPENAI_API_KEY"),
-            ModelProvider::Gemini => Some("GEMINI_API_KEY"),
-            ModelProvider::Mistral => Some("MISTRAL_API_KEY"),
-            ModelProvider::Openrouter => Some("OPENROUTER_API_KEY"),
-            ModelProvider::Ollama => None,
+            ProviderChoice::Anthropic => Some("ANTHROPIC_API_KEY"),
+            ProviderChoice::Openai => Some("OPENAI_API_KEY"),
+            ProviderChoice::Gemini => Some("GEMINI_API_KEY"),
+            ProviderChoice::Mistral => Some("MISTRAL_API_KEY"),
+            ProviderChoice::Openrouter => Some("OPENROUTER_API_KEY"),
+            ProviderChoice::Ollama => None,
         }
     }
 

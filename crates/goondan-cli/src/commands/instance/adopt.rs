@@ -31,29 +31,31 @@ pub(super) struct InstanceAdoptArgs {
     swarm: Option<String>,
 }
 
-/// Makes a workspace the project's own. The project's former workspace is set aside.
+/// Makes an existing workspace the workspace of the project. If the project already has a workspace
+/// with contents, that workspace gets another id.
 pub(super) async fn run(
     args: &InstanceAdoptArgs,
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let (bundle, swarm) =
+    let (bundle, swarm_name) =
         project::chosen_swarm(&args.project.find(output)?, args.swarm.as_deref(), output)?;
-    let swarm = &bundle.swarms()[&swarm];
-    let (from, adopted) = match args.store.database()? {
+    let swarm = &bundle.swarms()[&swarm_name];
+    let (from, result) = match args.store.database()? {
         Some(database) => {
             let from = state_root.workspace(&args.workspace);
-            let adopted = database.adopt(state_root, &from, &bundle, swarm).await;
-            (from, adopted)
+            let result = database.adopt(state_root, &from, &bundle, swarm).await;
+            (from, result)
         }
         None => {
             let scope = ConversationScope::Workspace(args.workspace.clone());
+            // Fails if there is no such workspace, so there is exactly one.
             let from = instances::workspaces(state_root, &scope)?.remove(0);
-            let adopted = state_root.adopt(&from, &bundle, swarm);
-            (from, adopted)
+            let result = state_root.adopt(&from, &bundle, swarm);
+            (from, result)
         }
     };
-    let previous_workspace = adopted.map_err(|error| adopt_error(&error))?;
+    let previous_workspace = result.map_err(|error| adopt_error(&error))?;
     let own_workspace = state_root.workspace_of(&bundle, swarm);
     if output.json {
         let previous_workspace = previous_workspace.map(|workspace| workspace.id);
@@ -81,8 +83,8 @@ fn adopt_error(error: &AdoptError) -> CliError {
     );
     match error {
         AdoptError::Workspace(error) => not_opened(error),
-        AdoptError::Held(error) => store::unusable(error),
-        AdoptError::Store(error) => store::failed(error),
+        AdoptError::Held(error) => store::unusable_error(error),
+        AdoptError::Store(error) => store::read_error(error),
         AdoptError::Nothing(_) => base_error
             .suggest("Nothing was changed. List all conversations with `gdn conversation list --all`."),
         AdoptError::Owned(workspace, _) => base_error.suggest(format!(

@@ -51,11 +51,11 @@ pub(super) async fn run(
             let holding = database
                 .hold(&found.workspace)
                 .await
-                .map_err(|error| store::unusable(&error))?;
+                .map_err(|error| store::unusable_error(&error))?;
             holding
                 .delete(id)
                 .await
-                .map_err(|error| store::failed(&error))?;
+                .map_err(|error| store::read_error(&error))?;
         }
         None => drop(
             found

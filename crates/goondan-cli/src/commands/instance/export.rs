@@ -154,11 +154,11 @@ async fn write_all(
                 let looking = database
                     .look(&found.workspace)
                     .await
-                    .map_err(|error| store::unusable(&error))?;
+                    .map_err(|error| store::unusable_error(&error))?;
                 looking
                     .export(&found.summary.id, mask)
                     .await
-                    .map_err(|error| store::failed(&error))?
+                    .map_err(|error| store::read_error(&error))?
             }
             None => {
                 let mut text = Vec::new();

@@ -67,7 +67,7 @@ pub(super) async fn run(
             let holding = database
                 .hold(&workspace)
                 .await
-                .map_err(|error| store::unusable(&error))?;
+                .map_err(|error| store::unusable_error(&error))?;
             holding
                 .import(args.target.clone(), &mut input)
                 .await
@@ -127,7 +127,7 @@ async fn target_workspace(
         Some(database) => database
             .workspaces()
             .await
-            .map_err(|error| store::unusable(&error))?,
+            .map_err(|error| store::unusable_error(&error))?,
         None => state_root
             .workspaces()?
             .into_iter()

@@ -6,13 +6,13 @@ use goondan::internal::untrusted_text;
 use goondan::{StateRoot, Workspace};
 
 use crate::commands::run::{
-    ApprovalResponder, OnInterrupt, RemoteSession, RunSession, SignalReceiver, TurnView,
-    not_accepted, watched,
+    ApprovalResponder, LocalClient, RemoteClient, RunSession, SignalReceiver, SwarmClient,
+    TurnView, follow, follow_chain, watched,
 };
 use crate::complete;
 use crate::exit::CliError;
 use crate::instances::{self, ConversationScope};
-use crate::output::{CommandOutput, turn_error, write_error};
+use crate::output::{CommandOutput, write_error};
 use crate::project::{StartArgs, SwarmLaunch};
 use crate::project_path::ProjectPathOption;
 use crate::remote::NotStarted;
@@ -60,27 +60,40 @@ async fn start(
         asked: ApprovalResponder::Terminal,
         waits: false,
     };
-    let mut session = match RunSession::start(launch, signals, state_root, output).await {
-        Ok(session) => session,
-        Err(NotStarted::Elsewhere(remote, signals)) => {
-            let remote_session =
-                RemoteSession::begin(*remote, "retry", &args.start, signals, output)?;
-            return retry_remotely(args, remote_session, state_root, output).await;
+    match RunSession::start(launch, signals, state_root, output).await {
+        Ok(session) => {
+            let dir = session.swarm.workspace_dir();
+            let id = dir
+                .file_name()
+                .and_then(|name| name.to_str())
+                .unwrap_or_default()
+                .to_owned();
+            let client = LocalClient::with(session);
+            retry(args, client, &Workspace { id, dir }, state_root, output).await
         }
-        Err(not_started) => return Err(not_started.into()),
-    };
-    let dir = session.swarm.workspace_dir();
-    let id = dir
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default()
-        .to_owned();
-    let retried = match failed_events(args, &Workspace { id, dir }, state_root).await {
+        Err(NotStarted::Elsewhere(remote, signals)) => {
+            let client = RemoteClient::begin(*remote, "retry", &args.start, signals, output)?;
+            let workspace = client.workspace().clone();
+            retry(args, client, &workspace, state_root, output).await
+        }
+        Err(not_started) => Err(not_started.into()),
+    }
+}
+
+/// Retries the failed events in the workspace, and ends the client.
+async fn retry<C: SwarmClient>(
+    args: &InstanceRetryArgs,
+    mut client: C,
+    workspace: &Workspace,
+    state_root: &StateRoot,
+    output: &CommandOutput,
+) -> Result<(), CliError> {
+    let retried = match failed_events(args, workspace, state_root).await {
         Ok((id, events)) if events.is_empty() => nothing_failed(&id, output).map(|()| None),
-        Ok((id, events)) => retry_all(&mut session, &id, &events, output).await,
+        Ok((id, events)) => retry_all(&mut client, &id, &events, output).await,
         Err(error) => Err(error),
     };
-    let ended = session.shut_down().await;
+    let ended = client.leave(None).await;
     match retried? {
         Some(failed) => Err(failed),
         None => ended,
@@ -95,41 +108,13 @@ fn nothing_failed(id: &InstanceId, output: &CommandOutput) -> Result<(), CliErro
     ))
 }
 
-/// Retries the events in the process that runs the swarm.
-async fn retry_remotely(
-    args: &InstanceRetryArgs,
-    mut remote_session: RemoteSession,
-    state_root: &StateRoot,
-    output: &CommandOutput,
-) -> Result<(), CliError> {
-    let (id, events) = failed_events(args, remote_session.workspace(), state_root).await?;
-    if events.is_empty() {
-        return nothing_failed(&id, output);
-    }
-    let mut last_error = LastTurnError::default();
-    for event in &events {
-        let mut view = if output.json {
-            TurnView::silent()
-        } else {
-            TurnView::text(output)
-        };
-        let outcome = remote_session.retry(&id, event, &mut view).await?;
-        view.end(&outcome.result)?;
-        if output.json {
-            output.json_line(&outcome.report())?;
-        }
-        last_error.note(turn_error(&outcome.result), output)?;
-    }
-    last_error.0.map_or(Ok(()), Err)
-}
-
 /// Error of the last failed turn. Earlier errors are written at once.
 #[derive(Default)]
 struct LastTurnError(Option<CliError>);
 
 impl LastTurnError {
     /// Stores the error, if any. An error stored before is written to standard error.
-    fn note(&mut self, error: Option<CliError>, output: &CommandOutput) -> Result<(), CliError> {
+    fn replace(&mut self, error: Option<CliError>, output: &CommandOutput) -> Result<(), CliError> {
         if let Some(error) = error
             && let Some(earlier) = self.0.replace(error)
         {
@@ -160,11 +145,11 @@ async fn failed_events(
             let looking = database
                 .look(workspace)
                 .await
-                .map_err(|error| store::unusable(&error))?;
+                .map_err(|error| store::unusable_error(&error))?;
             looking
                 .dead_letters(&id)
                 .await
-                .map_err(|error| store::failed(&error))?
+                .map_err(|error| store::read_error(&error))?
         }
     };
     Ok((
@@ -177,33 +162,31 @@ async fn failed_events(
 }
 
 /// Retries events one after the other. Returns the error of the last turn that failed again.
-async fn retry_all(
-    session: &mut RunSession,
+async fn retry_all<C: SwarmClient>(
+    client: &mut C,
     id: &InstanceId,
     events: &[String],
     output: &CommandOutput,
 ) -> Result<Option<CliError>, CliError> {
     let mut last_error = LastTurnError::default();
     for event in events {
-        if session.is_stopping() {
+        if client.is_stopping() {
             break;
         }
-        let turn = session.swarm.retry(id, event).await.map_err(not_accepted)?;
+        client.retry(id, event).await?;
         let mut view = if output.json {
             TurnView::silent()
         } else {
             TurnView::text(output)
         };
-        let mut followed = session
-            .follow_turn(turn, &mut view, OnInterrupt::Finish)
-            .await?;
+        let mut followed = follow(client, &mut view, output).await?;
         view.end(&followed.result)?;
-        session.follow_chain(&mut followed, &mut view).await?;
-        let error = turn_error(&followed.result).or_else(|| followed.later_error.take());
+        follow_chain(&mut followed, client, &mut view, output).await?;
+        let error = followed.take_error();
         if output.json {
-            output.json_line(&followed.report(session))?;
+            output.json_line(&followed.report())?;
         }
-        last_error.note(error, output)?;
+        last_error.replace(error, output)?;
     }
     Ok(last_error.0)
 }

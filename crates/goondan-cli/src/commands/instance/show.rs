@@ -91,7 +91,7 @@ async fn read_from_database(
     let reader = database
         .look(&found.workspace)
         .await
-        .map_err(|error| store::unusable(&error))?;
+        .map_err(|error| store::unusable_error(&error))?;
     let reading = async {
         Ok((
             reader.conversation(id).await?,
@@ -104,7 +104,7 @@ async fn read_from_database(
         ))
     };
     let (messages, effects, letters, events) =
-        reading.await.map_err(|error| store::failed(&error))?;
+        reading.await.map_err(|error| store::read_error(&error))?;
     Ok(ShownConversation {
         found,
         messages,

@@ -6,7 +6,7 @@ use goondan::internal::untrusted_text;
 use goondan::notices::retry_notice;
 use goondan::ports::model::TokenUsage;
 
-use crate::output::{duration, shorten, style};
+use crate::output::{counted, duration, shorten, style};
 
 /// Returns the line of an event.
 pub(super) fn event_line(event: &RuntimeEvent, kind: &str) -> String {
@@ -31,6 +31,7 @@ pub(super) fn event_line(event: &RuntimeEvent, kind: &str) -> String {
 fn details(kind: &RuntimeEventKind) -> String {
     match kind {
         RuntimeEventKind::TurnStarted { event_type, .. } => event_type.clone(),
+        RuntimeEventKind::InputJoined { event_id, .. } => event_id.clone(),
         RuntimeEventKind::TurnCompleted {
             step_count,
             duration: millis,
@@ -180,14 +181,6 @@ fn tokens(usage: Option<&TokenUsage>) -> Option<String> {
             "token",
         )
     })
-}
-
-/// Formats a count with its noun.
-fn counted(count: usize, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        count => format!("{count} {noun}s"),
-    }
 }
 
 fn joined<const COUNT: usize>(parts: [Option<String>; COUNT]) -> String {

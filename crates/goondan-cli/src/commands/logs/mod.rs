@@ -212,7 +212,7 @@ async fn read_database(
         let reader = database
             .look(&found.workspace)
             .await
-            .map_err(|error| store::unusable(&error))?;
+            .map_err(|error| store::unusable_error(&error))?;
         let last = read_positions
             .last
             .entry(found.workspace.instance_dir(id))
@@ -220,7 +220,7 @@ async fn read_database(
         let events = reader
             .events(id, *last)
             .await
-            .map_err(|error| store::failed(&error))?;
+            .map_err(|error| store::read_error(&error))?;
         *last = events
             .iter()
             .map(|event| event.sequence)

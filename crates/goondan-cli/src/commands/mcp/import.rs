@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use goondan::internal::regular_file;
 use goondan::internal::{line_end_at, nofollow_fs, untrusted_text, with_line_end};
 use goondan::mcp::{ImportedServer, ImportedServers, import};
 use goondan::spec::reason;
 use serde_json::json;
 
 use crate::exit::CliError;
-use crate::input_files;
+use crate::input_files::{self, MAX_PROJECT_FILE_BYTES};
 use crate::output::CommandOutput;
 
 /// Files in which other programs list MCP servers, relative to the project.
@@ -118,8 +119,8 @@ fn write_tools(project: &Path, yaml: &str, output: &CommandOutput) -> Result<(),
         CliError::configuration(message)
             .suggest("Omit `--write` to print the YAML, and save it to another file.")
     };
-    let manifest =
-        goondan::manifest_in(project).and_then(|path| std::fs::read_to_string(path).ok());
+    let manifest = goondan::manifest_in(project)
+        .and_then(|path| regular_file::read_text(&path, MAX_PROJECT_FILE_BYTES).ok());
     let line_end = line_end_at(manifest.as_deref().unwrap_or_default(), 0);
     let yaml = with_line_end(yaml, line_end);
     // An existing file is never overwritten.

@@ -19,7 +19,7 @@ use crate::output::{CommandOutput, style};
 #[derive(Debug, Args)]
 pub(crate) struct McpListArgs {
     #[command(flatten)]
-    place: McpTargetArgs,
+    target: McpTargetArgs,
     /// Connect to every server and list its tools
     #[arg(long)]
     connect: bool,
@@ -47,12 +47,12 @@ pub(super) async fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let servers = ProjectMcpServers::of(&args.place, args.connect, state_root, output).await?;
+    let servers = ProjectMcpServers::of(&args.target, args.connect, state_root, output).await?;
     let rows: Vec<McpServerRow> = match args.connect {
         true => reach(&servers)
             .await
             .into_iter()
-            .map(|(tool, look)| McpServerRow::reached(tool, look))
+            .map(|(tool, lookup)| McpServerRow::reached(tool, lookup))
             .collect(),
         false => servers
             .all()
@@ -72,7 +72,7 @@ pub(super) async fn run(
         rows.iter().try_for_each(|row| row.print(output))?;
     }
     match rows.iter().any(|row| row.error.is_some()) {
-        true => Err(CliError::shown(CommandExit::Failure)),
+        true => Err(CliError::already_printed(CommandExit::Failure)),
         false => Ok(()),
     }
 }
@@ -96,8 +96,8 @@ struct McpServerRow {
 
 impl McpServerRow {
     /// Creates the row of a server from the result of a connection.
-    fn reached(tool: Arc<Resource<Tool>>, look: Result<CatalogLookup, ToolError>) -> Self {
-        match look {
+    fn reached(tool: Arc<Resource<Tool>>, lookup: Result<CatalogLookup, ToolError>) -> Self {
+        match lookup {
             Ok(CatalogLookup { catalog, took }) => McpServerRow {
                 tool,
                 catalog: Some(catalog),

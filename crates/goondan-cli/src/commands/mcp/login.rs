@@ -10,7 +10,7 @@ use goondan::mcp::ConsentBrowser;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{McpTargetArgs, ProjectMcpServers, failed};
+use super::{McpTargetArgs, ProjectMcpServers, server_error};
 use crate::commands::browser;
 use crate::complete;
 use crate::exit::CliError;
@@ -29,7 +29,7 @@ pub(super) struct McpLoginArgs {
     #[arg(value_name = "NAME", add = complete::servers())]
     name: String,
     #[command(flatten)]
-    place: McpTargetArgs,
+    target: McpTargetArgs,
     /// Print the login URL instead of opening a browser
     #[arg(long)]
     no_browser: bool,
@@ -41,7 +41,7 @@ pub(super) struct McpLogoutArgs {
     #[arg(value_name = "NAME", add = complete::servers())]
     name: String,
     #[command(flatten)]
-    place: McpTargetArgs,
+    target: McpTargetArgs,
 }
 
 /// Logs in to the server of a Tool with a browser.
@@ -50,7 +50,7 @@ pub(super) async fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let servers = ProjectMcpServers::of(&args.place, true, state_root, output).await?;
+    let servers = ProjectMcpServers::of(&args.target, true, state_root, output).await?;
     let tool = servers.find(&args.name)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let port = listener.local_addr()?.port();
@@ -64,7 +64,7 @@ pub(super) async fn run(
         .tools
         .login(tool, servers.bundle.root(), &browser)
         .await
-        .map_err(failed)?;
+        .map_err(server_error)?;
     let good = style::GOOD;
     output.line(&format!(
         "{good}Logged in{good:#} to the server of {}.",
@@ -78,12 +78,12 @@ pub(super) async fn forget(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let servers = ProjectMcpServers::of(&args.place, false, state_root, output).await?;
+    let servers = ProjectMcpServers::of(&args.target, false, state_root, output).await?;
     let tool = servers.find(&args.name)?;
     let was_logged_in = servers
         .tools
         .logout(tool, servers.bundle.root())
-        .map_err(failed)?;
+        .map_err(server_error)?;
     let outcome = if was_logged_in {
         "Logged out of"
     } else {

@@ -120,6 +120,7 @@ impl ProjectMcpServers {
             env_file,
             is_trusted,
             sandbox_exec::command(),
+            crate::output::redactor().clone(),
         )
         .await;
         let tools = tools.map_err(|problem| CliError {
@@ -150,14 +151,21 @@ impl ProjectMcpServers {
     }
 }
 
-/// Converts the failure of a server to the error of the command.
-pub(crate) fn failed(error: ToolError) -> CliError {
+/// Converts the error of an MCP server to a command error, whose message begins with a capital
+/// letter.
+pub(crate) fn server_error(error: ToolError) -> CliError {
     let code = error.code.unwrap_or_else(|| Code::MCP_CONNECT.to_string());
-    let mut characters = error.message.chars();
-    let first = characters.next().map(|first| first.to_ascii_uppercase());
-    let message: String = first.into_iter().chain(characters).collect();
     CliError {
         suggestion: error.suggestion,
-        ..CliError::passed_on(CommandExit::Failure, code, message)
+        ..CliError::with_foreign_code(CommandExit::Failure, code, capitalize(&error.message))
+    }
+}
+
+/// Converts the first character to upper case, if it is an ASCII letter.
+fn capitalize(text: &str) -> String {
+    let mut characters = text.chars();
+    match characters.next() {
+        Some(first) => format!("{}{}", first.to_ascii_uppercase(), characters.as_str()),
+        None => String::new(),
     }
 }

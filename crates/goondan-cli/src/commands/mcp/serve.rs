@@ -48,7 +48,7 @@ async fn serve_client_over_stdio(
     let swarm_args = (&args.project, &args.start);
     let session =
         RunSession::for_client(swarm_args, args.watch, signals, state_root, output).await?;
-    let service = session.door.service.clone();
+    let service = session.endpoint.service.clone();
     let connection = mcp::serve(&service, tokio::io::stdin(), tokio::io::stdout());
     session
         .serve_client(

@@ -356,7 +356,7 @@ impl NewResource {
                 CommandOutput::stdout_has_colour(),
             ))?;
             output.note("Nothing was written.")?;
-            return Err(CliError::shown(CommandExit::Validation));
+            return Err(CliError::already_printed(CommandExit::Validation));
         }
         self.report(&file, output)
     }

@@ -5,7 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
+use goondan::internal::regular_file;
+
 use crate::exit::CliError;
+use crate::input_files::MAX_PROJECT_FILE_BYTES;
 
 /// Crate in the checkout that this program was built in.
 const BUILD_CHECKOUT_SDK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../goondan-abi");
@@ -35,7 +38,8 @@ pub(super) fn dependency(given: Option<&Path>, tool: &Path) -> Result<String, Cl
 /// Finds the crate at `folder`, or in the checkout at `folder`. The path is canonical.
 fn find_crate(folder: &Path) -> Option<PathBuf> {
     let is_crate = |folder: &PathBuf| {
-        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+        let manifest = regular_file::read_text(&folder.join("Cargo.toml"), MAX_PROJECT_FILE_BYTES)
+            .unwrap_or_default();
         manifest
             .lines()
             .any(|line| line.replace(' ', "") == format!("name=\"{SDK_CRATE_NAME}\""))

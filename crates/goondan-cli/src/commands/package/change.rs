@@ -1,6 +1,5 @@
 //! `gdn package init`, `add` and `remove`: edits of the Package document.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use goondan::internal::manifest_edit::{
     DependencySpec, package_name, with_dependency, with_first_document, without_dependency,
 };
 use goondan::internal::nofollow_fs;
+use goondan::internal::regular_file;
 use goondan::spec::check_name;
 use goondan::spec::{Code, Kind};
 use goondan_packages::{
@@ -20,7 +20,7 @@ use goondan_packages::{
 
 use super::install::{folder, install_in, print_outcome};
 use crate::exit::{CliError, CommandExit};
-use crate::input_files;
+use crate::input_files::{self, MAX_PROJECT_FILE_BYTES};
 use crate::output::CommandOutput;
 use crate::packages::{cache, package_error, reach};
 use crate::project_path::{ProjectPathArg, ProjectPathOption};
@@ -357,7 +357,7 @@ const PROJECT_LOCK_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// Reads the manifest.
 fn read(path: &Path) -> Result<String, CliError> {
-    fs::read_to_string(path).map_err(|error| {
+    regular_file::read_text(path, MAX_PROJECT_FILE_BYTES).map_err(|error| {
         CliError::configuration(format!(
             "{} cannot be read: {error}.",
             path.display(),

@@ -219,7 +219,7 @@ fn print_package(
         .as_ref()
         .map(ToString::to_string)
         .unwrap_or_default();
-    let integrity = integrity::of(&packed.archive);
+    let integrity = integrity::hash_archive(&packed.archive);
     if output.json {
         let files: Vec<&str> = packed.files.iter().map(|(name, _)| name.as_str()).collect();
         let mut report = json!({

@@ -153,12 +153,12 @@ async fn remove(
         return Err(CliError::usage(format!("There is no approval {number}.")).suggest(hint));
     }
     let is_selected = |index: usize| args.all || args.numbers.contains(&(index + 1));
-    let revoked = approvals
-        .into_iter()
-        .enumerate()
-        .filter(|(index, _)| is_selected(*index))
-        .map(|(_, approval)| approval);
-    let revoked: Vec<StoredApproval> = revoked.collect();
+    let mut revoked = Vec::new();
+    for (index, approval) in approvals.into_iter().enumerate() {
+        if is_selected(index) {
+            revoked.push(approval);
+        }
+    }
     for approval in &revoked {
         let grants = std::slice::from_ref(&approval.grant);
         match &approval.instance {
@@ -167,7 +167,7 @@ async fn remove(
                 result.map_err(|error| not_opened(&error))?;
             }
             None => {
-                let result = file(&approval.workspace, &root)?.forget(grants);
+                let result = open_approval_file(&approval.workspace, &root)?.forget(grants);
                 result.map_err(|error| {
                     CliError::failure(
                         Code::WORKSPACE_ERROR,
@@ -190,32 +190,31 @@ async fn remove(
 fn stored_approvals(root: &Path, state_root: &StateRoot) -> Result<Vec<StoredApproval>, CliError> {
     let mut approvals = Vec::new();
     for workspace in state_root.workspaces_of(root)? {
-        let grants = file(&workspace, root)?.grants();
-        approvals.extend(grants.into_iter().map(|grant| StoredApproval {
-            workspace: workspace.clone(),
-            instance: None,
-            grant,
-        }));
-        let mut instances: Vec<_> = workspace
-            .instances()?
-            .into_iter()
-            .map(|summary| summary.id)
-            .collect();
+        for grant in open_approval_file(&workspace, root)?.grants() {
+            approvals.push(StoredApproval {
+                workspace: workspace.clone(),
+                instance: None,
+                grant,
+            });
+        }
+        let summaries = workspace.instances()?;
+        let mut instances: Vec<_> = summaries.into_iter().map(|summary| summary.id).collect();
         instances.sort();
         for id in instances {
-            let grants = of_conversation(&workspace, &id)?.into_iter();
-            approvals.extend(grants.map(|grant| StoredApproval {
-                workspace: workspace.clone(),
-                instance: Some(id.clone()),
-                grant,
-            }));
+            for grant in of_conversation(&workspace, &id)? {
+                approvals.push(StoredApproval {
+                    workspace: workspace.clone(),
+                    instance: Some(id.clone()),
+                    grant,
+                });
+            }
         }
     }
     Ok(approvals)
 }
 
 /// Opens the file with the approvals that always apply.
-fn file(workspace: &Workspace, root: &Path) -> Result<ApprovalFile, CliError> {
+fn open_approval_file(workspace: &Workspace, root: &Path) -> Result<ApprovalFile, CliError> {
     ApprovalFile::of(&workspace.dir, root).map_err(|problem| {
         let error = CliError::failure(Code::PARSE_ERROR, problem.message);
         match problem.suggestion {

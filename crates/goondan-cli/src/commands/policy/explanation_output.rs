@@ -94,11 +94,11 @@ impl<'a> AgentVerdict<'a> {
     pub(super) fn of(
         agent: &'a Resource<Agent>,
         question: PolicyQuestion<'_>,
-        places: &ResolvedPaths,
+        resolved_paths: &ResolvedPaths,
     ) -> Self {
         let permissions = agent.spec.permissions.as_ref();
         let decision = policy::decide(permissions, question);
-        let approval_reason = places.asked_about(permissions, question, &decision);
+        let approval_reason = resolved_paths.asked_about(permissions, question, &decision);
         AgentVerdict {
             agent: &agent.id.name,
             decision,

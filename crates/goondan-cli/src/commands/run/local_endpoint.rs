@@ -7,7 +7,8 @@ use goondan::spec::Secret;
 use goondan::{ApprovalBroker, Swarm};
 use goondan_serve::local_endpoint::{self, EndpointSocket, PublishedEndpoint};
 use goondan_serve::{
-    AccessPolicy, CaseRecorder, Server, ServerOptions, ServerToken, Service, ServiceGuard,
+    AccessPolicy, CaseRecorder, CaseRunner, Server, ServerOptions, ServerToken, Service,
+    ServiceGuard,
 };
 use tokio::task::JoinHandle;
 
@@ -16,11 +17,18 @@ pub(crate) struct LocalEndpoint {
     pub(crate) service: Service,
     /// Broker of approval requests.
     pub(crate) broker: ApprovalBroker,
-    /// Creates test cases from conversations.
-    pub(crate) recorder: Arc<dyn CaseRecorder>,
+    /// Creates and runs test cases.
+    pub(crate) cases: CasePorts,
     serving: Option<ServiceGuard>,
     opening: Option<JoinHandle<std::io::Result<OpenEndpoint>>>,
     open: Option<OpenEndpoint>,
+}
+
+/// Creates test cases from conversations, and runs the test cases of the project.
+#[derive(Clone)]
+pub(crate) struct CasePorts {
+    pub(crate) recorder: Arc<dyn CaseRecorder>,
+    pub(crate) runner: Arc<dyn CaseRunner>,
 }
 
 /// Server of an open endpoint, with its files.
@@ -32,18 +40,14 @@ struct OpenEndpoint {
 
 impl LocalEndpoint {
     /// Opens the endpoint in the background. If that fails, the command continues without it.
-    pub(crate) fn open(
-        swarm: &Swarm,
-        broker: ApprovalBroker,
-        recorder: Arc<dyn CaseRecorder>,
-    ) -> Self {
+    pub(crate) fn open(swarm: &Swarm, broker: ApprovalBroker, cases: CasePorts) -> Self {
         let (service, serving) =
             Service::begin(swarm.clone(), broker.clone(), env!("CARGO_PKG_VERSION"));
-        let opening = Some(tokio::spawn(listen(service.clone(), Arc::clone(&recorder))));
+        let opening = Some(tokio::spawn(listen(service.clone(), cases.clone())));
         LocalEndpoint {
             service,
             broker,
-            recorder,
+            cases,
             serving: Some(serving),
             opening,
             open: None,
@@ -75,17 +79,17 @@ impl LocalEndpoint {
 }
 
 /// Starts the control server, and publishes its address and token in the workspace.
-async fn listen(
-    service: Service,
-    recorder: Arc<dyn CaseRecorder>,
-) -> std::io::Result<OpenEndpoint> {
+async fn listen(service: Service, cases: CasePorts) -> std::io::Result<OpenEndpoint> {
     let (workspace, token) = (service.swarm().workspace_dir(), ServerToken::random());
     // A tool outside of any sandbox can read the file, so its result must not contain the token.
-    crate::app::redactor().add_secrets([Secret::new(token.expose())]);
+    crate::output::redactor().add_secrets([Secret::new(token.expose())]);
     let (socket, listener) = EndpointSocket::bind(&workspace)?;
     let options = ServerOptions {
         studio: true,
-        recorder: Some(recorder),
+        recorder: Some(cases.recorder),
+        runner: Some(cases.runner),
+        // Files are only edited through the server that was started with `--edit`.
+        editor: None,
         ..AccessPolicy::local(token.clone()).into()
     };
     let server = Server::listen(listener, service, options);

@@ -2,18 +2,15 @@
 
 mod approval;
 mod chat;
+mod client;
 pub(crate) mod console;
-#[cfg(unix)]
-mod live;
 mod local_endpoint;
 mod reload_notices;
-mod remote_session;
 mod serve;
 mod session;
 mod signals;
 mod single_input;
 mod swarm_start;
-mod terminal;
 mod unprompted_answers;
 mod view;
 
@@ -24,8 +21,10 @@ use goondan::adapters::connectors::BoundConnection;
 use goondan::{Input, StateRoot, workspace::database};
 
 pub(crate) use approval::ApprovalResponder;
-pub(crate) use remote_session::{RemoteSession, RemoteTurnError};
-pub(crate) use session::{OnInterrupt, RunSession, not_accepted};
+pub(crate) use client::{
+    LocalClient, RemoteClient, SwarmClient, TurnFailure, follow, follow_chain,
+};
+pub(crate) use session::RunSession;
 pub(crate) use signals::{SignalReceiver, watched};
 pub(crate) use unprompted_answers::UnpromptedAnswer;
 pub(crate) use view::{TurnView, event_line};
@@ -194,25 +193,18 @@ async fn start(
                     id: Some(id),
                     ..input.clone()
                 };
-                let mut remote_session =
-                    RemoteSession::begin(*remote, "input", &args.start, returned_signals, output)?;
-                match remote_session.ask(input, format).await {
-                    Err(RemoteTurnError::NotBegun(reason)) => {
-                        signals = remote_session.wait_for_exit(reason).await?
+                let mut client =
+                    RemoteClient::begin(*remote, "input", &args.start, returned_signals, output)?;
+                match single_input::ask(&mut client, input, format, output).await {
+                    Err(TurnFailure::NotBegun(reason)) => {
+                        signals = client.wait_for_exit(reason).await?
                     }
                     outcome => return Ok(outcome?),
                 }
             }
             (Err(NotStarted::Elsewhere(remote, signals)), InputMode::Chat) => {
-                let remote_session =
-                    RemoteSession::begin(*remote, "input", &args.start, signals, output)?;
-                return run_chat(
-                    chat::RemoteBackend::with(remote_session),
-                    &input,
-                    args.plain,
-                    output,
-                )
-                .await;
+                let client = RemoteClient::begin(*remote, "input", &args.start, signals, output)?;
+                return chat::chat(client, &input, args.plain, output).await;
             }
             (Err(not_started), _) => return Err(not_started.into()),
         }
@@ -228,34 +220,15 @@ async fn start(
     }
     match mode {
         InputMode::Ask(text) => {
-            single_input::ask(session, Input { text, ..input }, format, output).await
+            let (mut client, input) = (LocalClient::with(session), Input { text, ..input });
+            let outcome = single_input::ask(&mut client, input, format, output).await;
+            let left_outcome = client.leave(None).await;
+            // The first error counts.
+            outcome.map_err(CliError::from).and(left_outcome)
         }
         InputMode::Serve => serve::serve(session, &input, format, output).await,
-        InputMode::Chat => {
-            run_chat(
-                chat::LocalBackend::with(session),
-                &input,
-                args.plain,
-                output,
-            )
-            .await
-        }
+        InputMode::Chat => chat::chat(LocalClient::with(session), &input, args.plain, output).await,
     }
-}
-
-/// Chats with `partner`, in line mode if requested or if the terminal supports nothing else.
-async fn run_chat(
-    backend: impl chat::ChatBackend,
-    input: &Input,
-    is_plain: bool,
-    output: &CommandOutput,
-) -> Result<(), CliError> {
-    #[cfg(unix)]
-    if !is_plain && live::is_possible(output) {
-        return live::chat(backend, input, output).await;
-    }
-    let _ = is_plain;
-    chat::chat(backend, input, output).await
 }
 
 /// Returns the project to run, before any input for it is read.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 
-use super::terminal;
 use crate::exit::{CliError, CommandExit};
+use crate::output::terminal;
 use crate::store;
 
 /// Time that an interrupted command has to end before the process exits anyway.
@@ -101,7 +101,7 @@ impl SignalReceiver {
 pub(crate) async fn watched(
     command: impl AsyncFnOnce(SignalReceiver) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
-    let source = Source::open()?;
+    let source = SignalSource::open()?;
     let (sender, arrived) = mpsc::unbounded_channel();
     let (hurry, hurried) = oneshot::channel();
     let (taken_over, mut is_taken_over) = mpsc::unbounded_channel();
@@ -124,7 +124,7 @@ pub(crate) async fn watched(
 /// Forwards the signals that the command handles to `sender`. Sends the first other signal to
 /// `hurry`, and ends the process if the command does not end in time.
 async fn forward_signals(
-    mut source: Source,
+    mut source: SignalSource,
     sender: UnboundedSender<StopSignal>,
     next_ends: Arc<AtomicBool>,
     hurry: oneshot::Sender<StopSignal>,
@@ -198,19 +198,19 @@ impl HangupSignals {
     }
 }
 
-/// Source of SIGINT and SIGTERM. After [`Source::open`], they no longer end the process.
+/// Source of SIGINT and SIGTERM. After [`SignalSource::open`], they no longer end the process.
 #[cfg(unix)]
-struct Source {
+struct SignalSource {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
-impl Source {
+impl SignalSource {
     /// Takes over SIGINT and SIGTERM, so that they no longer end the process.
     fn open() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Source {
+        Ok(SignalSource {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
         })
@@ -228,12 +228,12 @@ impl Source {
 
 /// Source of Ctrl-C, the only signal of the platform.
 #[cfg(not(unix))]
-struct Source;
+struct SignalSource;
 
 #[cfg(not(unix))]
-impl Source {
+impl SignalSource {
     fn open() -> io::Result<Self> {
-        Ok(Source)
+        Ok(SignalSource)
     }
 
     async fn next(&mut self) -> StopSignal {

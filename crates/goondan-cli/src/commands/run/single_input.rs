@@ -3,44 +3,33 @@
 use goondan::Input;
 
 use super::OutputFormat;
-use super::session::{OnInterrupt, RunSession};
+use super::client::{SwarmClient, TurnFailure, follow, follow_chain};
 use super::view::TurnView;
-use crate::exit::CliError;
-use crate::output::{CommandOutput, turn_error};
+use crate::output::CommandOutput;
 
-/// Sends one input and prints the answer in the requested format.
-pub(super) async fn ask(
-    mut session: RunSession,
+/// Sends one input and prints the answer in the requested format. Fails with the error of the turn.
+pub(super) async fn ask<C: SwarmClient>(
+    client: &mut C,
     input: Input,
     format: OutputFormat,
     output: &CommandOutput,
-) -> Result<(), CliError> {
+) -> Result<(), TurnFailure> {
     let mut view = match format {
         OutputFormat::Text => TurnView::text(output),
         OutputFormat::Json => TurnView::silent(),
         OutputFormat::StreamJson => TurnView::lines(output),
     };
-    let followed = session.follow(input, &mut view, OnInterrupt::Finish).await;
-    let mut followed = match followed {
-        Ok(followed) => followed,
-        Err(error) => {
-            // The first error counts.
-            let _ = session.shut_down().await;
-            return Err(error);
-        }
-    };
+    client.send(input).await?;
+    let mut followed = follow(client, &mut view, output).await?;
     view.end(&followed.result)?;
-    session.follow_chain(&mut followed, &mut view).await?;
-    let error = turn_error(&followed.result).or_else(|| followed.later_error.take());
-    let report = followed.report(&session);
+    follow_chain(&mut followed, client, &mut view, output).await?;
+    let error = followed.take_error();
     match format {
         OutputFormat::Text => {}
-        OutputFormat::Json if CommandOutput::stdout_is_terminal() => output.json_pretty(&report)?,
-        OutputFormat::Json | OutputFormat::StreamJson => output.json_line(&report)?,
+        OutputFormat::Json if CommandOutput::stdout_is_terminal() => {
+            output.json_pretty(&followed.report())?
+        }
+        OutputFormat::Json | OutputFormat::StreamJson => output.json_line(&followed.report())?,
     }
-    let shutdown_outcome = session.shut_down().await;
-    match error {
-        Some(error) => Err(error),
-        None => shutdown_outcome,
-    }
+    error.map_or(Ok(()), |error| Err(error.into()))
 }

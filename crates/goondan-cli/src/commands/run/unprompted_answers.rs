@@ -33,17 +33,20 @@ impl<'e> UnpromptedAnswer<'e> {
             SwarmEvent::TurnEnded {
                 instance,
                 event_id,
+                joined_ids,
                 event_type,
                 trace_id,
                 is_for_agent: false,
                 result,
-            } if !is_mine(event_id) => Some(UnpromptedAnswer {
-                instance,
-                event_id,
-                cause: event_type,
-                trace_id,
-                result,
-            }),
+            } if !is_mine(event_id) && !joined_ids.iter().any(|id| is_mine(id)) => {
+                Some(UnpromptedAnswer {
+                    instance,
+                    event_id,
+                    cause: event_type,
+                    trace_id,
+                    result,
+                })
+            }
             _ => None,
         }
     }
@@ -133,6 +136,7 @@ mod tests {
         SwarmEvent::TurnEnded {
             instance: InstanceId::new("a", "main"),
             event_id: "e".to_owned(),
+            joined_ids: Vec::new(),
             event_type: event_type.to_owned(),
             trace_id: "0".to_owned(),
             is_for_agent,

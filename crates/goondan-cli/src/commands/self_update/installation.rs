@@ -69,7 +69,7 @@ impl InstalledProgram {
     }
 
     /// Writes the new version to the receipt.
-    pub(super) fn note(&self, version: String) -> std::io::Result<()> {
+    pub(super) fn record_version(&self, version: String) -> std::io::Result<()> {
         let path = self.prefix.join(RECEIPT_PATH);
         let new = path.with_extension("new");
         let receipt = InstallReceipt {

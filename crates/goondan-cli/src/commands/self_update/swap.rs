@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use goondan::internal::untrusted_text;
+use goondan::internal::{directory_outside_projects, untrusted_text};
 
 use super::failed;
 use super::installation::InstalledProgram;
@@ -45,7 +45,7 @@ pub(super) fn swap(
         copy(&folder.join("share"), &program.prefix.join("share"))?;
         File::open(&new)?.sync_all()?;
         replace(&new, &program.binary)?;
-        program.note(release.version.to_string())
+        program.record_version(release.version.to_string())
     };
     replace_files().map_err(|error| not_replaced_error(program, &error))
 }
@@ -64,8 +64,7 @@ fn not_replaced_error(program: &InstalledProgram, error: &io::Error) -> CliError
 fn unpack(file: &Path, into: &Path) -> Result<(), CliError> {
     let tar = match cfg!(windows) {
         // Full path, because another `tar` in PATH may not support zip.
-        true => PathBuf::from(std::env::var_os("SystemRoot").unwrap_or("C:\\Windows".into()))
-            .join("System32\\tar.exe"),
+        true => directory_outside_projects().join("System32\\tar.exe"),
         false => PathBuf::from("tar"),
     };
     let outcome = Command::new(&tar)
@@ -73,6 +72,7 @@ fn unpack(file: &Path, into: &Path) -> Result<(), CliError> {
         .arg(file)
         .arg("-C")
         .arg(into)
+        .current_dir(directory_outside_projects())
         .stdin(Stdio::null())
         .output();
     let problem = match outcome {
@@ -92,6 +92,7 @@ fn unpack(file: &Path, into: &Path) -> Result<(), CliError> {
 fn reported_version(program: &Path) -> Result<String, CliError> {
     let outcome = Command::new(program)
         .arg("--version")
+        .current_dir(directory_outside_projects())
         .stdin(Stdio::null())
         .output();
     let outcome = outcome.map_err(|error| {

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use chrono::Local;
-use goondan::event::{CRON_EVENT, FinishReason, INPUT_EVENT, RESPONSE_EVENT};
+use goondan::event::{
+    COMPACT_EVENT, CRON_EVENT, FinishReason, INPUT_EVENT, RESPONSE_EVENT, UNDO_EVENT,
+};
 use goondan::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent};
 use goondan::internal::untrusted_text;
 use goondan::ports::approval::ApprovalRequest;
@@ -76,7 +78,7 @@ impl ActivityLines {
             LinePermit::Print => format!(
                 "{} {}",
                 Local::now().format("%H:%M:%S"),
-                shown(&crate::app::redactor().text(line))
+                shown(&crate::output::redactor().text(line))
             ),
             LinePermit::Last => OMITTED.to_owned(),
             LinePermit::Omit => return Ok(()),
@@ -148,6 +150,8 @@ fn turn_line(event: &RuntimeEvent) -> Option<String> {
                 INPUT_EVENT => "received an input",
                 RESPONSE_EVENT => "received a response",
                 CRON_EVENT => "started on schedule",
+                COMPACT_EVENT => "is being compacted",
+                UNDO_EVENT => "takes back its last turn",
                 _ => "received a message of another agent",
             };
             Some(format!("{instance} {cause}."))
@@ -217,6 +221,7 @@ mod tests {
         SwarmEvent::TurnEnded {
             instance: InstanceId::new("a", "telegram:7"),
             event_id: "e".to_owned(),
+            joined_ids: Vec::new(),
             event_type: "user.input".to_owned(),
             trace_id: "0".to_owned(),
             is_for_agent: false,

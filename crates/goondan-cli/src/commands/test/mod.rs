@@ -150,7 +150,7 @@ pub(crate) fn run(
     };
     match summary.is_good() {
         true => Ok(()),
-        false => Err(CliError::shown(CommandExit::Failure)),
+        false => Err(CliError::already_printed(CommandExit::Failure)),
     }
 }
 
@@ -210,7 +210,7 @@ fn coverage(paths: &[PathBuf], output: &CommandOutput) -> Result<(), CliError> {
     }
     match found.errors.is_empty() {
         true => Ok(()),
-        false => Err(CliError::shown(CommandExit::Failure)),
+        false => Err(CliError::already_printed(CommandExit::Failure)),
     }
 }
 

@@ -173,11 +173,11 @@ impl ConversationReader<'_> {
         let reader = database
             .look(self.workspace())
             .await
-            .map_err(|error| store::unusable(&error))?;
+            .map_err(|error| store::unusable_error(&error))?;
         reader
             .events(id, 0)
             .await
-            .map_err(|error| store::failed(&error))
+            .map_err(|error| store::read_error(&error))
     }
 
     /// Reads the messages of a conversation.
@@ -188,11 +188,11 @@ impl ConversationReader<'_> {
         let reader = database
             .look(self.workspace())
             .await
-            .map_err(|error| store::unusable(&error))?;
+            .map_err(|error| store::unusable_error(&error))?;
         reader
             .conversation(id)
             .await
-            .map_err(|error| store::failed(&error))
+            .map_err(|error| store::read_error(&error))
     }
 }
 

@@ -159,7 +159,7 @@ pub(crate) async fn run(
     // The process ends now; freeing a large project piece by piece would only take time.
     std::mem::forget(project);
     match fails {
-        true => Err(CliError::shown(CommandExit::Validation)),
+        true => Err(CliError::already_printed(CommandExit::Validation)),
         false => Ok(()),
     }
 }
@@ -175,7 +175,7 @@ fn print_expanded(path: &Path, output: &CommandOutput) -> Result<(), CliError> {
         &project.sources,
         CommandOutput::stdout_has_colour(),
     ))?;
-    Err(CliError::shown(CommandExit::Validation))
+    Err(CliError::already_printed(CommandExit::Validation))
 }
 
 /// Loads the libraries that the swarms use and returns the diagnostics.

@@ -30,13 +30,13 @@ pub(super) struct DiscordCommand {
 
 /// Parses a command: the text of a single option, or else the command with its options.
 pub(super) fn read(data: &Value) -> Option<DiscordCommand> {
-    let (path, options) = chosen(data);
+    let (path, options) = selected_command(data);
     let (attached, options): (Vec<&Value>, Vec<&Value>) = options
         .iter()
         .partition(|option| option["type"] == OPTION_ATTACHMENT);
     let name = data["name"].as_str()?;
     let text = match (path.is_empty(), options.as_slice()) {
-        (true, [option]) if is_words(option) => plain(&option["value"])?,
+        (true, [option]) if is_nonempty_text(option) => plain(&option["value"])?,
         _ => {
             let path = path.iter().map(|name| format!(" {name}"));
             let options = options.iter().filter_map(|option| {
@@ -66,7 +66,7 @@ pub(super) fn read(data: &Value) -> Option<DiscordCommand> {
 }
 
 /// Returns the names of the group and the sub-command, and the options of the innermost one.
-fn chosen(data: &Value) -> (Vec<&str>, &[Value]) {
+fn selected_command(data: &Value) -> (Vec<&str>, &[Value]) {
     let (mut path, mut options) = (Vec::new(), list(&data["options"]));
     while let [option] = options
         && matches!(
@@ -84,8 +84,8 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns true for an option with words of the sender.
-fn is_words(option: &Value) -> bool {
+/// Returns true for a string option with a text that is not blank.
+fn is_nonempty_text(option: &Value) -> bool {
     let is_string = option["type"]
         .as_u64()
         .is_none_or(|kind| kind == OPTION_STRING);
@@ -101,7 +101,7 @@ fn option_text(option: &Value, resolved: &Value) -> Option<String> {
     let named = |kinds: &[&str]| {
         let name = kinds
             .iter()
-            .find_map(|kind| name_of(resolved, kind, &value))?;
+            .find_map(|kind| display_name(resolved, kind, &value))?;
         Some(format!("{name} ({value})"))
     };
     let name = match option["type"].as_u64() {
@@ -114,15 +114,19 @@ fn option_text(option: &Value, resolved: &Value) -> Option<String> {
     Some(name.unwrap_or(value))
 }
 
-/// Returns the name of a user, channel or role.
-fn name_of(resolved: &Value, kind: &str, id: &str) -> Option<String> {
-    let (object, member) = (resolved[kind].get(id)?, &resolved["members"][id]);
-    let name = match kind {
-        "users" => member["nick"].as_str().or(user_name(object)),
-        _ => object["name"].as_str(),
-    };
-    let sign = if kind == "channels" { '#' } else { '@' };
-    name.map(|name| format!("{sign}{name}"))
+/// Returns the name of a user, channel or role as Discord displays it: with `#` for a channel, else
+/// with `@`. `kind` is `users`, `channels` or `roles`; `resolved` contains the named objects.
+fn display_name(resolved: &Value, kind: &str, id: &str) -> Option<String> {
+    let object = resolved[kind].get(id)?;
+    match kind {
+        "users" => {
+            let nickname = resolved["members"][id]["nick"].as_str();
+            let name = nickname.or(user_name(object))?;
+            Some(format!("@{name}"))
+        }
+        "channels" => Some(format!("#{}", object["name"].as_str()?)),
+        _ => Some(format!("@{}", object["name"].as_str()?)),
+    }
 }
 
 /// Returns the display name of a user.
@@ -137,7 +141,7 @@ fn target(data: &Value) -> (String, Vec<EventFile>) {
     };
     let message = &data["resolved"]["messages"][id];
     if !message.is_object() {
-        let user = name_of(&data["resolved"], "users", id);
+        let user = display_name(&data["resolved"], "users", id);
         let user = user.map(|name| format!("[the user {name} ({id})]"));
         return (user.unwrap_or_default(), Vec::new());
     }
@@ -176,10 +180,10 @@ fn event_file(file: &Value) -> EventFile {
 /// Returns the response to an autocomplete request: the typed text, because Discord takes only
 /// choices.
 pub(super) fn choices(data: &Value) -> Value {
-    let focused = chosen(data)
+    let focused = selected_command(data)
         .1
         .iter()
-        .find(|option| option["focused"].as_bool() == Some(true) && is_words(option));
+        .find(|option| option["focused"].as_bool() == Some(true) && is_nonempty_text(option));
     let typed = focused.and_then(|option| option["value"].as_str());
     let choices: Vec<Value> = typed
         .filter(|typed| typed.chars().count() <= MAX_CHOICE_CHARS)

@@ -26,7 +26,6 @@ use crate::channel_approvals::{ButtonPress, PressOutcome, button, parse_button};
 use crate::connection_runtime::EventAcceptance;
 use crate::event::{EventSender, PlatformEvent, plain};
 use crate::event_files::{self, EventFile};
-use crate::formatted_text::{self, DISCORD};
 use crate::http::{self, PlatformFailure};
 use crate::signature::{is_ed25519, is_fresh};
 
@@ -123,7 +122,7 @@ impl PlatformConnector for DiscordConnector {
             // Response type 5 shows "thinking…" until the answer arrives.
             EventAcceptance::Accepted if self.answers => Json(json!({"type": 5})).into_response(),
             EventAcceptance::Accepted => private_reply("Accepted."),
-            EventAcceptance::Stranger | EventAcceptance::NotLetIn => {
+            EventAcceptance::UnknownSender | EventAcceptance::NotAllowed => {
                 private_reply(UNKNOWN_SENDER_REPLY)
             }
         }
@@ -134,7 +133,7 @@ impl PlatformConnector for DiscordConnector {
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
-        formatted_text::messages(text, &DISCORD)
+        goondan_markup::messages(text, &goondan_markup::DISCORD)
     }
 
     /// The first message replaces the "thinking…" message.
@@ -171,7 +170,7 @@ impl PlatformConnector for DiscordConnector {
         let form = Form::new()
             .text("payload_json", payload)
             .part("files[0]", file.part());
-        http::done_within(request.multipart(form), http::UPLOAD_TIMEOUT)
+        http::request_json_with_timeout(request.multipart(form), http::UPLOAD_TIMEOUT)
             .await
             .map(drop)
     }
@@ -185,7 +184,7 @@ impl PlatformConnector for DiscordConnector {
         let request = http::client()
             .await?
             .post(format!("{}?wait=true", self.hook(origin)));
-        Ok(http::done(request.json(&message(text, mark))).await?["id"].take())
+        Ok(http::request_json(request.json(&message(text, mark))).await?["id"].take())
     }
 
     async fn edit(
@@ -204,7 +203,7 @@ impl PlatformConnector for DiscordConnector {
         let request = http::client()
             .await?
             .patch(format!("{}/messages/{id}", self.hook(origin)));
-        http::done(request.json(&message(text, mark)))
+        http::request_json(request.json(&message(text, mark)))
             .await
             .map(drop)
     }

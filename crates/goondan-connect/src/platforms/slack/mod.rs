@@ -35,7 +35,6 @@ use crate::channel_approvals::{ButtonPress, PressOutcome, button};
 use crate::connection_runtime::{ConnectionRuntime, EventAcceptance};
 use crate::event::PlatformEvent;
 use crate::event_files::{self, EventFile};
-use crate::formatted_text::{self, SLACK, escaped_mrkdwn};
 use crate::http::{self, PlatformFailure};
 use crate::listener;
 use crate::signature::{is_fresh, is_hmac_hex};
@@ -116,7 +115,7 @@ impl SlackConnector {
 
     /// Calls a method of the web API.
     async fn call(&self, method: &str, body: &Value) -> Result<Value, PlatformFailure> {
-        check_ok(http::done(self.request(method, body).await?).await?)
+        check_ok(http::request_json(self.request(method, body).await?).await?)
     }
 
     /// Uploads a file without sharing it. Returns its id.
@@ -135,12 +134,12 @@ impl SlackConnector {
         let request = request
             .header("content-type", "application/x-www-form-urlencoded")
             .body(fields);
-        let upload = check_ok(http::done(request).await?)?;
+        let upload = check_ok(http::request_json(request).await?)?;
         let [address, id] =
             ["upload_url", "file_id"].map(|name| upload[name].as_str().unwrap_or_default());
         let request = event_files::post_to(address, &["slack.com"], &self.base).await?;
         let sent = request.multipart(Form::new().part("file", file.part()));
-        http::done_within(sent, http::UPLOAD_TIMEOUT).await?;
+        http::request_json_with_timeout(sent, http::UPLOAD_TIMEOUT).await?;
         Ok(id.to_owned())
     }
 
@@ -204,11 +203,11 @@ impl PlatformConnector for SlackConnector {
     }
 
     fn literal(&self, text: &str) -> String {
-        escaped_mrkdwn(&fenced(text))
+        goondan_markup::escaped_mrkdwn(&fenced(text))
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
-        formatted_text::messages(text, &SLACK)
+        goondan_markup::messages(text, &goondan_markup::SLACK)
     }
 
     async fn send(

@@ -109,7 +109,7 @@ impl SlackSocket {
         let request = http::client()
             .await?
             .post(format!("{}/apps.connections.open", self.base));
-        let answer = check_ok(http::done(request.bearer_auth(&self.token)).await?)?;
+        let answer = check_ok(http::request_json(request.bearer_auth(&self.token)).await?)?;
         let wrong =
             || PlatformFailure::Refused("the response contains no WebSocket URL".to_owned());
         let url = Url::parse(answer["url"].as_str().unwrap_or_default()).map_err(|_| wrong())?;
@@ -270,7 +270,7 @@ async fn take(slack: &SlackConnector, runtime: &Arc<ConnectionRuntime>, envelope
                     connection = runtime.bound.name,
                     "could not accept an event: {error}"
                 );
-                !error.is_passing
+                !error.is_retryable
             }
         },
         Ok(ParsedRequest::Press(press)) => {

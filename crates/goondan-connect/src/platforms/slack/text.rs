@@ -174,7 +174,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::formatted_text::escaped_mrkdwn as escaped;
+    use goondan_markup::escaped_mrkdwn as escaped;
 
     #[test]
     fn an_answer_calls_nobody() {

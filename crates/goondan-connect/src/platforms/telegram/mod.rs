@@ -29,7 +29,6 @@ use crate::channel_approvals::{ButtonPress, PressOutcome, button};
 use crate::connection_runtime::{ConnectionRuntime, EventAcceptance};
 use crate::event::PlatformEvent;
 use crate::event_files::EventFile;
-use crate::formatted_text::{self, TELEGRAM, escaped_html};
 use crate::http::{self, PlatformFailure, REQUEST_TIMEOUT};
 use crate::signature::{constant_time_eq, hmac_hex};
 
@@ -119,8 +118,8 @@ impl TelegramConnector {
     async fn updates(&self, offset: i64) -> Result<Vec<Value>, PlatformFailure> {
         let body = json!({"offset": offset, "timeout": self.poll, "allowed_updates": UPDATE_TYPES});
         let request = self.request("getUpdates", &body).await?;
-        let patience = Duration::from_secs(self.poll) + REQUEST_TIMEOUT;
-        let mut answer = http::ask(request, patience).await?;
+        let timeout = Duration::from_secs(self.poll) + REQUEST_TIMEOUT;
+        let mut answer = http::send(request, timeout).await?;
         match (answer.status, answer.body["result"].take()) {
             (StatusCode::OK, Value::Array(updates)) => Ok(updates),
             (StatusCode::CONFLICT, _) => Err(PlatformFailure::Refused(
@@ -164,7 +163,7 @@ impl TelegramConnector {
             TelegramUpdate::Message(event) => {
                 match super::accept_event(runtime, *event).await {
                     // Later messages must not wait for this one.
-                    Err(error) if !error.is_passing => tracing::warn!(
+                    Err(error) if !error.is_retryable => tracing::warn!(
                         connection = runtime.bound.name,
                         "could not accept a message: {error}"
                     ),
@@ -180,8 +179,8 @@ impl TelegramConnector {
     /// Calls a method of the bot API and returns its result.
     async fn call(&self, method: &str, body: &Value) -> Result<Value, PlatformFailure> {
         let (client, url) = (http::client().await?, self.url(method));
-        let place = (body["chat_id"].clone(), body["message_thread_id"].clone());
-        self.send_to(place, REQUEST_TIMEOUT, |chat, thread| {
+        let (chat, thread) = (body["chat_id"].clone(), body["message_thread_id"].clone());
+        self.send_to(chat, thread, REQUEST_TIMEOUT, |chat, thread| {
             let mut body = body.clone();
             for (name, value) in [("chat_id", chat), ("message_thread_id", thread)] {
                 if body.get(name).is_some() {
@@ -193,17 +192,19 @@ impl TelegramConnector {
         .await
     }
 
-    /// Sends a request to a chat and its topic, and returns the result. Repeats it at the new place
-    /// of a chat that has moved. `request` creates the request for a place.
+    /// Sends a request to a chat and its topic, and returns the result. Repeats it with the new id
+    /// of a chat that has moved, and without a topic that was deleted. `request` creates the
+    /// request for a chat and a topic.
     async fn send_to(
         &self,
-        (mut chat, mut thread): (Value, Value),
-        patience: Duration,
+        mut chat: Value,
+        mut thread: Value,
+        timeout: Duration,
         request: impl Fn(&Value, &Value) -> RequestBuilder,
     ) -> Result<Value, PlatformFailure> {
         for _ in 0..MAX_MOVES {
             chat = self.new_id(&chat).unwrap_or(chat);
-            let answer = http::ask(request(&chat, &thread), patience).await?;
+            let answer = http::send(request(&chat, &thread), timeout).await?;
             match move_of(&answer.body) {
                 Some(ChatMove::To(new_id)) => self.remember(&chat, new_id),
                 Some(ChatMove::NoTopic) if !thread.is_null() => thread = Value::Null,
@@ -237,7 +238,8 @@ impl TelegramConnector {
         moved.insert(old_id, new_id);
     }
 
-    /// Sends a file to the chat.
+    /// Sends a file to the chat of an event. `field` is the name of the file in the form of the API
+    /// method `method`.
     async fn upload(
         &self,
         method: &str,
@@ -246,8 +248,8 @@ impl TelegramConnector {
         file: &AnswerFile,
     ) -> Result<(), PlatformFailure> {
         let (client, url) = (http::client().await?, self.url(method));
-        let place = (origin["chat"].clone(), origin["thread"].clone());
-        self.send_to(place, http::UPLOAD_TIMEOUT, |chat, thread| {
+        let (chat, thread) = (origin["chat"].clone(), origin["thread"].clone());
+        self.send_to(chat, thread, http::UPLOAD_TIMEOUT, |chat, thread| {
             let mut form = Form::new()
                 .text("chat_id", chat.to_string())
                 .part(field, file.part());
@@ -375,11 +377,11 @@ impl PlatformConnector for TelegramConnector {
     }
 
     fn literal(&self, text: &str) -> String {
-        escaped_html(text)
+        goondan_markup::escaped_html(text)
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
-        formatted_text::messages(text, &TELEGRAM)
+        goondan_markup::messages(text, &goondan_markup::TELEGRAM)
     }
 
     async fn send(

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::{ConversationDiff, DiffPart};
+use goondan_abi::wire::{ConversationSplice, SplicePart};
+
 use crate::message::{Message, MessageEvent};
 use crate::ports::extension::TurnTranscript;
 
@@ -28,7 +29,7 @@ struct MessageFingerprint {
 
 impl MessageFingerprint {
     /// Returns the fingerprint of a message: hashes of its id and its content.
-    fn of(message: &Message) -> Self {
+    fn from_message(message: &Message) -> Self {
         MessageFingerprint {
             id: hash(&message.id),
             whole: hash(message),
@@ -47,7 +48,7 @@ pub(super) enum TurnBase {
     /// The extension already received the messages.
     Known,
     Whole(Vec<Arc<Message>>),
-    Changed(ConversationDiff),
+    Changed(ConversationSplice<Arc<Message>>),
 }
 
 /// Returns the messages before `turn` and the changes since the last call, for an extension in the
@@ -65,14 +66,14 @@ pub(super) fn next_changes(
             let base = transcript.base();
             let fingerprints = keeps.then(|| {
                 base.iter()
-                    .map(|message| MessageFingerprint::of(message))
+                    .map(|message| MessageFingerprint::from_message(message))
                     .collect::<Vec<_>>()
             });
             let previous_fingerprints = previous.and_then(|previous| previous.known);
             let turn_base = match (previous_fingerprints, &fingerprints) {
-                (Some(previous_fingerprints), Some(fingerprints)) => {
-                    TurnBase::Changed(splice(&previous_fingerprints, fingerprints, base))
-                }
+                (Some(previous_fingerprints), Some(fingerprints)) => TurnBase::Changed(
+                    diff_conversation(&previous_fingerprints, fingerprints, base),
+                ),
                 _ => TurnBase::Whole(base.to_vec()),
             };
             *synced = Some(SyncState {
@@ -96,25 +97,25 @@ pub(super) fn next_changes(
 }
 
 /// Returns the difference between `had` and `now`, the fingerprints of `messages`.
-fn splice(
+fn diff_conversation(
     had: &[MessageFingerprint],
     now: &[MessageFingerprint],
     messages: &[Arc<Message>],
-) -> ConversationDiff {
-    let places: HashMap<&MessageFingerprint, usize> = had
+) -> ConversationSplice<Arc<Message>> {
+    let positions: HashMap<&MessageFingerprint, usize> = had
         .iter()
         .enumerate()
         .map(|(at, mark)| (mark, at))
         .collect();
     let mut parts = Vec::new();
     for (mark, message) in now.iter().zip(messages) {
-        match (places.get(mark), parts.last_mut()) {
-            (Some(at), Some(DiffPart::Known(_, end))) if at == end => *end += 1,
-            (Some(&at), _) => parts.push(DiffPart::Known(at, at + 1)),
-            (None, _) => parts.push(DiffPart::New(Arc::clone(message))),
+        match (positions.get(mark), parts.last_mut()) {
+            (Some(at), Some(SplicePart::Known(_, end))) if at == end => *end += 1,
+            (Some(&at), _) => parts.push(SplicePart::Known(at, at + 1)),
+            (None, _) => parts.push(SplicePart::New(Arc::clone(message))),
         }
     }
-    ConversationDiff {
+    ConversationSplice {
         of: had.len(),
         parts,
     }
@@ -128,11 +129,13 @@ fn apply(fingerprints: &mut Vec<MessageFingerprint>, event: &MessageEvent) {
             .rposition(|fingerprint| fingerprint.id == hash(id))
     };
     match event {
-        MessageEvent::Append { message } => fingerprints.push(MessageFingerprint::of(message)),
+        MessageEvent::Append { message } => {
+            fingerprints.push(MessageFingerprint::from_message(message))
+        }
         MessageEvent::Truncate => fingerprints.clear(),
         MessageEvent::Replace { target_id, message } => {
             if let Some(index) = find(fingerprints, target_id) {
-                fingerprints[index] = MessageFingerprint::of(message);
+                fingerprints[index] = MessageFingerprint::from_message(message);
             }
         }
         MessageEvent::Remove { target_id } => {

@@ -56,8 +56,8 @@ impl Listener {
                 let known = self.now();
                 assert_eq!(known.len(), splice.of);
                 let whole = splice.parts.iter().flat_map(|part| match part {
-                    DiffPart::Known(from, to) => known[*from..*to].to_vec(),
-                    DiffPart::New(message) => values(std::slice::from_ref(message)),
+                    SplicePart::Known(from, to) => known[*from..*to].to_vec(),
+                    SplicePart::New(message) => values(std::slice::from_ref(message)),
                 });
                 (self.base, self.events) = (whole.collect(), Vec::new());
             }

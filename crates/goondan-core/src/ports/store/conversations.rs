@@ -35,9 +35,31 @@ pub trait ConversationStore: Send + Sync {
             stored: self.read(id).await?,
         })
     }
+
+    /// Reads at least the first `count` messages of the current conversation. A store that cannot
+    /// leave out later messages reads all.
+    async fn read_first(
+        &self,
+        id: &InstanceId,
+        _count: usize,
+    ) -> Result<FirstMessages, StoreError> {
+        Ok(FirstMessages {
+            stored: self.read(id).await?,
+            omitted: 0,
+        })
+    }
 }
 
-/// The end of a conversation in its stored form.
+/// The first messages of a conversation, as the store returns them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FirstMessages {
+    /// Messages that were read.
+    pub stored: StoredConversation,
+    /// Number of messages after `stored`.
+    pub omitted: usize,
+}
+
+/// The latest messages of a conversation, as the store returns them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LatestMessages {
     /// Number of messages before `stored`.
@@ -72,7 +94,7 @@ pub trait OpenConversation: Send + Sync {
     /// Makes `fold` the base, durably, and deletes the events. After an interruption, the next
     /// [`load`](OpenConversation::load) finds the events. The base then contains none, some (only
     /// for [`BaseChange::Append`]) or all of them. `Conversation::restore` handles all these cases.
-    async fn fold(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError>;
+    async fn checkpoint(&mut self, fold: BaseChange<'_>) -> Result<(), StoreError>;
 
     /// Ends a turn: its result, its answer and its messages become durable together, or none of
     /// them does. `meta` is written soon after. Returns false if the conversation must be opened

@@ -29,8 +29,8 @@ use crate::ports::journal::TurnJournalStore;
 
 pub use begun_turns::{TurnRemains, put_begun_first};
 pub use conversations::{
-    BaseChange, ConversationStore, FinishedTurn, InstanceLease, LatestMessages, OpenConversation,
-    StoredConversation,
+    BaseChange, ConversationStore, FinishedTurn, FirstMessages, InstanceLease, LatestMessages,
+    OpenConversation, StoredConversation,
 };
 pub use events::RuntimeEventStore;
 pub use instances::{AccumulatedUsage, InstanceMeta, InstanceStatus, InstanceStore};

@@ -43,7 +43,10 @@ pub trait RecordStore: Send + Sync {
     ) -> Result<bool, StoreError>;
 
     /// Returns the records with this name of all instances.
-    async fn all(&self, name: &str) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError>;
+    async fn all_records(
+        &self,
+        name: &str,
+    ) -> Result<Vec<(InstanceId, VersionedRecord)>, StoreError>;
 }
 
 /// Changes a record atomically. `change` returns the new value, or `None` to change nothing.

@@ -34,7 +34,7 @@ pub(crate) struct TurnPlacement {
 
 impl TurnPlacement {
     /// Returns the place for a swarm with a single node.
-    pub(crate) fn here() -> Self {
+    pub(crate) fn local() -> Self {
         TurnPlacement {
             node: None,
             is_home: true,
@@ -56,7 +56,7 @@ pub(crate) struct WorkerPool {
     pub(crate) crew: Arc<dyn ClusterMembership>,
     state: Mutex<PlacementState>,
     /// Turns whose end a worker has published, but whose waiting task has not yet received it.
-    told: Mutex<HashSet<String>>,
+    published_ends: Mutex<HashSet<String>>,
 }
 
 struct PlacementState {
@@ -134,7 +134,7 @@ impl WorkerPool {
         Arc::new(WorkerPool {
             crew,
             state: Mutex::new(state),
-            told: Mutex::default(),
+            published_ends: Mutex::default(),
         })
     }
 
@@ -144,14 +144,14 @@ impl WorkerPool {
     }
 
     /// Sends a message to a worker; ignored if the worker left.
-    pub(crate) fn say(&self, node: &str, message: &ToWorker) {
-        self.crew.say(node, encode(message));
+    pub(crate) fn send(&self, node: &str, message: &ToWorker) {
+        self.crew.send_message(node, encode(message));
     }
 
     /// Returns the node for the next turn of an instance, or `None` if all nodes are full. Prefers
     /// the node of its last turn, then the node with the fewest turns. `is_bound` restricts the
     /// choice to this node.
-    pub(crate) fn choose(
+    pub(crate) fn choose_node(
         &self,
         id: &InstanceId,
         is_bound: bool,
@@ -215,7 +215,7 @@ impl WorkerPool {
         match forgotten.filter(|(evicted, _)| !state.placed.contains_key(evicted))? {
             (evicted, None) => Some(evicted),
             (evicted, Some(node)) => {
-                self.say(&node, &ToWorker::PutAway { instance: evicted });
+                self.send(&node, &ToWorker::PutAway { instance: evicted });
                 None
             }
         }
@@ -241,8 +241,8 @@ impl WorkerPool {
 
     /// Forgets a retired or deleted instance and notifies its node.
     pub(crate) fn put_away(&self, id: &InstanceId) {
-        if let Some(Some(node)) = self.state().leave(id) {
-            self.say(
+        if let Some(Some(node)) = self.state().take_home(id) {
+            self.send(
                 &node,
                 &ToWorker::PutAway {
                     instance: id.clone(),
@@ -254,7 +254,7 @@ impl WorkerPool {
     /// Adds a node, or updates a known node.
     pub(crate) fn put(&self, member: ClusterMember, run: &Arc<ActivityTracker>) {
         let mut state = self.state();
-        self.say(
+        self.send(
             &member.node,
             &ToWorker::Fit {
                 is_fit: member.is_fit,
@@ -267,7 +267,7 @@ impl WorkerPool {
         let (turns, calls, run) = (
             HashMap::new(),
             HashMap::new(),
-            RemoteActivity::of(Arc::clone(run)),
+            RemoteActivity::new(Arc::clone(run)),
         );
         state.nodes.insert(
             member.node.clone(),
@@ -283,7 +283,7 @@ impl WorkerPool {
 
     /// Stops assigning turns to a node that is about to leave. Turns that it does not finish resume
     /// on another node.
-    pub(crate) fn leave(&self, node: &str) {
+    pub(crate) fn mark_leaving(&self, node: &str) {
         self.state()
             .nodes
             .get_mut(node)
@@ -327,19 +327,19 @@ impl WorkerPool {
         start: &TurnStart,
         is_home: bool,
         grants: Vec<ApprovalGrant>,
-    ) -> Option<(TurnNumber, usize, oneshot::Receiver<RemoteTurnEnd>)> {
+    ) -> Option<(TurnNumber, oneshot::Receiver<RemoteTurnEnd>)> {
         let mut state = self.state();
         state.last_turn += 1;
         let turn = state.last_turn;
         let (ended, end) = oneshot::channel();
-        let mirror = RemoteActivity::of(Arc::clone(&start.facts.life));
+        let mirror = RemoteActivity::new(Arc::clone(&start.facts.life));
         state
             .nodes
             .get_mut(node)?
             .turns
             .insert(turn, WorkerTurn { ended, mirror });
-        let joined = start.joined.after_first(0);
-        let given = joined.len();
+        start.joined.node_changed();
+        let joined = start.joined.take_unsent();
         let (event, meta, is_new) = (start.event.clone(), start.meta.clone(), start.is_new);
         let begin = TurnAssignment {
             turn,
@@ -351,13 +351,16 @@ impl WorkerPool {
             joined,
             grants,
         };
-        self.say(node, &ToWorker::Begin(Box::new(begin)));
-        Some((turn, given, end))
+        self.send(node, &ToWorker::Begin(Box::new(begin)));
+        Some((turn, end))
     }
 
     /// Tracks which turns' ends a worker has published.
     pub(crate) fn track_turn_end(&self, event: &RuntimeEvent) {
-        let mut published = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut published = self
+            .published_ends
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         match &event.kind {
             RuntimeEventKind::TurnStarted { turn_id, .. } => drop(published.remove(turn_id)),
             RuntimeEventKind::TurnCompleted { turn_id, .. }
@@ -370,14 +373,14 @@ impl WorkerPool {
 
     /// Returns true if the end of a turn was published, and forgets the turn. Call once per turn.
     pub(crate) fn take_published(&self, turn_id: &str) -> bool {
-        self.told
+        self.published_ends
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(turn_id)
     }
 
     /// Delivers the end of a turn on a node.
-    pub(crate) fn ended(&self, node: &str, turn: TurnNumber, end: RemoteTurnEnd) {
+    pub(crate) fn deliver_turn_end(&self, node: &str, turn: TurnNumber, end: RemoteTurnEnd) {
         let remote = self
             .state()
             .nodes
@@ -390,7 +393,12 @@ impl WorkerPool {
     }
 
     /// Records a heartbeat of a node. Returns true if its pending-approval state changed.
-    pub(crate) fn sign(&self, node: &str, turn: Option<TurnNumber>, is_asked: bool) -> bool {
+    pub(crate) fn record_heartbeat(
+        &self,
+        node: &str,
+        turn: Option<TurnNumber>,
+        is_asked: bool,
+    ) -> bool {
         let mut state = self.state();
         let Some(node) = state.nodes.get_mut(node) else {
             return false;
@@ -399,7 +407,7 @@ impl WorkerPool {
             None => Some(&mut node.run),
             Some(turn) => node.turns.get_mut(&turn).map(|remote| &mut remote.mirror),
         };
-        mirror.is_some_and(|mirror| mirror.show(is_asked))
+        mirror.is_some_and(|mirror| mirror.record_heartbeat(is_asked))
     }
 
     /// Registers the work for a node's call; `work` starts it.
@@ -412,7 +420,7 @@ impl WorkerPool {
     }
 
     /// Removes finished work.
-    pub(crate) fn called(&self, node: &str, call: CallNumber) {
+    pub(crate) fn remove_call(&self, node: &str, call: CallNumber) {
         self.state()
             .nodes
             .get_mut(node)
@@ -435,7 +443,7 @@ impl WorkerPool {
 impl PlacementState {
     /// Sets the home of an instance. Returns an evicted entry.
     fn set_home(&mut self, id: &InstanceId, home: NodeName) -> Option<(InstanceId, NodeName)> {
-        self.leave(id);
+        self.take_home(id);
         *self.residents.entry(home.clone()).or_default() += 1;
         let forgotten = self.homes.push(id.clone(), home);
         self.moved_out(forgotten.as_ref().map(|(_, home)| home));
@@ -443,7 +451,7 @@ impl PlacementState {
     }
 
     /// Removes and returns the home of an instance.
-    fn leave(&mut self, id: &InstanceId) -> Option<NodeName> {
+    fn take_home(&mut self, id: &InstanceId) -> Option<NodeName> {
         let before = self.homes.pop(id);
         self.moved_out(before.as_ref());
         before

@@ -14,15 +14,15 @@ struct Silent {
 
 #[async_trait]
 impl ClusterMembership for Silent {
-    async fn news(&self) -> Option<ClusterEvent> {
+    async fn next_event(&self) -> Option<ClusterEvent> {
         None
     }
 
-    fn say(&self, _node: &str, _words: String) {}
+    fn send_message(&self, _node: &str, _words: String) {}
 
     fn note_turns(&self, _turns: Vec<(Option<String>, usize)>) {}
 
-    async fn ended(
+    async fn find_turn_end(
         &self,
         _event: &AgentEvent,
         _joined: &[String],
@@ -52,7 +52,7 @@ fn roster(own_turns: usize, nodes: &[(&str, usize)]) -> Arc<WorkerPool> {
 
 /// Starts a turn and returns its node, or `-` if no node is free.
 fn begin(roster: &WorkerPool, key: &str) -> String {
-    let Some(place) = roster.choose(&instance(key), false, |_| false) else {
+    let Some(place) = roster.choose_node(&instance(key), false, |_| false) else {
         return "-".to_owned();
     };
     let _ = roster.take(&instance(key), &place);
@@ -97,7 +97,7 @@ fn turns_are_spread_and_come_back_to_where_they_were() {
     roster.remove("b");
     assert_eq!(
         roster
-            .choose(&instance("2"), false, |_| false)
+            .choose_node(&instance("2"), false, |_| false)
             .map(|place| place.is_home),
         Some(false)
     );
@@ -116,7 +116,7 @@ fn a_full_node_keeps_its_instances_waiting_and_no_others() {
     // A turn that waits takes no room.
     assert!(
         roster
-            .choose(&instance("1"), false, |id| *id == instance("3"))
+            .choose_node(&instance("1"), false, |id| *id == instance("3"))
             .is_some_and(|place| place.is_home)
     );
 }
@@ -125,7 +125,7 @@ fn a_full_node_keeps_its_instances_waiting_and_no_others() {
 fn who_leaves_turns_to_others_runs_them_where_there_are_none() {
     let roster = roster(0, &[("a", 9)]);
     assert_eq!(begin(&roster, "1"), "a");
-    let bound = roster.choose(&instance("2"), true, |_| false);
+    let bound = roster.choose_node(&instance("2"), true, |_| false);
     assert_eq!(
         bound,
         Some(TurnPlacement {
@@ -149,7 +149,7 @@ fn who_was_put_away_has_no_home() {
     roster.put_away(&instance("1"));
     assert_eq!(
         roster
-            .choose(&instance("1"), false, |_| false)
+            .choose_node(&instance("1"), false, |_| false)
             .map(|place| place.is_home),
         Some(false)
     );
@@ -196,7 +196,7 @@ fn who_is_about_to_leave_gets_no_turns() {
     let roster = roster(0, &[("a", 9), ("b", 9)]);
     assert_eq!(begin(&roster, "1"), "a");
     roster.end_placement(&instance("1"));
-    roster.leave("a");
+    roster.mark_leaving("a");
     // Same as a membership change.
     roster.put(
         ClusterMember {
@@ -207,6 +207,6 @@ fn who_is_about_to_leave_gets_no_turns() {
         &ActivityTracker::new(),
     );
     assert_eq!(begin(&roster, "1"), "b", "not even what has run there");
-    roster.leave("b");
+    roster.mark_leaving("b");
     assert_eq!(begin(&roster, "2"), "here", "nobody else takes turns");
 }

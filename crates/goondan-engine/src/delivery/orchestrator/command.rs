@@ -10,6 +10,15 @@ use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::InstanceMeta;
 use goondan_core::tool_allowlist::ToolAllowlist;
 
+/// Kind of acceptance of a submitted event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AcceptanceKind {
+    /// The event is new.
+    New,
+    /// An event with the same id was submitted before.
+    Repeated,
+}
+
 /// Message to the orchestrator.
 pub enum OrchestratorCommand {
     /// Handles an event. `accepted` is answered once the event is durable, `waiter` once its turn
@@ -20,7 +29,7 @@ pub enum OrchestratorCommand {
         /// Receives the result.
         waiter: Option<oneshot::Sender<TurnResult>>,
         /// Receives the acceptance or the refusal.
-        accepted: oneshot::Sender<Result<(), SubmitError>>,
+        accepted: oneshot::Sender<Result<AcceptanceKind, SubmitError>>,
     },
     /// Withdraws an event after its caller stopped waiting.
     Abandon {

@@ -3,8 +3,8 @@
 use tokio::sync::oneshot;
 
 use super::pending::ResultWaiter;
-use super::{Orchestrator, unreadable};
-use crate::turn::cancelled;
+use super::{Orchestrator, unreadable_result};
+use crate::turn::cancelled_error;
 use crate::turn::instance::failed_result;
 use goondan_core::event::{FinishReason, TurnResult};
 use goondan_core::ids::InstanceId;
@@ -31,7 +31,7 @@ impl Orchestrator {
         if let Some(handled) = self.handled.get(event_id) {
             let result = handled
                 .decode()
-                .unwrap_or_else(|error| unreadable(event_id, error));
+                .unwrap_or_else(|error| unreadable_result(event_id, error));
             return Some(EventState::Over(Box::new(result)));
         }
         let pending = self.pending.get_mut(event_id)?;
@@ -62,8 +62,8 @@ impl Orchestrator {
         }
     }
 
-    /// Cancels the turn of an event, or removes the event from the queue if no turn has begun.
-    /// Returns `false` if there is nothing to cancel.
+    /// Cancels the turn of an event, or removes the event from the queue if no turn has begun. An
+    /// input that may have joined the running turn cancels that turn. Returns `false` if there is nothing to cancel.
     pub(super) fn cancel_event(&mut self, event_id: &str) -> bool {
         let Some(target) = self
             .pending
@@ -81,11 +81,19 @@ impl Orchestrator {
         let Some(index) = instance.queue.iter().position(|event| event.id == event_id) else {
             return false;
         };
+        if let Some(turn) = &instance.turn
+            && !turn.joined.withdraw(event_id)
+        {
+            turn.cancel.cancel();
+            // If the turn ends without the input, the input's own turn ends at its beginning.
+            self.cancelled.insert(event_id.to_owned());
+            return true;
+        }
         let event = instance
             .queue
             .remove(index)
             .expect("it was just found there");
-        let failed = failed_result(event.turn_id(), cancelled());
+        let failed = failed_result(event.turn_id(), cancelled_error());
         self.end_without_turn(
             &event,
             &TurnResult {

@@ -202,9 +202,9 @@ impl Orchestrator {
     }
 
     /// Answers with the metadata of all instances; reads the evicted instances from the store.
-    pub(super) fn list(&self, answer: oneshot::Sender<Vec<InstanceMeta>>) {
+    pub(super) fn list_instances(&self, answer: oneshot::Sender<Vec<InstanceMeta>>) {
         if !self.instances.evicts_idle() {
-            return drop(answer.send(self.instances.metas(Vec::new())));
+            return drop(answer.send(self.instances.instance_metas(Vec::new())));
         }
         let (store, commands) = (self.engine.store.clone(), self.engine.commands.clone());
         tokio::spawn(async move {
@@ -246,7 +246,7 @@ impl Orchestrator {
                 )
                 .is_some()
             };
-            let due = due(&*store, is_due).await;
+            let due = find_due_instances(&*store, is_due).await;
             let due = due
                 .inspect_err(|error| {
                     tracing::warn!(%error, "failed to check idle instances for expiry; retrying \
@@ -260,7 +260,9 @@ impl Orchestrator {
     /// Handles the result of a scan of the store.
     pub(super) fn scan_done(&mut self, scan: InstanceScan) {
         match scan {
-            InstanceScan::All { stored, answer } => drop(answer.send(self.instances.metas(stored))),
+            InstanceScan::All { stored, answer } => {
+                drop(answer.send(self.instances.instance_metas(stored)))
+            }
             InstanceScan::Due(due) => {
                 // A scan that reached its limit is repeated soon. The same applies after a reload
                 // during the scan.
@@ -283,7 +285,7 @@ impl Orchestrator {
 }
 
 /// Returns up to `MAX_DUE_PER_SCAN` stored instances that are due.
-async fn due(
+async fn find_due_instances(
     store: &dyn Store,
     is_due: impl Fn(&InstanceMeta) -> bool,
 ) -> Result<Vec<InstanceId>, StoreError> {

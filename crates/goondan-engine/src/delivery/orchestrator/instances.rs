@@ -6,19 +6,19 @@ use std::num::NonZeroUsize;
 use chrono::{DateTime, SecondsFormat, Utc};
 use lru::LruCache;
 
-use super::RunningTurn;
+use super::ActiveTurn;
 use super::compact_meta::CompactInstanceMeta;
 use crate::delivery::access_end;
 use crate::turn::{ConversationCache, ConversationLog};
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus, RecoveredState, Store, StoreError};
-use goondan_core::ports::tool::SpawnedInstanceInfo;
+use goondan_core::ports::tool::SpawnedAgentInfo;
 
 pub(super) struct InstanceEntry {
     pub(super) known: CompactInstanceMeta,
     pub(super) queue: VecDeque<AgentEvent>,
-    pub(super) turn: Option<Box<RunningTurn>>,
+    pub(super) turn: Option<Box<ActiveTurn>>,
     /// The store has no record of the instance, or an outdated one.
     pub(super) is_new: bool,
     /// True during a lookup, retirement or deletion of the instance. No turn may begin until then.
@@ -58,7 +58,7 @@ impl InstanceTable {
             .iter()
             .map(|event| &event.target)
             .collect();
-        let mut instances = InstanceTable::remembering(store.remembered_outside());
+        let mut instances = InstanceTable::with_max_idle(store.remembered_outside());
         if instances.resting.is_none() {
             for meta in store.instances().await? {
                 instances.add(with_checked_status(store, meta, &at_work).await);
@@ -87,7 +87,7 @@ impl InstanceTable {
 
     /// Creates an empty table that keeps at most `max_idle` idle instances in memory; `None` for no
     /// limit.
-    fn remembering(max_idle: Option<usize>) -> Self {
+    fn with_max_idle(max_idle: Option<usize>) -> Self {
         let resting = max_idle.map(|max_idle| {
             LruCache::new(NonZeroUsize::new(max_idle).unwrap_or(NonZeroUsize::MIN))
         });
@@ -167,7 +167,7 @@ impl InstanceTable {
 
     /// Adds a placeholder for the instance of an event while the store looks it up.
     pub(super) fn add_placeholder(&mut self, event: &AgentEvent, now: DateTime<Utc>) {
-        let instance = self.make(event, now);
+        let instance = self.add_for_event(event, now);
         (instance.is_unknown, instance.is_tended) = (true, true);
     }
 
@@ -229,7 +229,7 @@ impl InstanceTable {
     ) -> &mut InstanceEntry {
         let id = &event.target;
         if self.get(id).is_none() {
-            self.make(event, now);
+            self.add_for_event(event, now);
         }
         self.revive_for_event(id, now);
         if self
@@ -261,7 +261,7 @@ impl InstanceTable {
     }
 
     /// Adds a new instance for the target of an event.
-    fn make(&mut self, event: &AgentEvent, now: DateTime<Utc>) -> &mut InstanceEntry {
+    fn add_for_event(&mut self, event: &AgentEvent, now: DateTime<Utc>) -> &mut InstanceEntry {
         let meta = new_meta(&event.target, event.caller().cloned(), None, now);
         let instance = self.add(InstanceMeta {
             narrowing: event.terms.narrowing.clone(),
@@ -293,7 +293,9 @@ impl InstanceTable {
     }
 
     /// Returns the idle instances in memory, each with its agent and key.
-    pub(super) fn idle(&self) -> impl Iterator<Item = (&str, &str, &CompactInstanceMeta)> {
+    pub(super) fn idle_instances(
+        &self,
+    ) -> impl Iterator<Item = (&str, &str, &CompactInstanceMeta)> {
         let idle = self.iter().filter(|(.., instance)| instance.is_idle());
         idle.map(|(agent, key, instance)| (agent, key, &instance.known))
     }
@@ -351,7 +353,7 @@ impl InstanceTable {
 
     /// Returns the metadata of all instances, oldest first. `stored` lists the instances in the
     /// store if some are not in memory.
-    pub(super) fn metas(&self, stored: Vec<InstanceMeta>) -> Vec<InstanceMeta> {
+    pub(super) fn instance_metas(&self, stored: Vec<InstanceMeta>) -> Vec<InstanceMeta> {
         let (mut metas, mut unknown) = (Vec::new(), HashSet::new());
         for meta in stored {
             match self.get(&meta.id()) {
@@ -476,9 +478,9 @@ async fn with_checked_status(
 }
 
 /// Returns the description of an instance for tools.
-pub(crate) fn describe(meta: InstanceMeta) -> SpawnedInstanceInfo {
+pub(crate) fn describe_instance(meta: InstanceMeta) -> SpawnedAgentInfo {
     let owner = meta.owner.unwrap_or_else(|| InstanceId::new("", ""));
-    SpawnedInstanceInfo {
+    SpawnedAgentInfo {
         target: meta.agent,
         instance_key: meta.instance_key,
         owner_agent: owner.agent,
@@ -503,7 +505,7 @@ mod tests {
             cwd: Some("directory".to_owned()),
             ..meta(&id)
         };
-        let mut instances = InstanceTable::remembering(None);
+        let mut instances = InstanceTable::with_max_idle(None);
         instances.add(started.clone());
         let mut request = event("e1", &id);
         request.callers = vec![instance("owner")];
@@ -531,7 +533,7 @@ mod tests {
                 false,
             ),
         ] {
-            let mut instances = InstanceTable::remembering(None);
+            let mut instances = InstanceTable::with_max_idle(None);
             instances.add(InstanceMeta {
                 owner: Some(owner.clone()),
                 ..meta(&id)
@@ -562,11 +564,14 @@ mod tests {
             retired_at: Some(now),
             ..meta(&two)
         };
-        let mut instances = InstanceTable::remembering(None);
+        let mut instances = InstanceTable::with_max_idle(None);
         for meta in [meta(&one), retired.clone(), retired] {
             instances.add(meta);
         }
-        assert_eq!((instances.len(), instances.metas(Vec::new()).len()), (1, 2));
+        assert_eq!(
+            (instances.len(), instances.instance_metas(Vec::new()).len()),
+            (1, 2)
+        );
         instances.of_event(&event("e", &two), now);
         assert_eq!(instances.len(), 2);
         assert!(
@@ -575,7 +580,10 @@ mod tests {
                 .is_some_and(|meta| meta.status == InstanceStatus::Retired)
         );
         instances.remove(&one);
-        assert_eq!((instances.len(), instances.metas(Vec::new()).len()), (1, 1));
+        assert_eq!(
+            (instances.len(), instances.instance_metas(Vec::new()).len()),
+            (1, 1)
+        );
     }
 
     /// Keys of the instances in memory.
@@ -589,7 +597,7 @@ mod tests {
     fn of_those_with_nothing_to_do_only_the_last_are_remembered() {
         let now = DateTime::UNIX_EPOCH;
         let ids = ["a", "b", "c", "d"].map(instance);
-        let mut instances = InstanceTable::remembering(Some(2));
+        let mut instances = InstanceTable::with_max_idle(Some(2));
         for id in &ids {
             instances.add(meta(id));
             instances.mark_idle(id);
@@ -629,7 +637,7 @@ mod tests {
             retired_at: Some(now),
             ..meta(&retired)
         };
-        let mut instances = InstanceTable::remembering(Some(9));
+        let mut instances = InstanceTable::with_max_idle(Some(9));
         instances.len = 1;
         for (id, known, len) in [
             (&old, Some(meta(&old)), 1),

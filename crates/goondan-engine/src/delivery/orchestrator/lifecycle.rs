@@ -64,7 +64,7 @@ pub(super) fn next_step(
 impl Orchestrator {
     /// Returns the interval between checks for idle instances.
     fn check_interval(&self) -> Duration {
-        lifecycle::interval(&self.engine.generation.load().policy.lifecycle)
+        lifecycle::check_interval(&self.engine.generation.load().policy.lifecycle)
     }
 
     /// Plans the first check of the swarm for idle instances.
@@ -87,9 +87,9 @@ impl Orchestrator {
         let policy = self.engine.generation.load().policy.lifecycle.clone();
         let idle = self
             .instances
-            .idle()
+            .idle_instances()
             .map(|(agent, key, meta)| ((agent, key), idle_of(meta)));
-        let due = lifecycle::due(idle, self.engine.clock.now(), &policy);
+        let due = lifecycle::due_instances(idle, self.engine.clock.now(), &policy);
         let ids = |names: Vec<(&str, &str)>| -> Vec<_> {
             names
                 .into_iter()
@@ -132,7 +132,7 @@ impl Orchestrator {
     /// at the end of their turn.
     pub(super) fn retire_without_agent(&mut self) {
         let generation = self.engine.generation.load_full();
-        let idle = self.instances.idle();
+        let idle = self.instances.idle_instances();
         let removed =
             idle.filter(|(agent, _, meta)| !meta.is_retired() && generation.agent(agent).is_none());
         let removed: Vec<_> = removed
@@ -252,7 +252,7 @@ impl Orchestrator {
             }
             StoreWorkResult::Deleted if !is_used_again => {
                 self.engine.release_instance(&id);
-                self.engine.timetable.forget(&id);
+                self.engine.timetable.remove_jobs(&id);
                 self.instances.remove(&id);
             }
             StoreWorkResult::Retired if !is_used_again => self.engine.release_instance(&id),

@@ -14,6 +14,7 @@ mod stalled;
 mod submit_error;
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -38,12 +39,12 @@ use goondan_core::ports::store::{
 use goondan_core::result_cache::{EncodedResult, ResultCache};
 
 use chain_waiters::ChainWaiters;
-pub use command::{InstanceSpawnRequest, OrchestratorCommand};
+pub use command::{AcceptanceKind, InstanceSpawnRequest, OrchestratorCommand};
 pub use event_lookup::EventState;
 pub use instance_lookup::InstanceScan;
 use instance_lookup::{LookupReason, PendingLookups};
 use instances::new_meta;
-pub(crate) use instances::{InstanceTable, describe};
+pub(crate) use instances::{InstanceTable, describe_instance};
 pub use lifecycle::StoreWorkResult;
 use pending::{PendingEvent, PendingEvents};
 use stalled::StalledInstances;
@@ -52,10 +53,10 @@ pub use submit_error::SubmitError;
 /// Time for aborted turns to end. A turn that blocks its thread ends with the process.
 const DETACH_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 
-struct RunningTurn {
+struct ActiveTurn {
     event: AgentEvent,
     cancel: CancellationToken,
-    joined: crate::turn::LateResponses,
+    joined: crate::turn::JoiningEvents,
     /// An event for the instance arrived during the turn.
     is_wanted: bool,
 }
@@ -63,7 +64,7 @@ struct RunningTurn {
 struct EventSubmission {
     event: Box<AgentEvent>,
     waiter: Option<oneshot::Sender<TurnResult>>,
-    accepted: oneshot::Sender<Result<(), SubmitError>>,
+    accepted: oneshot::Sender<Result<AcceptanceKind, SubmitError>>,
     /// The store has already been asked if the instance exists.
     is_sought: bool,
 }
@@ -106,7 +107,7 @@ pub(crate) struct Orchestrator {
 
 /// Returns how each of the `begun` turns was interrupted, by the id of its event: as the only turn,
 /// or together with others.
-fn interruptions(begun: &[String]) -> HashMap<String, TurnInterruption> {
+fn turn_interruptions(begun: &[String]) -> HashMap<String, TurnInterruption> {
     let interruption = match begun {
         [_] => TurnInterruption::Alone,
         _ => TurnInterruption::WithOthers,
@@ -135,7 +136,7 @@ impl Orchestrator {
             instances,
             pending: PendingEvents::default(),
             handled,
-            interrupted: interruptions(&recovered.begun),
+            interrupted: turn_interruptions(&recovered.begun),
             begun: recovered.begun.into_iter().collect(),
             cancelled: HashSet::new(),
             waits: WaitGraph::default(),
@@ -174,7 +175,7 @@ impl Orchestrator {
                 Some((event, written)) = self.accepting.next() => self.event_written(event, written),
                 Some(sought) = self.seeking.next() => self.lookup_done(sought),
                 () = deadline(self.stopping) => if !self.detach_turns() { break },
-                () = deadline(self.stalled.at()) => self.retry_stalled(),
+                () = deadline(self.stalled.next_retry()) => self.retry_stalled(),
                 () = tokio::time::sleep_until(self.tend_at) => self.collect_idle(),
             }
             self.start_turns();
@@ -219,7 +220,7 @@ impl Orchestrator {
                 drop(answer.send(self.find(&event_id)))
             }
             OrchestratorCommand::Spawn { request, answer } => self.spawn(request, answer, false),
-            OrchestratorCommand::List { answer } => self.list(answer),
+            OrchestratorCommand::List { answer } => self.list_instances(answer),
             OrchestratorCommand::Has { instance, answer } => self.send_existence(instance, answer),
             OrchestratorCommand::Looked(scan) => self.scan_done(scan),
             OrchestratorCommand::Settled { trace_id, answer } => {
@@ -254,22 +255,22 @@ impl Orchestrator {
         &mut self,
         event: AgentEvent,
         waiter: Option<oneshot::Sender<TurnResult>>,
-        accepted: oneshot::Sender<Result<(), SubmitError>>,
+        accepted: oneshot::Sender<Result<AcceptanceKind, SubmitError>>,
     ) {
         self.recall_result(&event.id);
         if let Some(result) = self.handled.get(&event.id) {
             // Duplicate delivery: accepted again, with the stored result.
-            let _ = accepted.send(Ok(()));
+            let _ = accepted.send(Ok(AcceptanceKind::Repeated));
             if let Some(waiter) = waiter {
                 let _ = waiter.send(
                     result
                         .decode()
-                        .unwrap_or_else(|error| unreadable(&event.id, error)),
+                        .unwrap_or_else(|error| unreadable_result(&event.id, error)),
                 );
             }
             return;
         }
-        if let Err(refusal) = self.admit(&event) {
+        if let Err(refusal) = self.check_admission(&event) {
             let _ = accepted.send(Err(refusal));
             return;
         }
@@ -278,7 +279,7 @@ impl Orchestrator {
             .as_ref()
             .filter(|reply| !reply.async_)
             .map(|reply| reply.caller.clone());
-        let waiter = match self.waiter(waiter, caller, &event.target) {
+        let waiter = match self.register_waiter(waiter, caller, &event.target) {
             Ok(waiter) => waiter,
             Err(refusal) => {
                 let _ = accepted.send(Err(refusal));
@@ -289,15 +290,16 @@ impl Orchestrator {
             known.waiters.extend(waiter);
             // For a durable event, the list of acceptance waiters is empty.
             if known.accepted.is_empty() {
-                let _ = accepted.send(Ok(()));
+                let _ = accepted.send(Ok(AcceptanceKind::Repeated));
             } else {
                 known.accepted.push(accepted);
             }
             // If the instance is stalled, the duplicate triggers a retry.
-            self.make_ready(event.target);
+            let target = known.target.clone();
+            self.make_ready(target);
             return;
         }
-        let mut pending = PendingEvent::of(&event);
+        let mut pending = PendingEvent::from_event(&event);
         pending.waiters.extend(waiter);
         pending.accepted.push(accepted);
         self.pending.insert(event.id.clone(), pending);
@@ -316,8 +318,11 @@ impl Orchestrator {
         };
         let accepted = std::mem::take(&mut pending.accepted);
         let answer = written.map_err(SubmitError::from);
-        for accepted in accepted {
-            let _ = accepted.send(answer.clone());
+        // Later submissions waited for the first one.
+        let acceptances =
+            iter::once(AcceptanceKind::New).chain(iter::repeat(AcceptanceKind::Repeated));
+        for (accepted, acceptance) in accepted.into_iter().zip(acceptances) {
+            let _ = accepted.send(answer.clone().map(|()| acceptance));
         }
         match answer {
             Ok(()) => self.enqueue(event),
@@ -325,7 +330,8 @@ impl Orchestrator {
         }
     }
 
-    /// Queues an accepted event. A response joins the running turn (rule A5).
+    /// Queues an accepted event. A response joins the running turn (rule A5). An input that steers
+    /// joins it too, but keeps its place in the queue until the turn has ended with it.
     fn enqueue(&mut self, event: AgentEvent) {
         let now = self.engine.clock.now();
         self.look_up_target(&event, now);
@@ -338,6 +344,11 @@ impl Orchestrator {
             return self.make_ready(event.target);
         }
         let instance = self.instances.of_event(&event, now);
+        if let Some(turn) = &instance.turn
+            && event.steers(&turn.event)
+        {
+            turn.joined.put(event.clone());
+        }
         match &instance.turn {
             Some(turn) if event.is_response() => turn.joined.put(event),
             _ => {
@@ -364,7 +375,7 @@ impl Orchestrator {
     /// Queues an event that was accepted before the last stop.
     fn enqueue_recovered(&mut self, event: AgentEvent) {
         self.pending
-            .insert(event.id.clone(), PendingEvent::of(&event));
+            .insert(event.id.clone(), PendingEvent::from_event(&event));
         self.enqueue(event);
     }
 
@@ -383,7 +394,7 @@ impl Orchestrator {
         });
         let waited_for = !pending.waiters.is_empty();
         for caller in gone {
-            self.waits.done(&caller, &target);
+            self.waits.remove_wait(&caller, &target);
         }
         if waited_for {
             return;
@@ -417,14 +428,14 @@ impl Orchestrator {
 
     /// Returns `true` if turns run and each of them waits for an approval.
     fn waits_only_for_approvals(&self) -> bool {
-        let lives = &self.engine.lives;
+        let activity = &self.engine.activity;
         // A wait for a rate limit also pauses a turn, but opens no approval of the run.
-        lives.run.is_asked()
+        activity.run.is_paused()
             && !self.turn_tasks.is_empty()
             && self
                 .turn_tasks
                 .values()
-                .all(|id| lives.waits_for_approval(id))
+                .all(|id| activity.waits_for_approval(id))
     }
 
     /// Drops all running turns as a kill does: each resumes from its journal at the next start or on
@@ -453,7 +464,7 @@ impl Orchestrator {
         if !is_sought && self.instances.may_be_evicted(&request.id) {
             return self.look_up(request.id.clone(), LookupReason::Spawn(request, answer));
         }
-        match self.prepare(request) {
+        match self.prepare_spawn(request) {
             Ok(None) => drop(answer.send(Ok(false))),
             Ok(Some((meta, is_new))) => self.put_before_turns(meta, is_new, answer),
             Err(refusal) => drop(answer.send(Err(refusal))),
@@ -461,7 +472,7 @@ impl Orchestrator {
     }
 
     /// Returns the metadata to write and a flag for a new instance; `None` if the instance exists.
-    fn prepare(
+    fn prepare_spawn(
         &mut self,
         request: InstanceSpawnRequest,
     ) -> Result<Option<(InstanceMeta, bool)>, SubmitError> {
@@ -505,7 +516,7 @@ impl Orchestrator {
         };
         for waiter in std::mem::take(&mut pending.waiters) {
             if let Some(caller) = &waiter.caller {
-                self.waits.done(caller, &pending.target);
+                self.waits.remove_wait(caller, &pending.target);
             }
             if let Some(result) = result {
                 let _ = waiter.sender.send(result.clone());
@@ -551,7 +562,7 @@ impl Orchestrator {
 }
 
 /// Returns the result for a handled event whose stored result is damaged.
-fn unreadable(event_id: &str, cause: serde_json::Error) -> TurnResult {
+fn unreadable_result(event_id: &str, cause: serde_json::Error) -> TurnResult {
     let damaged = StoreError::Damaged {
         what: format!("the result of {event_id}"),
         cause: Arc::new(cause),

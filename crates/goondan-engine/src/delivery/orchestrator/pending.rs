@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tokio::sync::oneshot;
 
-use super::SubmitError;
+use super::{AcceptanceKind, SubmitError};
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
@@ -36,13 +36,13 @@ pub(super) struct PendingEvent {
     /// Instance whose turn sent the event.
     pub(super) asked_by: Option<InstanceId>,
     pub(super) waiters: Vec<ResultWaiter>,
-    pub(super) accepted: Vec<oneshot::Sender<Result<(), SubmitError>>>,
+    pub(super) accepted: Vec<oneshot::Sender<Result<AcceptanceKind, SubmitError>>>,
     bytes: usize,
 }
 
 impl PendingEvent {
     /// Returns the entry of an accepted event, without waiters.
-    pub(super) fn of(event: &AgentEvent) -> Self {
+    pub(super) fn from_event(event: &AgentEvent) -> Self {
         PendingEvent {
             target: event.target.clone(),
             trace_id: event.trace.trace_id.clone(),
@@ -114,19 +114,19 @@ impl PendingEvents {
         self.bytes += pending.bytes;
         *self.chains.entry(pending.trace_id.clone()).or_default() += 1;
         if let Some(before) = self.events.insert(event_id, pending) {
-            self.discount(&before);
+            self.subtract_event(&before);
         }
     }
 
     /// Removes a handled event.
     pub(super) fn remove(&mut self, event_id: &str) {
         if let Some(gone) = self.events.remove(event_id) {
-            self.discount(&gone);
+            self.subtract_event(&gone);
         }
     }
 
     /// Subtracts a removed event from the size and the trace counts.
-    fn discount(&mut self, gone: &PendingEvent) {
+    fn subtract_event(&mut self, gone: &PendingEvent) {
         self.bytes -= gone.bytes;
         if let Some(count) = self.chains.get_mut(&gone.trace_id) {
             *count -= 1;
@@ -150,7 +150,7 @@ mod tests {
                 input: "x".repeat(length),
                 ..event(id, &instance("k"))
             };
-            all.insert(id.to_owned(), PendingEvent::of(&event));
+            all.insert(id.to_owned(), PendingEvent::from_event(&event));
         }
         assert_eq!(all.bytes(), 2 * EVENT_OVERHEAD_BYTES + 1_100);
         all.remove("a");

@@ -8,14 +8,14 @@ use goondan_spec::Code;
 use tokio_util::sync::CancellationToken;
 
 use super::instances::InstanceEntry;
-use super::{EndedTurnTask, Orchestrator, RunningTurn, SubmitError};
+use super::{ActiveTurn, EndedTurnTask, Orchestrator, SubmitError};
 use crate::cluster::{self, TurnPlacement};
 use crate::delivery::access_end;
 use crate::delivery::failed_events;
 use crate::delivery::responses;
 use crate::engine::Engine;
 use crate::plan::AgentPlan;
-use crate::turn::LateResponses;
+use crate::turn::JoiningEvents;
 use crate::turn::instance::{self, TurnEnd, TurnStart, failed_result};
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::{SwarmEvent, TurnError, TurnResult};
@@ -119,21 +119,23 @@ impl Orchestrator {
     /// Returns the node for the next turn of an instance; `None` if there is no free slot.
     fn slot_for(&self, id: &InstanceId) -> Option<TurnPlacement> {
         let Some(roster) = &self.engine.roster else {
-            return Some(TurnPlacement::here());
+            return Some(TurnPlacement::local());
         };
         let is_waiting =
-            |id: &InstanceId| self.waits.is_waiting(id) || self.engine.lives.is_asked(id);
-        roster.choose(id, self.engine.is_bound_here(id), is_waiting)
+            |id: &InstanceId| self.waits.is_waiting(id) || self.engine.activity.is_paused(id);
+        roster.choose_node(id, self.engine.is_bound_here(id), is_waiting)
     }
 
     /// Returns the number of running turns that wait neither for another agent nor for an approval.
     fn working_turns(&self) -> usize {
-        let lives = &self.engine.lives;
-        let is_asked = |id: &InstanceId| lives.run.is_asked() && lives.is_asked(id);
+        let activity = &self.engine.activity;
+        // A wait for a rate limit also pauses a turn, but opens no approval of the run.
+        let waits_for_approval =
+            |id: &InstanceId| activity.run.is_paused() && activity.is_paused(id);
         let waiting = self
             .turn_tasks
             .values()
-            .filter(|id| self.waits.is_waiting(id) || is_asked(id))
+            .filter(|id| self.waits.is_waiting(id) || waits_for_approval(id))
             .count();
         self.turn_tasks.len() - waiting
     }
@@ -192,23 +194,28 @@ impl Orchestrator {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
-        let (joined, cancel) = (LateResponses::default(), CancellationToken::new());
+        let (joined, cancel) = (JoiningEvents::default(), CancellationToken::new());
         let (answers, others): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut instance.queue)
             .into_iter()
             .partition(AgentEvent::is_response);
         instance.queue = others;
         answers.into_iter().for_each(|answer| joined.put(answer));
+        if self.begun.contains(&event.id) {
+            // They arrived while the turn ran, before it was interrupted.
+            let steering = instance.queue.iter().filter(|input| input.steers(&event));
+            steering.cloned().for_each(|input| joined.put(input));
+        }
         if self.cancelled.contains(&event.id) {
             cancel.cancel();
         }
-        instance.turn = Some(Box::new(RunningTurn {
+        instance.turn = Some(Box::new(ActiveTurn {
             event: event.clone(),
             cancel: cancel.clone(),
             joined: joined.clone(),
             is_wanted: false,
         }));
         let (meta, is_new) = (instance.meta(id), instance.is_new);
-        let facts = Arc::new(self.engine.facts(agent, &event, &meta));
+        let facts = Arc::new(self.engine.turn_scope(agent, &event, &meta));
         let (warm, engine) = (
             self.instances.take_conversation(id),
             Arc::clone(&self.engine),
@@ -231,7 +238,7 @@ impl Orchestrator {
                 .spawn(async move { (target, instance::handle(start).await) }),
             Some(roster) => {
                 if let Some(gone) = roster.take(id, &placement) {
-                    self.engine.observer.ended(&gone);
+                    self.engine.observer.on_instance_end(&gone);
                 }
                 let roster = Arc::clone(roster);
                 self.turns.spawn(async move {
@@ -270,7 +277,7 @@ impl Orchestrator {
                     tracing::error!(instance = %id, %error, "a turn panicked");
                     self.end_without_turn(
                         &turn.event,
-                        &failed_result(turn.event.turn_id(), panicked()),
+                        &failed_result(turn.event.turn_id(), panic_error()),
                     );
                     self.requeue_responses(&id, &turn.joined);
                     self.make_ready(id);
@@ -306,8 +313,10 @@ impl Orchestrator {
             self.instances.cache_conversation(id, log);
         }
         let Some(turn) = turn else { return };
-        self.publish_end(&turn.event, &end.result);
+        let joined_ids = end.handled.get(1..).unwrap_or_default();
+        self.publish_end(&turn.event, joined_ids, &end.result);
         self.requeue_responses(id, &turn.joined);
+        self.dequeue_joined(id, joined_ids);
         if end.handled.is_empty() {
             self.stall_turn(*turn, &end.result);
             return;
@@ -315,7 +324,7 @@ impl Orchestrator {
         self.stalled.store_works();
         self.handled.release(id);
         for event_id in &end.handled {
-            self.remember(event_id, &end.result);
+            self.keep_result(event_id, &end.result);
             self.end_event(event_id, Some(&end.result));
         }
         if let Some(answer) = end.answer {
@@ -332,7 +341,7 @@ impl Orchestrator {
     ///
     /// External waiters of all queued events receive the error. Agents continue to wait, since the
     /// turn is retried.
-    fn stall_turn(&mut self, turn: RunningTurn, result: &TurnResult) {
+    fn stall_turn(&mut self, turn: ActiveTurn, result: &TurnResult) {
         let id = turn.event.target.clone();
         let Some(instance) = self.instances.get_mut(&id) else {
             return;
@@ -365,7 +374,7 @@ impl Orchestrator {
     }
 
     /// Keeps the result of an ended event for later queries.
-    fn remember(&mut self, event_id: &str, result: &TurnResult) {
+    fn keep_result(&mut self, event_id: &str, result: &TurnResult) {
         let asked_by = self
             .pending
             .get(event_id)
@@ -383,12 +392,24 @@ impl Orchestrator {
             .put(event_id, encoded, size, asked_by.filter(is_asking));
     }
 
+    /// Removes the inputs that joined a turn from the queue.
+    fn dequeue_joined(&mut self, id: &InstanceId, joined_ids: &[String]) {
+        let instance = self.instances.get_mut(id);
+        if let Some(instance) = instance.filter(|_| !joined_ids.is_empty()) {
+            instance
+                .queue
+                .retain(|event| !joined_ids.contains(&event.id));
+        }
+    }
+
     /// Returns responses that arrived after the turn's last step to the front of the queue.
-    fn requeue_responses(&mut self, id: &InstanceId, joined: &LateResponses) {
+    fn requeue_responses(&mut self, id: &InstanceId, joined: &JoiningEvents) {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
-        for event in joined.take().into_iter().rev() {
+        // Inputs have kept their places in the queue.
+        let responses = joined.take().into_iter().filter(AgentEvent::is_response);
+        for event in responses.rev() {
             instance.queue.push_front(event);
         }
     }
@@ -419,7 +440,7 @@ impl Orchestrator {
             answer: answer.clone(),
         };
         let (id, target) = (event.id.clone(), event.target.clone());
-        self.publish_end(event, result);
+        self.publish_end(event, &[], result);
         let (engine, event, ended) = (Arc::clone(&self.engine), event.clone(), result.clone());
         tokio::spawn(async move {
             failed_events::add_if_failed(&engine, &event, &ended, now).await;
@@ -427,7 +448,7 @@ impl Orchestrator {
             drop(engine.store.append(LogRecord::Done(Box::new(turn))));
         });
         self.handled.release(&target);
-        self.remember(&id, result);
+        self.keep_result(&id, result);
         self.end_event(&id, Some(result));
         if let Some(answer) = answer {
             self.enqueue_recovered(answer);
@@ -435,10 +456,11 @@ impl Orchestrator {
     }
 
     /// Publishes the event for the end of a turn.
-    fn publish_end(&self, event: &AgentEvent, result: &TurnResult) {
+    fn publish_end(&self, event: &AgentEvent, joined_ids: &[String], result: &TurnResult) {
         self.engine.bus.publish(SwarmEvent::TurnEnded {
             instance: event.target.clone(),
             event_id: event.id.clone(),
+            joined_ids: joined_ids.to_vec(),
             event_type: event.event_type.clone(),
             trace_id: event.trace.trace_id.clone(),
             is_for_agent: event.reply_to.is_some(),
@@ -466,7 +488,7 @@ fn end_stored_programs(
 }
 
 /// Returns the error of a turn that panicked.
-fn panicked() -> TurnError {
+fn panic_error() -> TurnError {
     TurnError::new(Code::TURN_PANIC, "the turn panicked; this is a bug in gdn")
         .suggest("Check the log, and report the bug with the steps to reproduce it.")
 }

@@ -33,7 +33,7 @@ impl Default for StalledInstances {
 
 impl StalledInstances {
     /// Returns the time of the next retry; `None` if no instance is stalled.
-    pub(super) fn at(&self) -> Option<Instant> {
+    pub(super) fn next_retry(&self) -> Option<Instant> {
         self.at
     }
 
@@ -60,7 +60,7 @@ impl Orchestrator {
     /// Retries all stalled instances. Each retry counts as a heartbeat for waiting clients.
     pub(super) fn retry_stalled(&mut self) {
         for id in self.stalled.take() {
-            self.engine.lives.of(&id).show();
+            self.engine.activity.tracker_for(&id).record_heartbeat();
             self.make_ready(id);
         }
     }

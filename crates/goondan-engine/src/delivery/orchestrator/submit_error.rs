@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use super::Orchestrator;
 use super::pending::{self, ResultWaiter};
 use crate::delivery::access_end;
-use goondan_core::agent_event::AgentEvent;
+use goondan_core::agent_event::{AgentEvent, ConversationOperation};
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::model::ModelError;
@@ -75,6 +75,9 @@ pub enum SubmitError {
     /// The queue of the instance is full.
     #[error("{0} already has {MAX_QUEUED_EVENTS} queued events")]
     QueueFull(InstanceId),
+    /// A turn of the instance runs or waits, so its last turn cannot be taken back.
+    #[error("A turn of {0} runs or waits, so its last turn cannot be taken back.")]
+    TurnRunning(InstanceId),
     /// All queued events together reach the memory limit, in bytes.
     #[error("the queued events of this swarm take {0} bytes, which is the limit")]
     TooManyBytes(usize),
@@ -129,6 +132,7 @@ impl SubmitError {
             SubmitError::NoSuchEvent { .. } => Code::EVENT_NOT_FOUND,
             SubmitError::TooDeep { .. } => Code::AGENT_CALL_DEPTH_EXCEEDED,
             SubmitError::QueueFull(_) | SubmitError::TooManyBytes(_) => Code::AGENT_QUEUE_FULL,
+            SubmitError::TurnRunning(_) => Code::AGENT_TURN_RUNNING,
             SubmitError::TooLarge(_) | SubmitError::MetadataTooLarge(_) => {
                 Code::AGENT_EVENT_TOO_LARGE
             }
@@ -161,6 +165,7 @@ impl SubmitError {
             }
             SubmitError::TooDeep { .. } => "Answer with what you know.",
             SubmitError::QueueFull(_) | SubmitError::TooManyBytes(_) => "Send it again later.",
+            SubmitError::TurnRunning(_) => "Wait for the end of the turn, or cancel it.",
             SubmitError::TooLarge(_) | SubmitError::MetadataTooLarge(_) => {
                 "Save it to a file and send the path."
             }
@@ -184,7 +189,7 @@ impl SubmitError {
 
 impl Orchestrator {
     /// Checks that `event` may be accepted.
-    pub(super) fn admit(&self, event: &AgentEvent) -> Result<(), SubmitError> {
+    pub(super) fn check_admission(&self, event: &AgentEvent) -> Result<(), SubmitError> {
         if self.stopping.is_some() && !self.is_of_a_running_turn(event) {
             return Err(SubmitError::Stopping);
         }
@@ -212,7 +217,12 @@ impl Orchestrator {
             Some(instance) if instance.queue.len() >= MAX_QUEUED_EVENTS => {
                 Err(SubmitError::QueueFull(event.target.clone()))
             }
-            Some(_) => Ok(()),
+            Some(instance) => match event.operation() {
+                Some(ConversationOperation::Undo) if !instance.is_idle() => {
+                    Err(SubmitError::TurnRunning(event.target.clone()))
+                }
+                _ => Ok(()),
+            },
         }
     }
 
@@ -282,7 +292,7 @@ impl Orchestrator {
     }
 
     /// Registers a waiter for `target`. Fails if the wait would be circular (rule A4).
-    pub(super) fn waiter(
+    pub(super) fn register_waiter(
         &mut self,
         sender: Option<oneshot::Sender<TurnResult>>,
         caller: Option<InstanceId>,

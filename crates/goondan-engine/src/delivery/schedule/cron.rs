@@ -37,10 +37,10 @@ impl CronSchedule {
         let cron = parse(expression).ok_or_else(|| {
             format!(
                 "`{expression}` is not a cron expression: {}",
-                fault(expression)
+                invalid_reason(expression)
             )
         })?;
-        let zone = IanaZone::named(zone).ok_or_else(|| match IanaZone::of_city(zone) {
+        let zone = IanaZone::from_name(zone).ok_or_else(|| match IanaZone::of_city(zone) {
             Some(full) => format!("`{zone}` is not a time zone; write `{full}`"),
             None => format!("`{zone}` is not a time zone; write a name such as `Europe/Berlin`"),
         })?;
@@ -83,7 +83,7 @@ fn parse(expression: &str) -> Option<Cron> {
 }
 
 /// Returns the reason why `expression` is invalid.
-fn fault(expression: &str) -> String {
+fn invalid_reason(expression: &str) -> String {
     let fields: Vec<&str> = expression.split_whitespace().collect();
     if fields.len() != FIELDS.len() {
         let names = FIELDS.map(|(name, _)| name).join(", ");

@@ -5,11 +5,11 @@ use goondan_spec::Code;
 use tokio::sync::oneshot;
 
 use super::cron::CronSchedule;
-use super::keep;
+use super::store_jobs;
 use crate::cluster::protocol::{LeaderRequest, NewJob};
 use crate::delivery::orchestrator::{InstanceSpawnRequest, OrchestratorCommand};
 use crate::engine::Engine;
-use crate::tooling::agents::{AgentCalls, stopped};
+use crate::tooling::agents::{AgentCalls, stopped_error};
 use crate::tooling::host_capabilities::of_store;
 use goondan_core::ids::{InstanceId, derived_id};
 use goondan_core::ports::capabilities::{JobRequest, PromptScheduler, ScheduledJob};
@@ -25,19 +25,19 @@ impl PromptScheduler for AgentCalls {
         match &self.engine.uplink {
             None => Ok(jobs(&self.engine, instance)),
             Some(uplink) => uplink
-                .ask(LeaderRequest::Jobs(instance.clone()))
+                .send_request(LeaderRequest::Jobs(instance.clone()))
                 .answer()
                 .await
-                .ok_or_else(stopped),
+                .ok_or_else(stopped_error),
         }
     }
 
     async fn add(&self, request: JobRequest) -> Result<ScheduledJob, ToolError> {
         let job = NewJob {
             instance: self.facts.instance.clone(),
-            place: self.place().to_owned(),
+            place: self.call_path().to_owned(),
             wanted: request,
-            callers: self.chain(),
+            callers: self.caller_chain(),
             since: self.facts.since,
             bound_by: self.facts.bound_by.clone(),
             narrowing: self.facts.narrowing.clone(),
@@ -45,10 +45,10 @@ impl PromptScheduler for AgentCalls {
         match &self.engine.uplink {
             None => add(&self.engine, job).await,
             Some(uplink) => uplink
-                .ask(LeaderRequest::AddJob(job))
+                .send_request(LeaderRequest::AddJob(job))
                 .answer()
                 .await
-                .unwrap_or_else(|| Err(stopped())),
+                .unwrap_or_else(|| Err(stopped_error())),
         }
     }
 
@@ -57,8 +57,9 @@ impl PromptScheduler for AgentCalls {
         match &self.engine.uplink {
             None => remove(&self.engine, instance, id).await,
             Some(uplink) => {
-                let call = uplink.ask(LeaderRequest::RemoveJob(instance.clone(), id.to_owned()));
-                call.answer().await.unwrap_or_else(|| Err(stopped()))
+                let call =
+                    uplink.send_request(LeaderRequest::RemoveJob(instance.clone(), id.to_owned()));
+                call.answer().await.unwrap_or_else(|| Err(stopped_error()))
             }
         }
     }
@@ -66,7 +67,7 @@ impl PromptScheduler for AgentCalls {
 
 /// Returns the scheduled jobs of an instance.
 pub(crate) fn jobs(engine: &Engine, instance: &InstanceId) -> Vec<ScheduledJob> {
-    engine.timetable.of(instance)
+    engine.timetable.jobs_of(instance)
 }
 
 /// Creates a job, or returns the job that the same call created before.
@@ -85,9 +86,9 @@ pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, To
     let Some(due) = schedule.next(now) else {
         return Err(no_schedule(format!("`{}` is never due", wanted.schedule)));
     };
-    prepare(engine, &own).await?;
+    store_instance(engine, &own).await?;
     let _one_at_a_time = engine.timetable.writing.lock().await;
-    let mut jobs = engine.timetable.of(&own);
+    let mut jobs = engine.timetable.jobs_of(&own);
     let id = format!(
         "cron-{}",
         &derived_id(&[&own.to_string(), &place, "cron"])[..8]
@@ -120,7 +121,7 @@ pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, To
         narrowing,
     };
     jobs.push(job.clone());
-    keep(engine, &own, jobs).await.map_err(of_store)?;
+    store_jobs(engine, &own, jobs).await.map_err(of_store)?;
     Ok(job)
 }
 
@@ -131,17 +132,17 @@ pub(crate) async fn remove(
     id: &str,
 ) -> Result<Option<ScheduledJob>, ToolError> {
     let _one_at_a_time = engine.timetable.writing.lock().await;
-    let mut jobs = engine.timetable.of(instance);
+    let mut jobs = engine.timetable.jobs_of(instance);
     let Some(index) = jobs.iter().position(|job| job.id == id) else {
         return Ok(None);
     };
     let removed = jobs.remove(index);
-    keep(engine, instance, jobs).await.map_err(of_store)?;
+    store_jobs(engine, instance, jobs).await.map_err(of_store)?;
     Ok(Some(removed))
 }
 
 /// Stores the instance first: at the next start, jobs are read from stored instances only.
-async fn prepare(engine: &Engine, instance: &InstanceId) -> Result<(), ToolError> {
+async fn store_instance(engine: &Engine, instance: &InstanceId) -> Result<(), ToolError> {
     let (answer, spawned) = oneshot::channel();
     let request = InstanceSpawnRequest {
         id: instance.clone(),
@@ -152,10 +153,10 @@ async fn prepare(engine: &Engine, instance: &InstanceId) -> Result<(), ToolError
     engine
         .commands
         .send(OrchestratorCommand::Spawn { request, answer })
-        .map_err(|_| stopped())?;
+        .map_err(|_| stopped_error())?;
     spawned
         .await
-        .map_err(|_| stopped())?
+        .map_err(|_| stopped_error())?
         .map(drop)
         .map_err(ToolError::from)
 }
@@ -163,7 +164,7 @@ async fn prepare(engine: &Engine, instance: &InstanceId) -> Result<(), ToolError
 impl AgentCalls {
     /// Returns the instances whose restrictions apply to a firing: all callers of this turn and
     /// this instance. A job created by a firing gets the same chain, so the chain does not grow.
-    fn chain(&self) -> Vec<InstanceId> {
+    fn caller_chain(&self) -> Vec<InstanceId> {
         let mut chain = self.facts.callers.clone();
         if chain.last() != Some(&self.facts.instance) {
             chain.push(self.facts.instance.clone());

@@ -68,7 +68,7 @@ impl JobTable {
     /// Reads the jobs of all instances. An invalid record is ignored.
     pub(crate) async fn restore(store: &dyn Store) -> Result<Self, StoreError> {
         let mut jobs = JobsByInstance::new();
-        for (id, record) in store.all(&record_name(JOBS_RECORD)).await? {
+        for (id, record) in store.all_records(&record_name(JOBS_RECORD)).await? {
             match serde_json::from_value(record.value) {
                 Ok(instance_jobs) => drop(jobs.insert(id, instance_jobs)),
                 Err(error) => {
@@ -84,18 +84,18 @@ impl JobTable {
     }
 
     /// Removes the jobs of a deleted instance.
-    pub(crate) fn forget(&self, id: &InstanceId) {
+    pub(crate) fn remove_jobs(&self, id: &InstanceId) {
         self.lock().remove(id);
         self.changed.notify_one();
     }
 
     /// Returns the jobs of an instance.
-    fn of(&self, id: &InstanceId) -> Vec<ScheduledJob> {
+    fn jobs_of(&self, id: &InstanceId) -> Vec<ScheduledJob> {
         self.lock().get(id).cloned().unwrap_or_default()
     }
 
     /// Returns all jobs, each with its instance.
-    pub(crate) fn all(&self) -> Vec<(InstanceId, ScheduledJob)> {
+    pub(crate) fn all_jobs(&self) -> Vec<(InstanceId, ScheduledJob)> {
         let with_id = |(id, jobs): (&InstanceId, &Vec<ScheduledJob>)| -> Vec<_> {
             jobs.iter().map(|job| (id.clone(), job.clone())).collect()
         };
@@ -103,7 +103,7 @@ impl JobTable {
     }
 
     /// Replaces the jobs of an instance.
-    fn put(&self, id: &InstanceId, jobs: Vec<ScheduledJob>) {
+    fn replace_jobs(&self, id: &InstanceId, jobs: Vec<ScheduledJob>) {
         self.lock().insert(id.clone(), jobs);
         self.changed.notify_one();
     }
@@ -114,7 +114,7 @@ impl JobTable {
     }
 
     /// Returns the jobs that are due at `now`, each with its instance.
-    fn due(&self, now: DateTime<Utc>) -> Vec<(InstanceId, ScheduledJob)> {
+    fn due_jobs(&self, now: DateTime<Utc>) -> Vec<(InstanceId, ScheduledJob)> {
         let jobs = self.lock();
         let all = jobs
             .iter()
@@ -131,13 +131,17 @@ impl JobTable {
 }
 
 /// Stores the jobs of an instance, then replaces them in memory.
-async fn keep(engine: &Engine, id: &InstanceId, jobs: Vec<ScheduledJob>) -> Result<(), StoreError> {
+async fn store_jobs(
+    engine: &Engine,
+    id: &InstanceId,
+    jobs: Vec<ScheduledJob>,
+) -> Result<(), StoreError> {
     let value = json!(jobs);
     update(&*engine.store, id, &record_name(JOBS_RECORD), |_| {
         Some(value.clone())
     })
     .await?;
-    engine.timetable.put(id, jobs);
+    engine.timetable.replace_jobs(id, jobs);
     Ok(())
 }
 
@@ -149,27 +153,33 @@ pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<JobTable>, clock: A
         let next = timetable.next_due().map(|at| timetable.time.on_clock(at));
         tokio::select! {
             () = timetable.changed.notified() => continue,
-            () = until(&*clock, next) => {}
+            () = sleep_until(&*clock, next) => {}
         }
-        let due = timetable.due(timetable.now(&*clock));
+        let due = timetable.due_jobs(timetable.now(&*clock));
         let Some(engine) = engine.upgrade() else {
             return;
         };
         for (id, job) in due {
-            match fire(&engine, &id, &latest(job.clone(), timetable.now(&*clock))).await {
-                Ok(()) => advance(&engine, &id, &job.id).await,
+            match fire_job(
+                &engine,
+                &id,
+                &with_latest_due(job.clone(), timetable.now(&*clock)),
+            )
+            .await
+            {
+                Ok(()) => advance_job(&engine, &id, &job.id).await,
                 Err(SubmitError::Stopping) => return,
                 Err(ended @ SubmitError::AccessEnded(_)) => {
                     tracing::warn!(instance = %id, job = job.id, error = %ended, "a scheduled job \
                         of another user's agent was removed");
-                    discard(&engine, &id, &job.id).await;
+                    discard_job(&engine, &id, &job.id).await;
                 }
                 Err(SubmitError::Store(_)) => tokio::time::sleep(FIRING_RETRY_DELAY).await,
                 Err(refusal) => {
                     tracing::warn!(instance = %id, job = job.id, error = %refusal, "a \
                         scheduled job did not run: its prompt was rejected; waiting for its next \
                         due time");
-                    advance(&engine, &id, &job.id).await;
+                    advance_job(&engine, &id, &job.id).await;
                 }
             }
         }
@@ -177,7 +187,7 @@ pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<JobTable>, clock: A
 }
 
 /// Waits until `at`, or forever for `None`.
-async fn until(clock: &dyn Clock, at: Option<DateTime<Utc>>) {
+async fn sleep_until(clock: &dyn Clock, at: Option<DateTime<Utc>>) {
     match at {
         Some(at) => clock.sleep_until(at).await,
         None => std::future::pending().await,
@@ -186,7 +196,7 @@ async fn until(clock: &dyn Clock, at: Option<DateTime<Utc>>) {
 
 /// Moves `due` to the latest due time, so that several missed firings fire once. The stored time
 /// may have fired already in a process that died before storing the next one; it is then dropped.
-fn latest(mut job: ScheduledJob, now: DateTime<Utc>) -> ScheduledJob {
+fn with_latest_due(mut job: ScheduledJob, now: DateTime<Utc>) -> ScheduledJob {
     let last = CronSchedule::parse(&job.schedule, &job.timezone)
         .ok()
         .and_then(|schedule| schedule.last(now));
@@ -195,7 +205,7 @@ fn latest(mut job: ScheduledJob, now: DateTime<Utc>) -> ScheduledJob {
 }
 
 /// Submits the event of a due job; returns when the event is durable.
-async fn fire(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> Result<(), SubmitError> {
+async fn fire_job(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> Result<(), SubmitError> {
     let (accepted, answer) = oneshot::channel();
     let event = Box::new(event(engine, id, job));
     engine
@@ -206,7 +216,7 @@ async fn fire(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> Result<()
             accepted,
         })
         .map_err(|_| SubmitError::Stopping)?;
-    answer.await.map_err(|_| SubmitError::Stopping)?
+    answer.await.map_err(|_| SubmitError::Stopping)?.map(drop)
 }
 
 /// Returns the event that sends the prompt of a due job. Its id depends only on the job and its due
@@ -226,7 +236,7 @@ fn event(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> AgentEvent {
         metadata: JsonObject::from_iter([(CRON_KEY.to_owned(), about)]),
         instructions: None,
         trace: EventTrace {
-            trace_id: engine.clock.hex(32),
+            trace_id: engine.clock.random_hex(32),
             parent_span_id: None,
             caller: None,
         },
@@ -252,18 +262,18 @@ fn chain_start(id: &InstanceId, job: &ScheduledJob) -> Option<DateTime<Utc>> {
 }
 
 /// Removes a job.
-async fn discard(engine: &Engine, id: &InstanceId, job_id: &str) {
+async fn discard_job(engine: &Engine, id: &InstanceId, job_id: &str) {
     if let Err(error) = job_operations::remove(engine, id, job_id).await {
         tracing::warn!(instance = %id, job = job_id, %error, "failed to remove a scheduled job; \
             retrying when it is due again");
-        advance(engine, id, job_id).await;
+        advance_job(engine, id, job_id).await;
     }
 }
 
 /// Stores the next firing of a job that has fired. Firings missed until now are skipped.
-async fn advance(engine: &Engine, id: &InstanceId, job_id: &str) {
+async fn advance_job(engine: &Engine, id: &InstanceId, job_id: &str) {
     let _one_at_a_time = engine.timetable.writing.lock().await;
-    let mut jobs = engine.timetable.of(id);
+    let mut jobs = engine.timetable.jobs_of(id);
     let Some(index) = jobs.iter().position(|job| job.id == job_id) else {
         return;
     };
@@ -274,11 +284,11 @@ async fn advance(engine: &Engine, id: &InstanceId, job_id: &str) {
         Some(next) => jobs[index].due = next,
         None => drop(jobs.remove(index)),
     }
-    if let Err(error) = keep(engine, id, jobs.clone()).await {
+    if let Err(error) = store_jobs(engine, id, jobs.clone()).await {
         // This process uses the new time anyway. The next process fires once more, under an id that
         // is already handled.
         tracing::warn!(instance = %id, job = job_id, %error, "failed to store the next due \
             time of a scheduled job; this process uses it anyway");
-        engine.timetable.put(id, jobs);
+        engine.timetable.replace_jobs(id, jobs);
     }
 }

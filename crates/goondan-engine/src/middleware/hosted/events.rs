@@ -59,8 +59,8 @@ pub(super) async fn apply_events(
     events: Vec<Value>,
 ) -> Result<(), goondan_core::event::TurnError> {
     for event in events {
-        let event =
-            read(context, extension, event).map_err(|error| super::failed(extension, error))?;
+        let event = read(context, extension, event)
+            .map_err(|error| super::extension_error(extension, error))?;
         context.emit(event).await?;
     }
     Ok(())

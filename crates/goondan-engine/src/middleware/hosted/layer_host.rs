@@ -3,14 +3,14 @@
 use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
-use goondan_core::ports::extension::{AgentMessage, LayerChanges, LayerHost, WrappedResult};
+use goondan_core::ports::extension::{LayerChanges, LayerHost, LayerRequest, WrappedResult};
 use goondan_core::ports::tool::{ToolCallResult, ToolError};
 use goondan_spec::Code;
 use serde_json::{Value, json};
 
 use super::layer_requests::{LayerRequests, RequestMode, RequestOutcome};
 use super::wire_types::TurnMetadata;
-use super::{events, failed, invalid_value, results};
+use super::{events, extension_error, invalid_value, results};
 use crate::middleware::{StepNext, ToolCallNext, TurnNext};
 use crate::tooling::dispatch::ToolCallContext;
 use crate::turn::step::{StepContext, StepOutcome};
@@ -53,7 +53,7 @@ impl<T> NextOutcome<T> {
     fn error(&mut self, extension: &str, error: ToolError) -> TurnError {
         match self.outcome.take() {
             Some(Err(inner)) if error.code.as_deref() == Some(&inner.code) => inner,
-            _ => failed(extension, error),
+            _ => extension_error(extension, error),
         }
     }
 }
@@ -91,13 +91,13 @@ pub(super) struct TurnLayerHost<'a, 'n> {
     context: &'a mut TurnContext,
     next: Option<TurnNext<'n>>,
     inner: NextOutcome<TurnOutcome>,
-    questions: LayerRequests,
+    requests: LayerRequests,
 }
 
 impl<'a, 'n> TurnLayerHost<'a, 'n> {
     pub(super) fn new(
         extension: &'a str,
-        place: String,
+        location: String,
         context: &'a mut TurnContext,
         next: TurnNext<'n>,
     ) -> Self {
@@ -106,14 +106,14 @@ impl<'a, 'n> TurnLayerHost<'a, 'n> {
             context,
             next: Some(next),
             inner: NextOutcome::new(),
-            questions: LayerRequests::new(place),
+            requests: LayerRequests::new(location),
         }
     }
 
     /// Applies the changes of the layer: its metadata, other changed fields, and message events.
     async fn apply_changes(&mut self, mut changes: LayerChanges) -> Result<(), TurnError> {
-        let metadata =
-            take_metadata(&mut changes.fields).map_err(|error| failed(self.extension, error))?;
+        let metadata = take_metadata(&mut changes.fields)
+            .map_err(|error| extension_error(self.extension, error))?;
         if let Some(metadata) = metadata {
             self.context.note::<TurnMetadata>().0 = metadata;
         }
@@ -152,18 +152,18 @@ impl LayerHost for TurnLayerHost<'_, '_> {
         })
     }
 
-    async fn request(&mut self, message: AgentMessage) -> Result<Value, ToolError> {
+    async fn request(&mut self, message: LayerRequest) -> Result<Value, ToolError> {
         let outcome = self
-            .questions
-            .ask(self.context, message, RequestMode::Request)
+            .requests
+            .send(self.context, message, RequestMode::Request)
             .await;
         answer(&mut self.inner, outcome)
     }
 
-    async fn send(&mut self, message: AgentMessage) -> Result<Value, ToolError> {
+    async fn send(&mut self, message: LayerRequest) -> Result<Value, ToolError> {
         let outcome = self
-            .questions
-            .ask(self.context, message, RequestMode::Send)
+            .requests
+            .send(self.context, message, RequestMode::Send)
             .await;
         answer(&mut self.inner, outcome)
     }
@@ -174,13 +174,13 @@ pub(super) struct StepLayerHost<'a, 'c, 'n> {
     context: &'a mut StepContext<'c>,
     next: Option<StepNext<'n>>,
     inner: NextOutcome<StepOutcome>,
-    questions: LayerRequests,
+    requests: LayerRequests,
 }
 
 impl<'a, 'c, 'n> StepLayerHost<'a, 'c, 'n> {
     pub(super) fn new(
         extension: &'a str,
-        place: String,
+        location: String,
         context: &'a mut StepContext<'c>,
         next: StepNext<'n>,
     ) -> Self {
@@ -189,13 +189,13 @@ impl<'a, 'c, 'n> StepLayerHost<'a, 'c, 'n> {
             context,
             next: Some(next),
             inner: NextOutcome::new(),
-            questions: LayerRequests::new(place),
+            requests: LayerRequests::new(location),
         }
     }
 
     /// Applies the changes of the layer: its metadata, other changed fields, and message events.
     async fn apply_changes(&mut self, mut changes: LayerChanges) -> Result<(), TurnError> {
-        let refuse = |error| failed(self.extension, error);
+        let refuse = |error| extension_error(self.extension, error);
         if let Some(metadata) = take_metadata(&mut changes.fields).map_err(refuse)? {
             self.context.metadata = metadata;
         }
@@ -215,7 +215,7 @@ impl<'a, 'c, 'n> StepLayerHost<'a, 'c, 'n> {
             .iter()
             .filter_map(|item| item.get("name")?.as_str())
             .collect();
-        let (catalog, unknown) = self.context.all_tools().chosen(&names);
+        let (catalog, unknown) = self.context.all_tools().select_tools(&names);
         for name in unknown {
             tracing::warn!(target: "gdn::extension", extension = self.extension, name, "the \
                 extension put an unknown tool into `toolCatalog`; ignoring it");
@@ -255,18 +255,18 @@ impl LayerHost for StepLayerHost<'_, '_, '_> {
         })
     }
 
-    async fn request(&mut self, message: AgentMessage) -> Result<Value, ToolError> {
+    async fn request(&mut self, message: LayerRequest) -> Result<Value, ToolError> {
         let outcome = self
-            .questions
-            .ask(self.context.turn(), message, RequestMode::Request)
+            .requests
+            .send(self.context.turn(), message, RequestMode::Request)
             .await;
         answer(&mut self.inner, outcome)
     }
 
-    async fn send(&mut self, message: AgentMessage) -> Result<Value, ToolError> {
+    async fn send(&mut self, message: LayerRequest) -> Result<Value, ToolError> {
         let outcome = self
-            .questions
-            .ask(self.context.turn(), message, RequestMode::Send)
+            .requests
+            .send(self.context.turn(), message, RequestMode::Send)
             .await;
         answer(&mut self.inner, outcome)
     }
@@ -325,11 +325,11 @@ impl LayerHost for ToolCallLayerHost<'_, '_> {
         Ok(wrapped)
     }
 
-    async fn request(&mut self, _message: AgentMessage) -> Result<Value, ToolError> {
+    async fn request(&mut self, _message: LayerRequest) -> Result<Value, ToolError> {
         Err(no_agents())
     }
 
-    async fn send(&mut self, _message: AgentMessage) -> Result<Value, ToolError> {
+    async fn send(&mut self, _message: LayerRequest) -> Result<Value, ToolError> {
         Err(no_agents())
     }
 }

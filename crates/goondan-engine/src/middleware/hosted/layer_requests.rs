@@ -1,8 +1,8 @@
-//! Requests from a turn or step layer to other agents. They work like those of a tool, and a
-//! resumed turn does not repeat a finished one.
+//! Requests from a turn or step layer to other agents. They work like requests from a tool.
+//! A resumed turn does not repeat a finished request.
 
 use goondan_core::event::TurnError;
-use goondan_core::ports::extension::AgentMessage;
+use goondan_core::ports::extension::LayerRequest;
 use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect};
 use goondan_core::ports::tool::{AgentEventInput, AgentToolRuntime, RequestOptions, ToolError};
 use serde_json::{Value, json};
@@ -16,8 +16,8 @@ const ANSWER_TIMEOUT_MS: u64 = 60_000;
 /// Requests of one run of a layer.
 pub(super) struct LayerRequests {
     /// Position of the layer in the turn.
-    place: String,
-    asked: u32,
+    location: String,
+    sent_count: u32,
 }
 
 pub(super) enum RequestMode {
@@ -28,22 +28,25 @@ pub(super) enum RequestMode {
 pub(super) type RequestOutcome = Result<Value, ToolError>;
 
 impl LayerRequests {
-    pub(super) fn new(place: String) -> Self {
-        LayerRequests { place, asked: 0 }
+    pub(super) fn new(location: String) -> Self {
+        LayerRequests {
+            location,
+            sent_count: 0,
+        }
     }
 
     /// Sends a request and waits for the answer, or sends a message. An outer `Err` ends the turn.
-    pub(super) async fn ask(
+    pub(super) async fn send(
         &mut self,
         turn: &TurnContext,
-        message: AgentMessage,
+        message: LayerRequest,
         how: RequestMode,
     ) -> Result<RequestOutcome, TurnError> {
         if message.target.trim().is_empty() {
             return Ok(Err(ToolError::new("the name of an agent to ask is empty")));
         }
-        let effect_id = format!("{}/question-{}", self.place, self.asked);
-        self.asked += 1;
+        let effect_id = format!("{}/question-{}", self.location, self.sent_count);
+        self.sent_count += 1;
         let effect = TurnEffect {
             id: effect_id.clone(),
             kind: EffectKind::ExtensionQuestion,
@@ -71,7 +74,7 @@ impl LayerRequests {
 }
 
 /// Sends a request to another agent and returns the answer as the layer receives it.
-async fn request(calls: &AgentCalls, message: AgentMessage) -> RequestOutcome {
+async fn request(calls: &AgentCalls, message: LayerRequest) -> RequestOutcome {
     let options = RequestOptions {
         timeout_ms: message
             .timeout_ms
@@ -90,19 +93,19 @@ async fn request(calls: &AgentCalls, message: AgentMessage) -> RequestOutcome {
         "response": response,
         "correlationId": result.correlation_id,
         "accepted": result.accepted,
-        "async": result.async_,
+        "async": result.asynchronous,
     }))
 }
 
 /// Sends a message to another agent and returns whether it was accepted.
-async fn send(calls: &AgentCalls, message: AgentMessage) -> RequestOutcome {
+async fn send(calls: &AgentCalls, message: LayerRequest) -> RequestOutcome {
     let (target, input) = agent_input(message);
     let result = calls.send(&target, input).await?;
     Ok(json!({"accepted": result.accepted}))
 }
 
 /// Returns the target and the input of a message.
-fn agent_input(message: AgentMessage) -> (String, AgentEventInput) {
+fn agent_input(message: LayerRequest) -> (String, AgentEventInput) {
     let input = AgentEventInput {
         input: message.input,
         instance_key: message.instance_key,

@@ -1,7 +1,7 @@
 //! Middleware for layers whose code runs outside this program.
 //!
-//! The code uses the operations in `desk.rs`: `next` runs the wrapped part, at most once. The JSON
-//! formats are in `shapes.rs` and `results.rs`.
+//! The code uses the operations in `layer_host.rs`: `next` runs the wrapped part, at most once.
+//! The JSON formats are in `wire_types.rs` and `results.rs`.
 //!
 //! An error of the wrapped part keeps its code when the layer forwards it. A layer cannot suppress
 //! a store error or a cancellation.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_core::event::TurnError;
-use goondan_core::ports::extension::{AttachedExtension, LayerTarget};
+use goondan_core::ports::extension::{AttachedExtension, LayerKind};
 use goondan_core::ports::tool::{ToolCallResult, ToolError};
 use goondan_spec::Code;
 
@@ -35,7 +35,7 @@ pub(super) struct HostedLayer {
     extension: String,
     attached: Arc<dyn AttachedExtension>,
     index: usize,
-    kind: LayerTarget,
+    kind: LayerKind,
 }
 
 impl HostedLayer {
@@ -43,7 +43,7 @@ impl HostedLayer {
         extension: &str,
         attached: Arc<dyn AttachedExtension>,
         index: usize,
-        kind: LayerTarget,
+        kind: LayerKind,
     ) -> Self {
         HostedLayer {
             extension: extension.to_owned(),
@@ -54,7 +54,7 @@ impl HostedLayer {
     }
 
     /// Returns the position of the layer in its turn, for effect ids.
-    fn place(&self) -> String {
+    fn layer_path(&self) -> String {
         format!("{}/layer-{}", self.extension, self.index)
     }
 }
@@ -70,11 +70,11 @@ impl Middleware for HostedLayer {
         context: &mut TurnContext,
         next: TurnNext<'_>,
     ) -> Result<TurnOutcome, TurnError> {
-        if self.kind != LayerTarget::Turn {
+        if self.kind != LayerKind::Turn {
             return next.run(context).await;
         }
         let fields = wire_types::turn(context);
-        let mut layer_host = TurnLayerHost::new(&self.extension, self.place(), context, next);
+        let mut layer_host = TurnLayerHost::new(&self.extension, self.layer_path(), context, next);
         let end = self.attached.run(self.index, fields, &mut layer_host).await;
         layer_host.end(end).await
     }
@@ -84,12 +84,12 @@ impl Middleware for HostedLayer {
         context: &mut StepContext<'_>,
         next: StepNext<'_>,
     ) -> Result<StepOutcome, TurnError> {
-        if self.kind != LayerTarget::Step {
+        if self.kind != LayerKind::Step {
             return next.run(context).await;
         }
         let fields = wire_types::step(context);
-        let place = format!("step-{}/{}", context.index, self.place());
-        let mut layer_host = StepLayerHost::new(&self.extension, place, context, next);
+        let location = format!("step-{}/{}", context.index, self.layer_path());
+        let mut layer_host = StepLayerHost::new(&self.extension, location, context, next);
         let end = self.attached.run(self.index, fields, &mut layer_host).await;
         layer_host.end(end).await
     }
@@ -99,7 +99,7 @@ impl Middleware for HostedLayer {
         context: &mut ToolCallContext,
         next: ToolCallNext<'_>,
     ) -> ToolCallResult {
-        if self.kind != LayerTarget::ToolCall {
+        if self.kind != LayerKind::ToolCall {
             return next.run(context).await;
         }
         let fields = wire_types::tool_call(context);
@@ -107,22 +107,22 @@ impl Middleware for HostedLayer {
         let mut layer_host = ToolCallLayerHost::new(context, next);
         let end = self.attached.run(self.index, fields, &mut layer_host).await;
         layer_host.end(end).unwrap_or_else(|error| {
-            let error = named(&self.extension, error);
-            dispatch::failed(&call, MAX_ERROR_CHARS, error)
+            let error = with_extension_name(&self.extension, error);
+            dispatch::error_result(&call, MAX_ERROR_CHARS, error)
         })
     }
 }
 
 /// Adds the extension name to an error.
-fn named(extension: &str, mut error: ToolError) -> ToolError {
+fn with_extension_name(extension: &str, mut error: ToolError) -> ToolError {
     error.message = format!("the extension {extension} failed: {}", error.message);
     error.code.get_or_insert_with(|| Code::EXT_FAILED.into());
     error
 }
 
 /// Returns the error of a turn that an extension has ended.
-pub(super) fn failed(extension: &str, error: ToolError) -> TurnError {
-    let error = named(extension, error);
+pub(super) fn extension_error(extension: &str, error: ToolError) -> TurnError {
+    let error = with_extension_name(extension, error);
     TurnError {
         code: error.code.unwrap_or_else(|| Code::EXT_FAILED.into()),
         message: error.message,

@@ -12,7 +12,7 @@ use goondan_spec::Code;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{events, failed, invalid_value};
+use super::{events, extension_error, invalid_value};
 use crate::tooling::dispatch::ToolCallContext;
 use crate::turn::step::{StepContext, StepOutcome};
 use crate::turn::{TurnContext, TurnOutcome};
@@ -51,7 +51,7 @@ pub(super) fn to_turn(
     value: Value,
     inner: Option<TurnOutcome>,
 ) -> Result<TurnOutcome, TurnError> {
-    let refuse = |error: ToolError| failed(extension, error);
+    let refuse = |error: ToolError| extension_error(extension, error);
     let shape: ReturnedTurn = decode_result("a turn", value).map_err(refuse)?;
     match shape.finish_reason {
         FinishReason::Error | FinishReason::Cancelled => {
@@ -61,7 +61,7 @@ pub(super) fn to_turn(
             } else {
                 message
             };
-            Err(failed(
+            Err(extension_error(
                 extension,
                 ToolError {
                     code,
@@ -129,7 +129,7 @@ pub(super) fn to_step(
     value: Value,
     inner: Option<StepOutcome>,
 ) -> Result<StepOutcome, TurnError> {
-    let refuse = |error: ToolError| failed(extension, error);
+    let refuse = |error: ToolError| extension_error(extension, error);
     let shape: ReturnedStep = decode_result("a step", value).map_err(refuse)?;
     if shape.status.as_deref() == Some("failed") {
         let ReturnedError { message, code } = shape.error.unwrap_or_default();
@@ -138,7 +138,7 @@ pub(super) fn to_step(
         } else {
             message
         };
-        return Err(failed(
+        return Err(extension_error(
             extension,
             ToolError {
                 code,

@@ -19,30 +19,33 @@ type JournaledStates = BTreeMap<String, (Value, u64)>;
 
 impl StateJournal<'_> {
     /// Returns the write counters, for a later comparison.
-    pub(crate) fn versions(&self) -> Vec<u64> {
-        self.0.iter().map(|(_, seat)| seat.state.get().1).collect()
+    pub(crate) fn write_counters(&self) -> Vec<u64> {
+        self.0
+            .iter()
+            .map(|(_, context)| context.state.get().1)
+            .collect()
     }
 
     /// Journals the states that have changed since `before`, under the call's effect.
-    pub(crate) async fn note(
+    pub(crate) async fn journal_changes(
         &self,
         journal: &Arc<dyn TurnJournal>,
         call: &str,
         before: &[u64],
     ) -> Result<(), StoreError> {
-        let mut noted = JournaledStates::new();
-        for ((name, seat), before) in self.0.iter().zip(before) {
-            if let (Some(value), version) = seat.state.get()
+        let mut changed = JournaledStates::new();
+        for ((name, context), before) in self.0.iter().zip(before) {
+            if let (Some(value), version) = context.state.get()
                 && version != *before
             {
-                noted.insert(name.clone(), (value, version));
+                changed.insert(name.clone(), (value, version));
             }
         }
-        if noted.is_empty() {
+        if changed.is_empty() {
             return Ok(());
         }
         journal
-            .run(effect(call), Box::pin(async { noted }))
+            .run(state_effect(call), Box::pin(async { changed }))
             .await
             .map(drop)
     }
@@ -53,18 +56,21 @@ impl StateJournal<'_> {
         journal: &Arc<dyn TurnJournal>,
         call: &str,
     ) -> Result<(), StoreError> {
-        if !journal.has_outcome(&effect(call).id) {
+        if !journal.has_outcome(&state_effect(call).id) {
             return Ok(());
         }
         let outcome = journal
-            .run(effect(call), Box::pin(async { JournaledStates::new() }))
+            .run(
+                state_effect(call),
+                Box::pin(async { JournaledStates::new() }),
+            )
             .await?;
         let EffectOutcome::Done { value: states, .. } = outcome else {
             unreachable!("an interrupted effect runs again")
         };
         for (name, (value, version)) in states {
-            if let Some((_, seat)) = self.0.iter().find(|(extension, _)| *extension == name) {
-                seat.state.restore(value, version);
+            if let Some((_, context)) = self.0.iter().find(|(extension, _)| *extension == name) {
+                context.state.restore(value, version);
             }
         }
         Ok(())
@@ -72,7 +78,7 @@ impl StateJournal<'_> {
 }
 
 /// Returns the journal effect that records the extension states of a call.
-fn effect(call: &str) -> TurnEffect {
+fn state_effect(call: &str) -> TurnEffect {
     TurnEffect {
         id: format!("{call}/kept"),
         kind: EffectKind::ExtensionState,

@@ -15,9 +15,9 @@ pub(super) struct TurnMetadata(pub(super) JsonObject);
 
 /// Returns the fields for a turn layer, without the conversation.
 pub(super) fn turn(context: &mut TurnContext) -> JsonObject {
-    let mut fields = common(&context.facts);
+    let mut fields = common_fields(&context.facts);
     fields.insert("inputEvent".to_owned(), input_event(context.event()));
-    fields.insert("runtime".to_owned(), runtime(context));
+    fields.insert("runtime".to_owned(), runtime_fields(context));
     fields.insert(
         "metadata".to_owned(),
         Value::Object(context.note::<TurnMetadata>().0.clone()),
@@ -30,7 +30,7 @@ pub(super) fn step(context: &mut StepContext<'_>) -> JsonObject {
     let (index, step_id) = (context.index, context.step_id().to_owned());
     let (catalog, metadata) = (catalog(&context.catalog), context.metadata.clone());
     let turn = context.turn();
-    let mut fields = common(&turn.facts);
+    let mut fields = common_fields(&turn.facts);
     let event = input_event(turn.event());
     let of_turn = json!({
         "id": turn.turn_id(),
@@ -43,7 +43,7 @@ pub(super) fn step(context: &mut StepContext<'_>) -> JsonObject {
     fields.insert("inputEvent".to_owned(), event);
     fields.insert("stepIndex".to_owned(), index.into());
     fields.insert("stepId".to_owned(), step_id.into());
-    fields.insert("runtime".to_owned(), runtime(turn));
+    fields.insert("runtime".to_owned(), runtime_fields(turn));
     fields.insert("toolCatalog".to_owned(), catalog);
     fields.insert("metadata".to_owned(), Value::Object(metadata));
     fields
@@ -51,7 +51,7 @@ pub(super) fn step(context: &mut StepContext<'_>) -> JsonObject {
 
 /// Returns the fields for a tool-call layer.
 pub(super) fn tool_call(context: &ToolCallContext) -> JsonObject {
-    let mut fields = common(&context.facts);
+    let mut fields = common_fields(&context.facts);
     let index = context
         .step_id
         .rsplit('-')
@@ -75,7 +75,7 @@ pub(super) fn tool_call(context: &ToolCallContext) -> JsonObject {
 }
 
 /// Returns the fields that every layer receives.
-fn common(facts: &TurnScope) -> JsonObject {
+fn common_fields(facts: &TurnScope) -> JsonObject {
     let mut fields = JsonObject::new();
     fields.insert("agentName".to_owned(), facts.instance.agent.as_str().into());
     fields.insert(
@@ -94,7 +94,7 @@ fn catalog(catalog: &ToolCatalog) -> Value {
 
 /// Returns the kind and name of the sender. An external sender is identified only by the event
 /// type.
-fn sender(event: &AgentEvent) -> (&'static str, &str) {
+fn sender_of(event: &AgentEvent) -> (&'static str, &str) {
     match event.callers.last() {
         Some(caller) => ("agent", &caller.agent),
         None => ("connector", &event.event_type),
@@ -103,7 +103,7 @@ fn sender(event: &AgentEvent) -> (&'static str, &str) {
 
 /// Returns the event of the turn as an extension receives it.
 fn input_event(event: &AgentEvent) -> Value {
-    let (kind, name) = sender(event);
+    let (kind, name) = sender_of(event);
     let mut shape = json!({
         "id": event.id,
         "type": event.event_type,
@@ -122,9 +122,9 @@ fn input_event(event: &AgentEvent) -> Value {
 }
 
 /// Returns the data about the agent, the swarm, the event and its callers.
-fn runtime(context: &TurnContext) -> Value {
+fn runtime_fields(context: &TurnContext) -> Value {
     let event = context.event();
-    let (kind, name) = sender(event);
+    let (kind, name) = sender_of(event);
     let agent = context.agent();
     let root = context
         .engine

@@ -435,7 +435,7 @@ impl ToolCatalog {
 
     /// Returns a catalog of the named tools in that order, and the unknown names. Reuses this
     /// catalog if nothing changes.
-    pub(crate) fn chosen<'n>(&self, names: &[&'n str]) -> (Self, Vec<&'n str>) {
+    pub(crate) fn select_tools<'n>(&self, names: &[&'n str]) -> (Self, Vec<&'n str>) {
         if self.names().eq(names.iter().copied()) {
             return (self.clone(), Vec::new());
         }

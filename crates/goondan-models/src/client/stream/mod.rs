@@ -118,9 +118,8 @@ impl AnswerStream {
         }
     }
 
-    /// Returns `error`, or a better one if the body contained no event: then the start of the body counts, or the
-    /// answer of `url` to a GET.
-    pub(crate) async fn explain(
+    /// Returns `error`, or a more specific error if the body contained no event.
+    pub(crate) async fn explain_error(
         self,
         http: &HttpClients,
         url: &str,
@@ -162,22 +161,24 @@ impl AnswerStream {
             Ok(Ok(Some(piece))) => self.take(&piece),
             Ok(Ok(None)) => {
                 let reader = &mut self.reader;
-                match self.events.finish(&mut |event| reader.event(event)) {
+                match self.events.finish(&mut |event| reader.decode_event(event)) {
                     Ok(()) => reader.end_of_body(),
-                    Err(error) => reader.fail(|failures, host| failures.framing(host, &error)),
+                    Err(error) => {
+                        reader.fail(|failures, host| failures.framing_error(host, &error))
+                    }
                 }
             }
             Ok(Err(_)) | Err(_) if has_ended => self.reader.complete(),
             Ok(Err(error)) => self
                 .reader
-                .fail(|failures, host| failures.transport(host, &error)),
-            Err(_) => self.reader.fail(FailureContext::silent),
+                .fail(|failures, host| failures.transport_error(host, &error)),
+            Err(_) => self.reader.fail(FailureContext::idle_timeout_error),
         }
         match &self.reader.outcome {
             None => {}
             Some(Ok(_)) => {
                 if let Some(response) = self.response.take() {
-                    drain(response);
+                    drain_body(response);
                 }
             }
             Some(Err(_)) => self.response = None,
@@ -193,9 +194,11 @@ impl AnswerStream {
         let reader = &mut self.reader;
         reader.keep_sample(piece);
         let (events, data, content) = (reader.event_count, reader.data_count, reader.content());
-        let decoded = self.events.take(piece, &mut |event| reader.event(event));
+        let decoded = self
+            .events
+            .take(piece, &mut |event| reader.decode_event(event));
         if let Err(error) = decoded {
-            reader.fail(|failures, host| failures.framing(host, &error));
+            reader.fail(|failures, host| failures.framing_error(host, &error));
         } else if self.wire_bytes > MAX_WIRE_BYTES {
             reader.fail(|failures, host| failures.too_large(host, MAX_WIRE_BYTES));
         }
@@ -238,34 +241,41 @@ impl AnswerReader {
         }
     }
 
-    /// Decodes an event. Events after the end do not count.
-    fn event(&mut self, event: WireEvent<'_>) {
+    /// Decodes an event: adds its content to the answer and its chunks to `ready`. Only counts an
+    /// event after the end of the answer.
+    fn decode_event(&mut self, event: WireEvent<'_>) {
         self.event_count += 1;
-        let Some(answer) = self.answer.as_mut().filter(|_| self.outcome.is_none()) else {
-            return;
-        };
-        if event.data.is_empty() {
+        if self.outcome.is_some() || event.data.is_empty() {
             return;
         }
+        let Some(answer) = self.answer.as_mut() else {
+            return;
+        };
         if !is_keep_alive(event) {
             self.data_count += 1;
         }
         let decoded = self.decoder.decode(event, answer);
-        self.ready
-            .extend(std::iter::from_fn(|| answer.next_chunk()));
+        while let Some(chunk) = answer.next_chunk() {
+            self.ready.push_back(chunk);
+        }
+        let answer_bytes = answer.bytes();
         match decoded {
-            Ok(AnswerProgress::More) if answer.bytes() > MAX_ANSWER_BYTES => {
-                self.fail(|failures, host| failures.too_large(host, MAX_ANSWER_BYTES));
-            }
-            Ok(AnswerProgress::More) => {}
             Ok(AnswerProgress::Done) => self.complete(),
-            Err(ProviderError::Unreadable(_))
-                if is_html(&String::from_utf8_lossy(&self.sample)) =>
-            {
+            Ok(AnswerProgress::More) => {
+                if answer_bytes > MAX_ANSWER_BYTES {
+                    self.fail(|failures, host| failures.too_large(host, MAX_ANSWER_BYTES));
+                }
+            }
+            Err(ProviderError::Unreadable(_)) if self.is_web_page() => {
                 self.fail(FailureContext::web_page_error);
             }
             Err(error) => self.fail(|failures, host| failures.provider_error(host, error)),
         }
+    }
+
+    /// Returns whether the body begins like an HTML page.
+    fn is_web_page(&self) -> bool {
+        is_html(&String::from_utf8_lossy(&self.sample))
     }
 
     /// Handles the end of the body. The answer is complete if the provider announced its end, or sent
@@ -295,8 +305,9 @@ impl AnswerReader {
             return;
         };
         let decoded = self.decoder.decode(WireEvent { name: None, data }, answer);
-        self.ready
-            .extend(std::iter::from_fn(|| answer.next_chunk()));
+        while let Some(chunk) = answer.next_chunk() {
+            self.ready.push_back(chunk);
+        }
         let is_answer = !answer.is_empty();
         match decoded {
             Err(error @ ProviderError::Reported(_)) => {
@@ -339,7 +350,7 @@ fn is_keep_alive(event: WireEvent<'_>) -> bool {
 
 /// Reads the rest of the body, in the background if it has not arrived yet. Only a connection whose
 /// body was read completely can serve another call.
-fn drain(mut response: Response) {
+fn drain_body(mut response: Response) {
     loop {
         match response.chunk().now_or_never() {
             Some(Ok(Some(_))) => {}

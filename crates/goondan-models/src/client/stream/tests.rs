@@ -54,7 +54,7 @@ fn answer_stream(response: Response) -> AnswerStream {
     let provider = provider("llamacpp").expect("a provider");
     let model = model("llamacpp", json!({}));
     let environment = Environment::default();
-    let settings = ClientSettings::of(&model, provider, &environment).expect("settings");
+    let settings = ClientSettings::from_model(&model, provider, &environment).expect("settings");
     let key = key::find(&model, provider, &environment).expect("no key");
     let failures = FailureContext::new(&model, provider, ProviderWireFormat::Chat, &key, &settings);
     let target = ModelTarget {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::stream::{REDACTED, SIGNATURE};
 use crate::formats::attachments::{AttachmentForm, attachment_form};
 use crate::formats::call_ids::{plain_id, plain_name};
-use crate::formats::results::{result_text, sent_arguments};
+use crate::formats::results::{object_arguments, result_text};
 
 /// Owner of the opaque data that requests may contain.
 #[derive(Clone, Copy)]
@@ -114,7 +114,7 @@ impl AnthropicOpaqueOwner<'_> {
             "type": "tool_use",
             "id": plain_id(&call.tool_call_id),
             "name": plain_name(&call.tool_name),
-            "input": sent_arguments(&call.input),
+            "input": object_arguments(&call.input),
         });
         let own = call
             .provider_metadata

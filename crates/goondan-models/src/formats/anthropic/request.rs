@@ -14,7 +14,7 @@ use super::blocks::{
 };
 use super::stream::AnthropicDecoder;
 use crate::formats::call_ids::plain_name;
-use crate::formats::claude::{ClaudeModel, ThinkingPlan, add_step, max_tokens, sampling};
+use crate::formats::claude::{ClaudeModel, ThinkingPlan, accepted_sampling, add_step, max_tokens};
 use crate::formats::output_schema::output_schema;
 use crate::formats::{
     CacheMark, DraftMessage, FORMER_TOOL_DESCRIPTION, ModelTarget, OpenTurn, RequestContext,
@@ -44,7 +44,7 @@ pub(crate) struct AnthropicFormat {
 impl AnthropicFormat {
     pub(crate) fn new(target: ModelTarget) -> Self {
         AnthropicFormat {
-            claude: ClaudeModel::of(&target.model),
+            claude: ClaudeModel::from_name(&target.model),
             target,
         }
     }
@@ -60,20 +60,23 @@ impl AnthropicFormat {
         }
     }
 
-    /// Returns the tools. A history with tool calls is refused without any.
-    fn tools(&self, context: &RequestContext<'_>) -> Vec<Value> {
-        let mut tools: Vec<Value> = match context.tools {
-            [] => former_tools(context.called_tools),
-            tools => tools.iter().map(sent_tool).collect(),
+    /// Encodes the tools of the request. A request without tools declares the tools that were
+    /// called earlier, because the API refuses tool calls in the history of a request without
+    /// tools.
+    fn encode_tools(&self, context: &RequestContext<'_>) -> Vec<Value> {
+        let mut tools: Vec<Value> = if context.tools.is_empty() {
+            former_tools(context.called_tools)
+        } else {
+            context.tools.iter().map(encode_tool).collect()
         };
         if let Some(last) = tools.last_mut() {
-            self.mark(last);
+            self.mark_cache_end(last);
         }
         tools
     }
 
     /// Marks the end of a prefix that the provider keeps in its cache.
-    fn mark(&self, block: &mut Value) {
+    fn mark_cache_end(&self, block: &mut Value) {
         if self.target.prompt_caching {
             block["cache_control"] = json!({"type": "ephemeral"});
         }
@@ -81,7 +84,7 @@ impl AnthropicFormat {
 }
 
 impl WireFormat for AnthropicFormat {
-    fn wire(&self) -> ProviderWireFormat {
+    fn wire_format(&self) -> ProviderWireFormat {
         ProviderWireFormat::Anthropic
     }
 
@@ -113,14 +116,14 @@ impl WireFormat for AnthropicFormat {
 
     fn fields(&self, context: &RequestContext<'_>) -> JsonObject {
         let params = context.params;
-        let plan = ThinkingPlan::of(self.claude, context.effort, context.open_turn);
-        let sampling = sampling(self.claude, params, plan.thinks());
+        let plan = ThinkingPlan::for_turn(self.claude, context.effort, context.open_turn);
+        let sampling = accepted_sampling(self.claude, params, plan.is_thinking());
         let stop: Vec<_> = params
             .stop
             .iter()
             .filter(|text| !text.trim().is_empty())
             .collect();
-        let tools = self.tools(context);
+        let tools = self.encode_tools(context);
         let mut fields = JsonObject::new();
         let mut set = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -155,22 +158,13 @@ impl WireFormat for AnthropicFormat {
         let mut blocks: Vec<_> = texts
             .map(|text| json!({"type": "text", "text": text}))
             .collect();
-        self.mark(blocks.last_mut()?);
+        self.mark_cache_end(blocks.last_mut()?);
         Some(("system", Value::Array(blocks)))
-    }
-
-    fn system_message(&self, _: &str) -> Option<Value> {
-        None
     }
 
     fn add_message(&self, message: &Message, messages: &mut WireMessages) {
         match message.data.role {
-            MessageRole::System => {
-                let text = message.text();
-                if !text.trim().is_empty() {
-                    messages.notes.push(text);
-                }
-            }
+            MessageRole::System => messages.add_note(message),
             MessageRole::User => {
                 let blocks = user_blocks(message);
                 if !blocks.is_empty() && !ends_with_results(messages) {
@@ -220,7 +214,7 @@ fn is_result(block: &Value) -> bool {
 }
 
 /// Encodes the description of a tool.
-fn sent_tool(definition: &ToolDefinition) -> Value {
+fn encode_tool(definition: &ToolDefinition) -> Value {
     json!({
         "name": definition.name,
         "description": definition.description,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::usage::UsageCounts;
 use crate::answer::{AnswerBuilder, AnswerEnding, BlockKey};
-use crate::errors::{ProviderError, error_in, error_of_any_shape};
+use crate::errors::{ProviderError, find_error, read_error_body};
 use crate::formats::finish::ending_of;
 use crate::formats::tool_calls::CallPiece;
 use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
@@ -75,7 +75,7 @@ impl AnthropicDecoder {
                 self.begin(data["index"].as_u64(), &data["content_block"], answer);
             }
             "content_block_delta" => {
-                self.delta(data["index"].as_u64(), &data["delta"], answer);
+                self.add_delta(data["index"].as_u64(), &data["delta"], answer);
             }
             "content_block_stop" => self.end_block(data["index"].as_u64(), answer),
             "message_delta" => {
@@ -116,19 +116,19 @@ impl AnthropicDecoder {
         self.count += 1;
         let content = match text(block, "type") {
             "text" => {
-                answer.text(key, text(block, "text"));
+                answer.add_text(key, text(block, "text"));
                 OpenContent::Text
             }
             "thinking" => {
-                answer.reasoning(key, text(block, "thinking"));
+                answer.add_reasoning(key, text(block, "thinking"));
                 if self.keeps_unsigned {
                     set_metadata(answer, key, SIGNATURE, "");
                 }
-                sign(answer, key, text(block, "signature"));
+                set_signature(answer, key, text(block, "signature"));
                 OpenContent::Thinking
             }
             "redacted_thinking" => {
-                answer.reasoning(key, "");
+                answer.add_reasoning(key, "");
                 set_metadata(answer, key, REDACTED, text(block, "data"));
                 OpenContent::Thinking
             }
@@ -146,7 +146,7 @@ impl AnthropicDecoder {
     }
 
     /// Adds a piece of content to the open block with this index.
-    fn delta(&mut self, index: Option<u64>, delta: &Value, answer: &mut AnswerBuilder) {
+    fn add_delta(&mut self, index: Option<u64>, delta: &Value, answer: &mut AnswerBuilder) {
         let open_block = self.find(index).and_then(|at| self.open.get_mut(at));
         let Some(OpenBlock { key, content, .. }) = open_block else {
             // Some servers send text without `content_block_start`.
@@ -160,12 +160,12 @@ impl AnthropicDecoder {
             return;
         };
         match (content, text(delta, "type")) {
-            (OpenContent::Text, "text_delta") => answer.text(*key, text(delta, "text")),
+            (OpenContent::Text, "text_delta") => answer.add_text(*key, text(delta, "text")),
             (OpenContent::Thinking, "thinking_delta") => {
-                answer.reasoning(*key, text(delta, "thinking"));
+                answer.add_reasoning(*key, text(delta, "thinking"));
             }
             (OpenContent::Thinking, "signature_delta") => {
-                sign(answer, *key, text(delta, "signature"));
+                set_signature(answer, *key, text(delta, "signature"));
             }
             (OpenContent::Call { has_deltas, .. }, "input_json_delta") => {
                 let arguments = text(delta, "partial_json");
@@ -223,7 +223,7 @@ impl AnthropicDecoder {
     fn count_tokens(&mut self, usage: &Value, answer: &mut AnswerBuilder) {
         if usage.is_object() {
             self.usage.add(usage);
-            answer.set_usage(self.usage.total());
+            answer.set_usage(self.usage.to_token_usage());
         }
     }
 }
@@ -240,9 +240,9 @@ impl StreamDecoder for AnthropicDecoder {
         }
         let data: Value = json_text::parse(event.data)?;
         if event.name == Some("error") {
-            return Err(ProviderError::Reported(error_of_any_shape(&data)));
+            return Err(ProviderError::Reported(read_error_body(&data)));
         }
-        if let Some(error) = error_in(&data) {
+        if let Some(error) = find_error(&data) {
             return Err(ProviderError::Reported(error));
         }
         let kind = data["type"].as_str().or(event.name).unwrap_or_default();
@@ -269,7 +269,7 @@ impl OpenBlock {
                 if let (Some(block), Some(input)) = (block.as_object_mut(), parsed) {
                     block.insert("input".to_owned(), input.into());
                 }
-                answer.opaque(self.key, block);
+                answer.add_opaque(self.key, block);
             }
             _ => {}
         }
@@ -334,7 +334,7 @@ fn extend_opaque(block: &mut Value, delta: &Value) {
 }
 
 /// Sets the signature of the reasoning block `key`.
-fn sign(answer: &mut AnswerBuilder, key: BlockKey, signature: &str) {
+fn set_signature(answer: &mut AnswerBuilder, key: BlockKey, signature: &str) {
     if !signature.is_empty() {
         set_metadata(answer, key, SIGNATURE, signature);
     }

@@ -26,7 +26,7 @@ impl UsageCounts {
 
     /// Returns the counts in the engine's terms. The input tokens of this API do not include cached
     /// ones.
-    pub(super) fn total(&self) -> TokenUsage {
+    pub(super) fn to_token_usage(&self) -> TokenUsage {
         let prompt_tokens = self
             .input
             .saturating_add(self.cache_read)

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::stream::ChatDecoder;
 use crate::formats::attachments::{AttachmentForm, attachment_form, data_url, file_name};
 use crate::formats::call_ids::short_id;
-use crate::formats::results::{result_text, sent_arguments};
+use crate::formats::results::{object_arguments, result_text};
 use crate::formats::{
     DraftMessage, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages,
 };
@@ -87,7 +87,7 @@ impl ChatFormat {
     }
 
     /// Encodes an answer of the model; `None` if it has neither text nor calls.
-    fn assistant(&self, message: &Message) -> Option<Value> {
+    fn assistant_message(&self, message: &Message) -> Option<Value> {
         let texts: Vec<&str> = message
             .data
             .content
@@ -98,7 +98,7 @@ impl ChatFormat {
         let calls: Vec<Value> = message
             .tool_calls()
             .enumerate()
-            .map(|(at, call)| self.sent_call(at, call))
+            .map(|(index, call)| self.encode_call(index, call))
             .collect();
         if texts.is_empty() && calls.is_empty() {
             return None;
@@ -113,8 +113,9 @@ impl ChatFormat {
         Some(Value::Object(sent))
     }
 
-    /// Adds the reasoning of `message` if the same provider wrote it, in the field in which it
-    /// arrived.
+    /// Adds the reasoning of `message` to the encoded message `sent`, in the field in which it
+    /// arrived. Adds no reasoning of another provider. `has_calls`: whether the message contains
+    /// tool calls.
     fn add_reasoning(&self, message: &Message, has_calls: bool, sent: &mut JsonObject) {
         if self.quirks().refuses_reasoning {
             return;
@@ -133,10 +134,9 @@ impl ChatFormat {
             };
             if let Some(Value::Array(details)) = metadata.get("reasoning_details") {
                 let sent_details = sent.entry("reasoning_details").or_insert_with(|| json!([]));
-                sent_details
-                    .as_array_mut()
-                    .into_iter()
-                    .for_each(|list| list.extend(details.iter().cloned()));
+                if let Some(sent_details) = sent_details.as_array_mut() {
+                    sent_details.extend(details.iter().cloned());
+                }
             } else if metadata.get("content").is_some() {
                 prepend_thinking(text, sent);
             } else if let Some(field) = metadata.get("field").and_then(Value::as_str) {
@@ -149,24 +149,21 @@ impl ChatFormat {
         }
     }
 
-    /// Encodes the call with the index `at` in its message.
-    fn sent_call(&self, at: usize, call: &ToolCall) -> Value {
+    /// Encodes the call with the index `index` in its message.
+    fn encode_call(&self, index: usize, call: &ToolCall) -> Value {
         let mut sent = json!({
             "type": "function",
             "id": self.call_id(&call.tool_call_id),
             "function": {
                 "name": call.tool_name,
-                "arguments": sent_arguments(&call.input).to_string(),
+                "arguments": object_arguments(&call.input).to_string(),
             },
         });
-        let own = call.provider_metadata.get(self.target.provider.family());
-        let extra = own.and_then(|own| own.get("extra_content")).cloned();
-        let placeholder = || {
-            let needs_one = at == 0 && own.is_none() && self.is_gemini_endpoint();
-            needs_one.then(|| json!({"google": {"thought_signature": SIGNATURE_PLACEHOLDER}}))
-        };
-        if let Some(extra) = extra.or_else(placeholder) {
-            sent["extra_content"] = extra;
+        let metadata = call.provider_metadata.get(self.target.provider.family());
+        if let Some(extra) = metadata.and_then(|metadata| metadata.get("extra_content")) {
+            sent["extra_content"] = extra.clone();
+        } else if index == 0 && metadata.is_none() && self.is_gemini_endpoint() {
+            sent["extra_content"] = json!({"google": {"thought_signature": SIGNATURE_PLACEHOLDER}});
         }
         sent
     }
@@ -179,7 +176,7 @@ impl ChatFormat {
 }
 
 impl WireFormat for ChatFormat {
-    fn wire(&self) -> ProviderWireFormat {
+    fn wire_format(&self) -> ProviderWireFormat {
         ProviderWireFormat::Chat
     }
 
@@ -231,7 +228,7 @@ impl WireFormat for ChatFormat {
             self.wants_cache_control()
                 .then(|| json!({"type": "ephemeral"})),
         );
-        let tools = || context.tools.iter().map(sent_tool).collect();
+        let tools = || context.tools.iter().map(encode_tool).collect();
         set("tools", (!context.tools.is_empty()).then(tools));
         set("response_format", context.output.map(response_format));
         self.add_limit(params.max_tokens, &mut fields);
@@ -239,10 +236,6 @@ impl WireFormat for ChatFormat {
             self.add_effort(effort, &mut fields);
         }
         fields
-    }
-
-    fn system_field(&self, _: Option<&str>, _: &[String]) -> Option<(&'static str, Value)> {
-        None
     }
 
     fn system_message(&self, system: &str) -> Option<Value> {
@@ -264,7 +257,7 @@ impl WireFormat for ChatFormat {
             MessageRole::Assistant => {
                 messages.push(
                     "assistant",
-                    self.assistant(message).into_iter().collect(),
+                    self.assistant_message(message).into_iter().collect(),
                     false,
                 );
             }
@@ -337,7 +330,7 @@ fn user_part(part: &MessagePart) -> Option<Value> {
 /// Encodes a file; `None` for other parts.
 fn file_part(part: &MessagePart) -> Option<Value> {
     match part {
-        MessagePart::File(file) => Some(sent_file(file)),
+        MessagePart::File(file) => Some(encode_file(file)),
         _ => None,
     }
 }
@@ -348,7 +341,7 @@ fn text_part(text: &str) -> Value {
 }
 
 /// Encodes an attachment, as text if the format does not accept its type.
-fn sent_file(file: &Attachment) -> Value {
+fn encode_file(file: &Attachment) -> Value {
     if let AttachmentForm::Text(text) = attachment_form(ProviderWireFormat::Chat, file) {
         return text_part(&text);
     }
@@ -364,7 +357,8 @@ fn sent_file(file: &Attachment) -> Value {
     }
 }
 
-/// Returns the text of a message that consists of text. Many servers accept lists of parts only for attachments.
+/// Returns the text of a message that consists of text. Many servers accept lists of parts only for
+/// attachments.
 fn joined_text(parts: &[Value]) -> Option<String> {
     let mut joined = String::new();
     for part in parts {
@@ -381,7 +375,7 @@ fn joined_text(parts: &[Value]) -> Option<String> {
 }
 
 /// Encodes the description of a tool.
-fn sent_tool(definition: &ToolDefinition) -> Value {
+fn encode_tool(definition: &ToolDefinition) -> Value {
     json!({
         "type": "function",
         "function": {

@@ -5,7 +5,7 @@ use goondan_core::ports::model::{ModelFinishReason, TokenUsage};
 use serde_json::Value;
 
 use crate::answer::{AnswerBuilder, AnswerEnding, BlockKey};
-use crate::errors::{ProviderError, error_in, error_of_any_shape};
+use crate::errors::{ProviderError, find_error, read_error_body};
 use crate::formats::finish::ending_of;
 use crate::formats::tool_calls::CallPiece;
 use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
@@ -32,7 +32,8 @@ impl ChatDecoder {
         }
     }
 
-    fn usage(&self, event: &Value) -> Option<TokenUsage> {
+    /// Reads the token counts of an event; `None` if it has none.
+    fn read_usage(&self, event: &Value) -> Option<TokenUsage> {
         let usage = [event.get("usage"), event.pointer("/x_groq/usage")]
             .into_iter()
             .flatten()
@@ -72,22 +73,20 @@ impl StreamDecoder for ChatDecoder {
         }
         let data: Value = json_text::parse(event.data)?;
         if event.name == Some("error") {
-            return Err(ProviderError::Reported(error_of_any_shape(&data)));
+            return Err(ProviderError::Reported(read_error_body(&data)));
         }
-        if let Some(error) = error_in(&data) {
+        if let Some(error) = find_error(&data) {
             return Err(ProviderError::Reported(error));
         }
-        let usage = self.usage(&data);
+        let usage = self.read_usage(&data);
         if let Some(usage) = usage {
             answer.set_usage(usage);
         }
-        match data.pointer("/choices/0") {
-            Some(choice) => decode_choice(choice, answer),
-            // Some servers end with the usage and give no reason.
-            None if usage.is_some() && !answer.is_empty() => {
-                answer.end(AnswerEnding::Finished(ModelFinishReason::Stop));
-            }
-            None => {}
+        if let Some(choice) = data.pointer("/choices/0") {
+            decode_choice(choice, answer);
+        } else if usage.is_some() && !answer.is_empty() {
+            // Some servers send no finish reason. Their last event contains only the usage.
+            answer.end(AnswerEnding::Finished(ModelFinishReason::Stop));
         }
         Ok(AnswerProgress::More)
     }
@@ -120,14 +119,14 @@ fn decode_choice(choice: &Value, answer: &mut AnswerBuilder) {
 fn decode_delta(delta: &Value, answer: &mut AnswerBuilder) {
     decode_reasoning(delta, answer);
     match delta.get("content") {
-        Some(Value::String(text)) => answer.text(TEXT, text),
+        Some(Value::String(text)) => answer.add_text(TEXT, text),
         Some(Value::Array(parts)) => parts
             .iter()
             .for_each(|part| decode_content_part(part, answer)),
         _ => {}
     }
     if let Some(refusal) = delta.get("refusal").and_then(Value::as_str) {
-        answer.refusal(refusal);
+        answer.add_refusal(refusal);
     }
     let calls = delta.get("tool_calls").and_then(Value::as_array);
     calls
@@ -155,7 +154,7 @@ fn decode_reasoning(delta: &Value, answer: &mut AnswerBuilder) {
         ))
     });
     if let Some((field, text)) = readable {
-        answer.reasoning(REASONING, text);
+        answer.add_reasoning(REASONING, text);
         answer.change_metadata(REASONING, |metadata| {
             set_default(metadata, "field", field.into())
         });
@@ -166,7 +165,7 @@ fn decode_reasoning(delta: &Value, answer: &mut AnswerBuilder) {
         } else {
             String::new()
         };
-        answer.reasoning(REASONING, &text);
+        answer.add_reasoning(REASONING, &text);
         answer.change_metadata(REASONING, |metadata| add_details(metadata, details));
     }
 }
@@ -187,7 +186,10 @@ fn add_details(metadata: &mut Value, details: &[Value]) {
         return;
     };
     for detail in details {
-        match list.last_mut().filter(|last| continues(last, detail)) {
+        match list
+            .last_mut()
+            .filter(|last| continues_detail(last, detail))
+        {
             Some(last) => extend_detail(last, detail),
             None => list.push(detail.clone()),
         }
@@ -195,7 +197,7 @@ fn add_details(metadata: &mut Value, details: &[Value]) {
 }
 
 /// Returns whether `detail` continues the detail `last`.
-fn continues(last: &Value, detail: &Value) -> bool {
+fn continues_detail(last: &Value, detail: &Value) -> bool {
     let same = |key: &str| last.get(key) == detail.get(key);
     let is_readable = matches!(
         detail["type"].as_str(),
@@ -227,12 +229,12 @@ fn decode_content_part(part: &Value, answer: &mut AnswerBuilder) {
                 .filter_map(|part| part["text"].as_str())
                 .chain(part["thinking"].as_str())
                 .collect();
-            answer.reasoning(REASONING, &text);
+            answer.add_reasoning(REASONING, &text);
             answer.change_metadata(REASONING, |metadata| {
                 set_default(metadata, "content", "thinking".into())
             });
         }
-        _ => answer.text(TEXT, part["text"].as_str().unwrap_or_default()),
+        _ => answer.add_text(TEXT, part["text"].as_str().unwrap_or_default()),
     }
 }
 

@@ -113,10 +113,10 @@ fn refusals_keep_their_words() {
         delta(json!({"refusal": "help."})),
         ends("stop"),
     ]);
-    let Err(ProviderError::Declined { words, .. }) = refused else {
+    let Err(ProviderError::Declined { explanation, .. }) = refused else {
         panic!("{refused:?}")
     };
-    assert_eq!(words, "I can't help.");
+    assert_eq!(explanation, "I can't help.");
 }
 
 #[test]

@@ -39,7 +39,7 @@ impl ClaudeModel {
     /// Returns the Claude model that `name` contains. Names come with and without dates, prefixes
     /// and revisions: `claude-3-5-haiku-20241022`, `claude-opus-4-5@20251101`,
     /// `us.anthropic.claude-sonnet-4-20250514-v1:0`.
-    pub(crate) fn of(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let (_, rest) = name.split_once("claude")?;
         let is_revision = |word: &&str| word.strip_prefix('v').and_then(version_number).is_some();
@@ -47,7 +47,7 @@ impl ClaudeModel {
             .split(|c: char| !c.is_ascii_alphanumeric())
             .take_while(|word| !is_revision(word))
             .collect();
-        let line = words.iter().find_map(|word| ClaudeLine::of(word));
+        let line = words.iter().find_map(|word| ClaudeLine::from_word(word));
         let mut numbers = words
             .iter()
             .skip_while(|word| version_number(word).is_none())
@@ -104,7 +104,7 @@ impl ClaudeModel {
 }
 
 impl ClaudeLine {
-    fn of(word: &str) -> Option<Self> {
+    fn from_word(word: &str) -> Option<Self> {
         Some(match word {
             "opus" => ClaudeLine::Opus,
             "sonnet" => ClaudeLine::Sonnet,
@@ -139,7 +139,7 @@ pub(crate) fn max_tokens(model: Option<ClaudeModel>, limit: Option<u32>, budget:
 }
 
 /// Returns the sampling params as far as `model` accepts them.
-pub(crate) fn sampling(
+pub(crate) fn accepted_sampling(
     model: Option<ClaudeModel>,
     params: &ModelParams,
     thinks: bool,
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn model(name: &str) -> ClaudeModel {
-        ClaudeModel::of(name).unwrap_or_else(|| panic!("{name} is a Claude model"))
+        ClaudeModel::from_name(name).unwrap_or_else(|| panic!("{name} is a Claude model"))
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         ] {
             assert_eq!(model(name).version, version, "{name}");
         }
-        assert_eq!(ClaudeModel::of("MiniMax-M2"), None);
+        assert_eq!(ClaudeModel::from_name("MiniMax-M2"), None);
     }
 
     #[test]
@@ -223,7 +223,9 @@ mod tests {
             top_k: Some(3),
             ..ModelParams::default()
         };
-        let sent = |name: &str, thinks: bool| sampling(ClaudeModel::of(name), &params, thinks);
+        let sent = |name: &str, thinks: bool| {
+            accepted_sampling(ClaudeModel::from_name(name), &params, thinks)
+        };
         let all = SamplingParams {
             temperature: Some(1.0),
             top_p: Some(0.9),

@@ -23,7 +23,7 @@ pub(crate) struct ThinkingPlan {
 impl ThinkingPlan {
     /// Returns the plan for a request that continues `turn`. Models of other makers, which copy the
     /// format, understand budgets.
-    pub(crate) fn of(
+    pub(crate) fn for_turn(
         model: Option<ClaudeModel>,
         effort: Option<ReasoningEffort>,
         turn: OpenTurn,
@@ -35,7 +35,7 @@ impl ThinkingPlan {
     }
 
     /// Returns whether the request asks the model to think.
-    pub(crate) fn thinks(&self) -> bool {
+    pub(crate) fn is_thinking(&self) -> bool {
         self.thinking
             .as_ref()
             .is_some_and(|thinking| thinking["type"] != "disabled")
@@ -44,7 +44,7 @@ impl ThinkingPlan {
     fn adaptive(model: ClaudeModel, effort: Option<ReasoningEffort>, turn: OpenTurn) -> Self {
         // A turn that began with thinking cannot continue without it.
         let must_think = turn == OpenTurn::WithReasoning;
-        let level = effort.and_then(|effort| level(model, effort));
+        let level = effort.and_then(|effort| thinking_level(model, effort));
         let thinking = match (effort, level) {
             (_, Some(_)) => Some(adaptive_thinking(model)),
             _ if must_think && !model.thinks_by_default() => Some(adaptive_thinking(model)),
@@ -118,7 +118,7 @@ fn adaptive_thinking(model: ClaudeModel) -> Value {
 }
 
 /// Returns the level for `effort`, or `None` without thinking.
-fn level(model: ClaudeModel, effort: ReasoningEffort) -> Option<&'static str> {
+fn thinking_level(model: ClaudeModel, effort: ReasoningEffort) -> Option<&'static str> {
     Some(match effort {
         ReasoningEffort::None => return None,
         ReasoningEffort::Minimal | ReasoningEffort::Low => "low",
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn plan(name: &str, effort: Option<ReasoningEffort>, turn: OpenTurn) -> ThinkingPlan {
-        ThinkingPlan::of(ClaudeModel::of(name), effort, turn)
+        ThinkingPlan::for_turn(ClaudeModel::from_name(name), effort, turn)
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
             off("claude-sonnet-5").thinking,
             Some(json!({"type": "disabled"}))
         );
-        assert!(!off("claude-sonnet-5").thinks());
+        assert!(!off("claude-sonnet-5").is_thinking());
         for name in [
             "claude-sonnet-4-5",
             "claude-opus-4-6",
@@ -224,8 +224,8 @@ mod tests {
             plan(old, None, OpenTurn::WithReasoning).budget,
             SMALLEST_BUDGET_TOKENS
         );
-        assert!(plan("claude-opus-4-6", high, OpenTurn::WithoutReasoning).thinks());
-        assert!(plan("claude-opus-4-6", None, OpenTurn::WithReasoning).thinks());
+        assert!(plan("claude-opus-4-6", high, OpenTurn::WithoutReasoning).is_thinking());
+        assert!(plan("claude-opus-4-6", None, OpenTurn::WithReasoning).is_thinking());
         assert_eq!(
             plan("MiniMax-M2", None, OpenTurn::WithReasoning),
             ThinkingPlan::default()

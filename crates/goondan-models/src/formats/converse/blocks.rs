@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::stream::{BLOCK, PUBLISHER, REDACTED, SIGNATURE};
 use crate::formats::attachments::{AttachmentForm, attachment_form, file_name};
 use crate::formats::call_ids::{plain_id, plain_name};
-use crate::formats::results::{result_text, sent_arguments};
+use crate::formats::results::{object_arguments, result_text};
 
 /// Text of a result without output: no text may be empty.
 const EMPTY_RESULT: &str = "[no output]";
@@ -36,7 +36,7 @@ pub(super) fn user_blocks(message: &Message) -> Vec<Value> {
     let parts = message.data.content.iter().enumerate();
     parts
         .flat_map(|(at, part)| match part {
-            MessagePart::File(file) => sent_file(file, message, at),
+            MessagePart::File(file) => encode_file(file, message, at),
             part => texts(part).into_iter().collect(),
         })
         .collect()
@@ -46,7 +46,7 @@ pub(super) fn user_blocks(message: &Message) -> Vec<Value> {
 pub(super) fn file_blocks(message: &Message) -> Vec<Value> {
     let parts = message.data.content.iter().enumerate();
     let files = parts.filter_map(|(at, part)| match part {
-        MessagePart::File(file) => Some(sent_file(file, message, at)),
+        MessagePart::File(file) => Some(encode_file(file, message, at)),
         _ => None,
     });
     files.flatten().collect()
@@ -61,13 +61,13 @@ pub(super) fn assistant_blocks(message: &Message, owner: ConverseOpaqueOwner<'_>
             provider_metadata,
         } => owner.reasoning_block(text, provider_metadata),
         MessagePart::Opaque { provider_metadata } => {
-            owner.own(provider_metadata)?.get(BLOCK).cloned()
+            owner.own_metadata(provider_metadata)?.get(BLOCK).cloned()
         }
         MessagePart::ToolCall(call) => Some(json!({
             "toolUse": {
                 "toolUseId": plain_id(&call.tool_call_id),
                 "name": plain_name(&call.tool_name),
-                "input": sent_arguments(&call.input),
+                "input": object_arguments(&call.input),
             },
         })),
         MessagePart::ToolResult(_) | MessagePart::File(_) => None,
@@ -105,7 +105,7 @@ pub(super) fn result_block(result: &ToolResultPart, has_status: bool) -> Value {
 
 /// Returns the blocks of an attachment. A message with a document needs a text, and no cache point
 /// may follow a document, so the file's name follows it.
-fn sent_file(file: &Attachment, message: &Message, at: usize) -> Vec<Value> {
+fn encode_file(file: &Attachment, message: &Message, at: usize) -> Vec<Value> {
     if let AttachmentForm::Text(text) = attachment_form(ProviderWireFormat::Converse, file) {
         return text_block(&text).into_iter().collect();
     }
@@ -151,14 +151,14 @@ fn text_block(text: &str) -> Option<Value> {
 
 impl ConverseOpaqueOwner<'_> {
     /// Returns the opaque data that the publisher of this model wrote.
-    fn own(self, metadata: &ProviderMetadata) -> Option<&Value> {
+    fn own_metadata(self, metadata: &ProviderMetadata) -> Option<&Value> {
         let own = metadata.get(self.family)?;
         (own[PUBLISHER] == self.publisher).then_some(own)
     }
 
     /// Returns signed or encrypted reasoning. Models refuse any other.
     fn reasoning_block(self, text: &str, metadata: &ProviderMetadata) -> Option<Value> {
-        let own = self.own(metadata)?;
+        let own = self.own_metadata(metadata)?;
         let content = match (own.get(REDACTED), own.get(SIGNATURE)) {
             (Some(redacted), _) => json!({"redactedContent": redacted}),
             (None, Some(signature)) => {

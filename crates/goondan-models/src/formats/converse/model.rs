@@ -38,8 +38,9 @@ pub(super) enum ModelFamily {
 }
 
 impl BedrockModel {
-    /// Returns the model with this id: a name, an inference profile or an ARN.
-    pub(super) fn of(id: &str) -> Self {
+    /// Returns the model with this id: a name such as `amazon.nova-pro-v1:0`, an inference profile
+    /// (the name after a region), or an ARN that ends with one of them.
+    pub(super) fn from_id(id: &str) -> Self {
         let name = id.rsplit('/').next().unwrap_or_default();
         let (region, rest) = name.split_once('.').unwrap_or_default();
         let name = if REGIONS.contains(&region) {
@@ -48,16 +49,19 @@ impl BedrockModel {
             name
         };
         let (publisher, model) = name.split_once('.').unwrap_or((name, ""));
-        let family = match (publisher, ClaudeModel::of(id)) {
+        let family = match (publisher, ClaudeModel::from_name(id)) {
             (_, Some(claude)) => ModelFamily::Claude(claude),
-            ("amazon", None) if model.starts_with("nova") => ModelFamily::Nova {
-                reasons: !CACHING_NOVA_MODELS
+            ("amazon", None) if model.starts_with("nova") => {
+                // The first generation accepts cache points, but cannot reason. Later generations
+                // can reason, but refuse cache points while tools are in use.
+                let caches = CACHING_NOVA_MODELS
                     .iter()
-                    .any(|first| model.starts_with(first)),
-                caches: CACHING_NOVA_MODELS
-                    .iter()
-                    .any(|first| model.starts_with(first)),
-            },
+                    .any(|prefix| model.starts_with(prefix));
+                ModelFamily::Nova {
+                    reasons: !caches,
+                    caches,
+                }
+            }
             ("openai", None) => ModelFamily::OpenAi {
                 has_open_weights: model.starts_with("gpt-oss"),
             },
@@ -69,7 +73,7 @@ impl BedrockModel {
         }
     }
 
-    pub(super) fn claude(&self) -> Option<ClaudeModel> {
+    pub(super) fn as_claude(&self) -> Option<ClaudeModel> {
         match self.family {
             ModelFamily::Claude(claude) => Some(claude),
             _ => None,
@@ -129,7 +133,7 @@ impl BedrockModel {
 
     /// Returns whether tools and messages may contain cache points.
     pub(super) fn caches_all(&self) -> bool {
-        self.claude().is_some_and(ClaudeModel::caches_on_bedrock)
+        self.as_claude().is_some_and(ClaudeModel::caches_on_bedrock)
     }
 
     /// Returns whether the system prompt may contain a cache point.
@@ -163,14 +167,14 @@ mod tests {
             ("apac.amazon.nova-lite-v1:0", "amazon"),
             ("meta.llama3-1-70b-instruct-v1:0", "meta"),
         ] {
-            assert_eq!(BedrockModel::of(id).publisher, publisher, "{id}");
+            assert_eq!(BedrockModel::from_id(id).publisher, publisher, "{id}");
         }
-        assert_eq!(BedrockModel::of("").family, ModelFamily::Other);
+        assert_eq!(BedrockModel::from_id("").family, ModelFamily::Other);
     }
 
     #[test]
     fn fields_follow_the_family() {
-        let fields = |id: &str, effort| BedrockModel::of(id).effort_fields(effort);
+        let fields = |id: &str, effort| BedrockModel::from_id(id).effort_fields(effort);
         let nova = fields("us.amazon.nova-2-lite-v1:0", ReasoningEffort::Medium);
         let config = json!({"type": "enabled", "maxReasoningEffort": "medium"});
         assert_eq!(nova, Some(("reasoningConfig", config)));
@@ -186,7 +190,7 @@ mod tests {
     #[test]
     fn cache_points_go_only_where_they_are_accepted() {
         let caches = |id: &str| {
-            let model = BedrockModel::of(id);
+            let model = BedrockModel::from_id(id);
             (model.caches_system(), model.caches_all())
         };
         assert_eq!(

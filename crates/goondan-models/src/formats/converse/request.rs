@@ -16,7 +16,9 @@ use super::blocks::{
 use super::model::{BedrockModel, ModelFamily};
 use super::stream::ConverseDecoder;
 use crate::formats::call_ids::plain_name;
-use crate::formats::claude::{SamplingParams, ThinkingPlan, add_step, max_tokens, sampling};
+use crate::formats::claude::{
+    SamplingParams, ThinkingPlan, accepted_sampling, add_step, max_tokens,
+};
 use crate::formats::output_schema::output_schema;
 use crate::formats::{
     CacheMark, DraftMessage, EventFraming, FORMER_TOOL_DESCRIPTION, ModelTarget, OpenTurn,
@@ -39,7 +41,7 @@ pub(crate) struct ConverseFormat {
 impl ConverseFormat {
     pub(crate) fn new(target: ModelTarget) -> Self {
         ConverseFormat {
-            model: BedrockModel::of(&target.model),
+            model: BedrockModel::from_id(&target.model),
             target,
         }
     }
@@ -55,7 +57,7 @@ impl ConverseFormat {
     fn tool_config(&self, context: &RequestContext<'_>) -> Option<Value> {
         let mut tools: Vec<Value> = match context.tools {
             [] => former_tools(context.called_tools),
-            tools => tools.iter().map(sent_tool).collect(),
+            tools => tools.iter().map(encode_tool).collect(),
         };
         if tools.is_empty() {
             return None;
@@ -66,9 +68,11 @@ impl ConverseFormat {
         Some(json!({"tools": tools}))
     }
 
-    fn plan(&self, context: &RequestContext<'_>) -> ThinkingPlan {
-        match self.model.claude() {
-            Some(claude) => ThinkingPlan::of(Some(claude), context.effort, context.open_turn),
+    /// Returns the thinking fields for Claude; empty for other models, which get
+    /// [`BedrockModel::effort_fields`].
+    fn thinking_plan(&self, context: &RequestContext<'_>) -> ThinkingPlan {
+        match self.model.as_claude() {
+            Some(claude) => ThinkingPlan::for_turn(Some(claude), context.effort, context.open_turn),
             None => ThinkingPlan::default(),
         }
     }
@@ -83,12 +87,12 @@ impl ConverseFormat {
             }
         };
         if !self.model.refuses_limits(context.effort) {
-            let limit = match self.model.claude() {
+            let limit = match self.model.as_claude() {
                 None => params.max_tokens.unwrap_or(self.model.default_max_tokens()),
                 claude => max_tokens(claude, params.max_tokens, plan.budget),
             };
             set("maxTokens", Some(limit.into()));
-            let sampling = self.sampling(context, plan);
+            let sampling = self.accepted_sampling(context, plan);
             set("temperature", sampling.temperature.map(Value::from));
             set("topP", sampling.top_p.map(Value::from));
         }
@@ -103,16 +107,20 @@ impl ConverseFormat {
     }
 
     /// Returns the sampling settings that the model accepts.
-    fn sampling(&self, context: &RequestContext<'_>, plan: &ThinkingPlan) -> SamplingParams {
+    fn accepted_sampling(
+        &self,
+        context: &RequestContext<'_>,
+        plan: &ThinkingPlan,
+    ) -> SamplingParams {
         match self.model.refuses_sampling() {
             true => SamplingParams::default(),
-            false => sampling(self.model.claude(), context.params, plan.thinks()),
+            false => accepted_sampling(self.model.as_claude(), context.params, plan.is_thinking()),
         }
     }
 
     /// Returns `additionalModelRequestFields`: what Converse has no field for.
     fn model_fields(&self, context: &RequestContext<'_>, plan: ThinkingPlan) -> JsonObject {
-        let top_k = self.sampling(context, &plan).top_k;
+        let top_k = self.accepted_sampling(context, &plan).top_k;
         let mut fields = JsonObject::new();
         let mut set = |key: &str, value: Value| fields.insert(key.to_owned(), value);
         if let Some(thinking) = plan.thinking {
@@ -141,7 +149,7 @@ impl ConverseFormat {
 }
 
 impl WireFormat for ConverseFormat {
-    fn wire(&self) -> ProviderWireFormat {
+    fn wire_format(&self) -> ProviderWireFormat {
         ProviderWireFormat::Converse
     }
 
@@ -164,7 +172,7 @@ impl WireFormat for ConverseFormat {
     }
 
     fn fields(&self, context: &RequestContext<'_>) -> JsonObject {
-        let plan = self.plan(context);
+        let plan = self.thinking_plan(context);
         let inference = self.inference_config(context, &plan);
         let model_fields = self.model_fields(context, plan);
         let mut fields = JsonObject::new();
@@ -197,18 +205,9 @@ impl WireFormat for ConverseFormat {
         Some(("system", Value::Array(blocks)))
     }
 
-    fn system_message(&self, _: &str) -> Option<Value> {
-        None
-    }
-
     fn add_message(&self, message: &Message, messages: &mut WireMessages) {
         match message.data.role {
-            MessageRole::System => {
-                let text = message.text();
-                if !text.trim().is_empty() {
-                    messages.notes.push(text);
-                }
-            }
+            MessageRole::System => messages.add_note(message),
             MessageRole::User => {
                 let blocks = user_blocks(message);
                 if !blocks.is_empty() && !ends_with_results(messages) {
@@ -218,7 +217,7 @@ impl WireFormat for ConverseFormat {
             }
             MessageRole::Assistant => {
                 let blocks = assistant_blocks(message, self.owner());
-                add_step(self.model.claude(), blocks, is_reasoning, messages);
+                add_step(self.model.as_claude(), blocks, is_reasoning, messages);
             }
             MessageRole::Tool => {
                 let has_status = self.model.takes_result_status();
@@ -266,7 +265,7 @@ fn cache_point() -> Value {
 }
 
 /// Encodes the description of a tool.
-fn sent_tool(definition: &ToolDefinition) -> Value {
+fn encode_tool(definition: &ToolDefinition) -> Value {
     let schema = sent_schema(ProviderWireFormat::Converse, &definition.parameters);
     tool_spec(&definition.name, &definition.description, schema)
 }

@@ -7,7 +7,7 @@ use goondan_core::ports::model::TokenUsage;
 use serde_json::{Value, json};
 
 use crate::answer::{AnswerBuilder, BlockKey};
-use crate::errors::{ProviderError, ReportedError, error_in, error_of_any_shape, status_of_code};
+use crate::errors::{ProviderError, ReportedError, find_error, read_error_body, status_of_code};
 use crate::formats::finish::ending_of;
 use crate::formats::tool_calls::CallPiece;
 use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
@@ -42,7 +42,7 @@ impl ConverseDecoder {
         let key = data["contentBlockIndex"].as_u64().unwrap_or(0);
         match name {
             "contentBlockStart" => self.begin(key, &data["start"], answer),
-            "contentBlockDelta" => self.delta(key, &data["delta"], answer),
+            "contentBlockDelta" => self.add_delta(key, &data["delta"], answer),
             "contentBlockStop" => self.end_server_block(answer),
             "messageStop" => self.stop(data, answer),
             "metadata" => {
@@ -72,7 +72,7 @@ impl ConverseDecoder {
         }
     }
 
-    fn delta(&mut self, key: BlockKey, delta: &Value, answer: &mut AnswerBuilder) {
+    fn add_delta(&mut self, key: BlockKey, delta: &Value, answer: &mut AnswerBuilder) {
         if let Some((server_key, block, input)) = &mut self.server_block
             && *server_key == key
         {
@@ -81,7 +81,7 @@ impl ConverseDecoder {
         }
         if let Some(text) = delta["text"].as_str() {
             self.last_text = key;
-            answer.text(key, text);
+            answer.add_text(key, text);
         }
         if let Some(arguments) = delta.pointer("/toolUse/input").and_then(Value::as_str) {
             answer.add_call_piece(CallPiece {
@@ -91,12 +91,12 @@ impl ConverseDecoder {
             });
         }
         if delta["reasoningContent"].is_object() {
-            self.reasoning(key, &delta["reasoningContent"], answer);
+            self.add_reasoning(key, &delta["reasoningContent"], answer);
         }
     }
 
-    fn reasoning(&self, key: BlockKey, delta: &Value, answer: &mut AnswerBuilder) {
-        answer.reasoning(key, delta["text"].as_str().unwrap_or_default());
+    fn add_reasoning(&self, key: BlockKey, delta: &Value, answer: &mut AnswerBuilder) {
+        answer.add_reasoning(key, delta["text"].as_str().unwrap_or_default());
         for field in [SIGNATURE, REDACTED] {
             let Some(piece) = delta[field].as_str().filter(|piece| !piece.is_empty()) else {
                 continue;
@@ -121,20 +121,20 @@ impl ConverseDecoder {
         {
             tool_use.insert("input".to_owned(), input);
         }
-        answer.opaque(key, json!({PUBLISHER: self.publisher, BLOCK: block}));
+        answer.add_opaque(key, json!({PUBLISHER: self.publisher, BLOCK: block}));
     }
 
     /// A guardrail's words replace the answer.
     fn stop(&mut self, data: &Value, answer: &mut AnswerBuilder) {
         self.end_server_block(answer);
         let reason = data["stopReason"].as_str().unwrap_or_default();
-        let words = answer.text_of(self.last_text).to_owned();
-        let words = if reason == "guardrail_intervened" {
-            words
+        let explanation = answer.text_of(self.last_text).to_owned();
+        let explanation = if reason == "guardrail_intervened" {
+            explanation
         } else {
             String::new()
         };
-        if let Some(ending) = ending_of(reason, &words) {
+        if let Some(ending) = ending_of(reason, &explanation) {
             answer.end(ending);
         }
     }
@@ -149,14 +149,14 @@ impl StreamDecoder for ConverseDecoder {
         let name = event.name.unwrap_or_default();
         let parsed = json_text::parse(event.data);
         if name.to_ascii_lowercase().ends_with(EXCEPTION) {
-            return Err(ProviderError::Reported(exception(
+            return Err(ProviderError::Reported(exception_error(
                 name,
                 parsed.ok(),
                 event.data,
             )));
         }
         let data: Value = parsed?;
-        if let Some(error) = error_in(&data) {
+        if let Some(error) = find_error(&data) {
             return Err(ProviderError::Reported(error));
         }
         Ok(self.event(name, &data, answer))
@@ -164,9 +164,9 @@ impl StreamDecoder for ConverseDecoder {
 }
 
 /// Returns the error of an exception event, whose kind is its name.
-fn exception(name: &str, data: Option<Value>, text: &str) -> ReportedError {
+fn exception_error(name: &str, data: Option<Value>, text: &str) -> ReportedError {
     let mut error = match &data {
-        Some(data) => error_of_any_shape(data),
+        Some(data) => read_error_body(data),
         None => ReportedError {
             message: text.to_owned(),
             ..ReportedError::default()
@@ -202,7 +202,7 @@ fn extend_server_block(block: &mut Value, input: &mut String, delta: &Value) {
     }
 }
 
-/// Joins two pieces of data, each of which is encoded separately.
+/// Joins two separately encoded pieces of data.
 fn joined_base64(first: &str, second: &str) -> String {
     match (STANDARD.decode(first), STANDARD.decode(second)) {
         (Ok(first), Ok(second)) => STANDARD.encode([first, second].concat()),

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use self::mutations::FuzzRandom;
 use self::transcripts::UnframedEvent;
-use super::text_calls::{TextCallFilter, recover};
+use super::text_calls::{TextCallFilter, extract_calls};
 use super::{AnswerProgress, EventFraming, ModelTarget, WireEvent, WireFormat};
 use crate::answer::AnswerBuilder;
 use crate::client::format_of;
@@ -36,12 +36,12 @@ const MAX_GROWTH: usize = 8;
 
 #[test]
 fn damaged_chat_answers_never_panic() {
-    fuzz("openrouter", ProviderWireFormat::Chat, transcripts::chat());
+    fuzz_format("openrouter", ProviderWireFormat::Chat, transcripts::chat());
 }
 
 #[test]
 fn damaged_responses_answers_never_panic() {
-    fuzz(
+    fuzz_format(
         "openai",
         ProviderWireFormat::Responses,
         transcripts::responses(),
@@ -50,7 +50,7 @@ fn damaged_responses_answers_never_panic() {
 
 #[test]
 fn damaged_anthropic_answers_never_panic() {
-    fuzz(
+    fuzz_format(
         "anthropic",
         ProviderWireFormat::Anthropic,
         transcripts::anthropic(),
@@ -59,12 +59,12 @@ fn damaged_anthropic_answers_never_panic() {
 
 #[test]
 fn damaged_gemini_answers_never_panic() {
-    fuzz("google", ProviderWireFormat::Gemini, transcripts::gemini());
+    fuzz_format("google", ProviderWireFormat::Gemini, transcripts::gemini());
 }
 
 #[test]
 fn damaged_converse_answers_never_panic() {
-    fuzz(
+    fuzz_format(
         "bedrock",
         ProviderWireFormat::Converse,
         transcripts::converse(),
@@ -73,20 +73,20 @@ fn damaged_converse_answers_never_panic() {
 
 #[test]
 fn damaged_ollama_answers_never_panic() {
-    fuzz("ollama", ProviderWireFormat::Ollama, transcripts::ollama());
+    fuzz_format("ollama", ProviderWireFormat::Ollama, transcripts::ollama());
 }
 
-fn fuzz(provider_name: &str, wire: ProviderWireFormat, events: Vec<UnframedEvent>) {
+fn fuzz_format(provider_name: &str, wire: ProviderWireFormat, events: Vec<UnframedEvent>) {
     let target = ModelTarget {
         provider: provider(provider_name).expect("a provider"),
         model: "m".to_owned(),
         prompt_caching: true,
     };
     let format = format_of(wire, target);
-    assert_eq!(format.wire(), wire);
+    assert_eq!(format.wire_format(), wire);
     assert_is_whole(&*format, &events);
-    let limit = number("GDN_FUZZ_SECONDS").map(Duration::from_secs);
-    let seed = number("GDN_FUZZ_SEED").unwrap_or(1);
+    let limit = env_number("GDN_FUZZ_SECONDS").map(Duration::from_secs);
+    let seed = env_number("GDN_FUZZ_SEED").unwrap_or(1);
     let (start, mut round) = (Instant::now(), 0);
     while limit.map_or(round < FUZZ_ROUNDS, |limit| start.elapsed() < limit) {
         let _report = FailedRound { wire, seed, round };
@@ -95,7 +95,7 @@ fn fuzz(provider_name: &str, wire: ProviderWireFormat, events: Vec<UnframedEvent
     }
 }
 
-fn number(variable: &str) -> Option<u64> {
+fn env_number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
@@ -140,6 +140,8 @@ fn assert_is_whole(format: &dyn WireFormat, events: &[UnframedEvent]) {
     );
 }
 
+/// Decodes the events after random damage. Fails if the decoder panics, or if the answer is much
+/// larger than the body.
 fn try_round(format: &dyn WireFormat, events: &[UnframedEvent], random: &mut FuzzRandom) {
     let mut events = events.to_vec();
     mutations::change_events(&mut events, random);
@@ -148,9 +150,9 @@ fn try_round(format: &dyn WireFormat, events: &[UnframedEvent], random: &mut Fuz
         mutations::change_bytes(&mut body, random);
     }
     let decoded = decode(format, &body, random);
-    let most = MAX_GROWTH * body.len() + 1024;
+    let max_bytes = MAX_GROWTH * body.len() + 1024;
     assert!(
-        decoded.bytes <= most,
+        decoded.bytes <= max_bytes,
         "{} bytes of {}",
         decoded.bytes,
         body.len()
@@ -180,7 +182,7 @@ fn decode(format: &dyn WireFormat, body: &[u8], random: &mut FuzzRandom) -> Deco
     let mut rest = body;
     let mut is_readable = true;
     while !rest.is_empty() && is_readable {
-        let (piece, later) = rest.split_at(1 + random.below(rest.len()));
+        let (piece, later) = rest.split_at(1 + random.number_below(rest.len()));
         is_readable = reader.take(piece, &mut sink).is_ok();
         rest = later;
     }
@@ -206,7 +208,7 @@ fn recover_calls(answer: CompletedAnswer, chunks: Vec<ModelChunk>) {
     let tools: Arc<[ToolDefinition]> = Arc::from([tool]);
     let taken = HashSet::new();
     let is_in_order = shown_text(&chunks) == answer_text(&answer);
-    let answer = recover(answer, &tools, &mut CallIds::new(&taken));
+    let answer = extract_calls(answer, &tools, &mut CallIds::new(&taken));
     let expected = answer_text(&answer);
     let mut filter = TextCallFilter::new(tools);
     let finish = ModelChunk::Finish(Box::new(answer));
@@ -237,7 +239,7 @@ fn shown_text(chunks: &[ModelChunk]) -> String {
 }
 
 /// Returns the end of an event in `framing`.
-fn separator(framing: EventFraming) -> &'static str {
+fn event_separator(framing: EventFraming) -> &'static str {
     match framing {
         EventFraming::ServerSentEvents => "\n\n",
         EventFraming::JsonLines | EventFraming::AmazonEvents => "\n",

@@ -35,39 +35,39 @@ impl FuzzRandom {
     }
 
     /// Returns a number below `end`, or 0 if `end` is 0.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(super) fn number_below(&mut self, end: usize) -> usize {
         let number = usize::try_from(self.0.next_u32()).unwrap_or_default();
         number % end.max(1)
     }
 
     pub(super) fn one_in(&mut self, count: usize) -> bool {
-        self.below(count) == 0
+        self.number_below(count) == 0
     }
 
     fn word(&mut self) -> &'static str {
-        MUTATION_WORDS[self.below(MUTATION_WORDS.len())]
+        MUTATION_WORDS[self.number_below(MUTATION_WORDS.len())]
     }
 
     /// Returns the ends of a part of a list.
     fn range(&mut self, length: usize) -> std::ops::Range<usize> {
-        let start = self.below(length + 1);
+        let start = self.number_below(length + 1);
         let most = (length - start).min(40);
-        start..start + self.below(most + 1)
+        start..start + self.number_below(most + 1)
     }
 }
 
 /// Removes, repeats, swaps and changes events.
 pub(super) fn change_events(events: &mut Vec<UnframedEvent>, random: &mut FuzzRandom) {
-    for _ in 0..=random.below(4) {
+    for _ in 0..=random.number_below(4) {
         if events.is_empty() {
             return;
         }
-        let at = random.below(events.len());
-        match random.below(6) {
+        let at = random.number_below(events.len());
+        match random.number_below(6) {
             0 => {
                 events.remove(at);
             }
-            1 => events.insert(random.below(events.len()), events[at].clone()),
+            1 => events.insert(random.number_below(events.len()), events[at].clone()),
             2 => events.swap(0, at),
             3 => events.truncate(at + 1),
             _ => change_data(&mut events[at].data, random),
@@ -80,7 +80,7 @@ fn change_data(data: &mut String, random: &mut FuzzRandom) {
     let Ok(mut value) = serde_json::from_str::<Value>(data) else {
         return;
     };
-    for _ in 0..=random.below(3) {
+    for _ in 0..=random.number_below(3) {
         change_value(&mut value, random);
     }
     *data = value.to_string();
@@ -92,8 +92,8 @@ fn change_value(value: &mut Value, random: &mut FuzzRandom) {
     match value {
         Value::Object(fields) if goes_deeper && !fields.is_empty() => change_fields(fields, random),
         Value::Array(items) if goes_deeper && !items.is_empty() => {
-            let at = random.below(items.len());
-            match random.below(5) {
+            let at = random.number_below(items.len());
+            match random.number_below(5) {
                 0 => items.push(items[at].clone()),
                 1 => {
                     items.remove(at);
@@ -108,13 +108,13 @@ fn change_value(value: &mut Value, random: &mut FuzzRandom) {
 
 fn change_fields(fields: &mut Map<String, Value>, random: &mut FuzzRandom) {
     let keys: Vec<String> = fields.keys().cloned().collect();
-    let key = &keys[random.below(keys.len())];
-    match random.below(8) {
+    let key = &keys[random.number_below(keys.len())];
+    match random.number_below(8) {
         0 => {
             fields.remove(key);
         }
         1 => {
-            let other = fields[&keys[random.below(keys.len())]].clone();
+            let other = fields[&keys[random.number_below(keys.len())]].clone();
             fields.insert(key.clone(), other);
         }
         2 => {
@@ -127,8 +127,8 @@ fn change_fields(fields: &mut Map<String, Value>, random: &mut FuzzRandom) {
 fn change_text(text: &mut String, random: &mut FuzzRandom) {
     let mut ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     ends.push(text.len());
-    let at = ends[random.below(ends.len())];
-    match random.below(3) {
+    let at = ends[random.number_below(ends.len())];
+    match random.number_below(3) {
         0 => text.truncate(at),
         1 => text.insert_str(at, random.word()),
         _ => text.push_str(&text.clone()),
@@ -136,15 +136,15 @@ fn change_text(text: &mut String, random: &mut FuzzRandom) {
 }
 
 fn random_value(random: &mut FuzzRandom, depth: usize) -> Value {
-    match random.below(if depth == 0 { 7 } else { 9 }) {
+    match random.number_below(if depth == 0 { 7 } else { 9 }) {
         0 => Value::Null,
         1 => random.one_in(2).into(),
-        2 => json!(u64::MAX - random.below(3) as u64),
+        2 => json!(u64::MAX - random.number_below(3) as u64),
         3 => json!(-1),
         4 => json!(1e300),
-        5 => random.below(3).into(),
+        5 => random.number_below(3).into(),
         6 => random.word().into(),
-        7 => (0..random.below(3))
+        7 => (0..random.number_below(3))
             .map(|_| random_value(random, depth - 1))
             .collect(),
         _ => {
@@ -153,25 +153,25 @@ fn random_value(random: &mut FuzzRandom, depth: usize) -> Value {
             ];
             let field = |random: &mut FuzzRandom| {
                 (
-                    keys[random.below(keys.len())].to_owned(),
+                    keys[random.number_below(keys.len())].to_owned(),
                     random_value(random, depth - 1),
                 )
             };
-            Value::Object((0..random.below(4)).map(|_| field(random)).collect())
+            Value::Object((0..random.number_below(4)).map(|_| field(random)).collect())
         }
     }
 }
 
 /// Flips, removes, repeats and inserts bytes.
 pub(super) fn change_bytes(body: &mut Vec<u8>, random: &mut FuzzRandom) {
-    for _ in 0..=random.below(4) {
+    for _ in 0..=random.number_below(4) {
         if body.is_empty() {
             return;
         }
-        let at = random.below(body.len());
+        let at = random.number_below(body.len());
         let part = random.range(body.len());
-        match random.below(5) {
-            0 => body[at] ^= 1 << random.below(8),
+        match random.number_below(5) {
+            0 => body[at] ^= 1 << random.number_below(8),
             1 => {
                 body.drain(part);
             }

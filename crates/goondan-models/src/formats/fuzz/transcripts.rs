@@ -4,7 +4,7 @@ use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use serde_json::{Value, json};
 
-use super::separator;
+use super::event_separator;
 use crate::formats::EventFraming;
 
 /// An event before it is framed.
@@ -31,7 +31,7 @@ pub(super) fn body(framing: EventFraming, events: &[UnframedEvent]) -> Vec<u8> {
             (EventFraming::JsonLines, _) => body.extend_from_slice(event.data.as_bytes()),
         }
         if framing != EventFraming::AmazonEvents {
-            body.extend_from_slice(separator(framing).as_bytes());
+            body.extend_from_slice(event_separator(framing).as_bytes());
         }
     }
     body
@@ -48,7 +48,7 @@ fn write_amazon_event(name: &str, data: &str, body: &mut Vec<u8>) {
     write_message_to(&message, body).expect("a message");
 }
 
-fn unnamed(events: impl IntoIterator<Item = Value>) -> Vec<UnframedEvent> {
+fn unnamed_events(events: impl IntoIterator<Item = Value>) -> Vec<UnframedEvent> {
     let event = |data: Value| UnframedEvent {
         name: None,
         data: data.to_string(),
@@ -57,7 +57,7 @@ fn unnamed(events: impl IntoIterator<Item = Value>) -> Vec<UnframedEvent> {
 }
 
 /// Returns events whose name is also the type of their data.
-fn typed(events: impl IntoIterator<Item = (&'static str, Value)>) -> Vec<UnframedEvent> {
+fn typed_events(events: impl IntoIterator<Item = (&'static str, Value)>) -> Vec<UnframedEvent> {
     let event = |(name, mut data): (&'static str, Value)| {
         data["type"] = name.into();
         UnframedEvent {
@@ -76,7 +76,7 @@ pub(super) fn chat() -> Vec<UnframedEvent> {
             json!({"tool_calls": [{"index": index, "id": id, "type": "function", "function": function}]}),
         )
     };
-    let mut events = unnamed([
+    let mut events = unnamed_events([
         delta(json!({"role": "assistant", "content": ""})),
         delta(json!({"reasoning_content": "I look."})),
         delta(json!({"reasoning": " More.", "reasoning_details": [
@@ -115,7 +115,7 @@ pub(super) fn responses() -> Vec<UnframedEvent> {
                 "input_tokens_details": {"cached_tokens": 3}, "output_tokens_details": {"reasoning_tokens": 1}}}})
     };
     let output = json!([reasoning, message, call(1, "{\"n\":1}"), call(2, "{}")]);
-    typed([
+    typed_events([
         (
             "response.created",
             json!({"response": {"id": "r", "status": "in_progress", "output": []}}),
@@ -190,7 +190,7 @@ pub(super) fn anthropic() -> Vec<UnframedEvent> {
     };
     let stop = |index: u32| ("content_block_stop", json!({"index": index}));
     let tool = |id: &str| json!({"type": "tool_use", "id": id, "name": "t__x", "input": {}});
-    typed([
+    typed_events([
         (
             "message_start",
             json!({"message": {"id": "m", "role": "assistant", "content": [],
@@ -234,7 +234,7 @@ pub(super) fn gemini() -> Vec<UnframedEvent> {
                 "cachedContentTokenCount": 3, "totalTokenCount": 14}, "modelVersion": "m", "responseId": "r"})
     };
     let call = |arguments: Value| json!({"name": "t__x", "args": arguments});
-    unnamed([
+    unnamed_events([
         event(json!([{"text": "I look.", "thought": true}]), json!(null)),
         event(json!([{"text": "Hello "}]), json!(null)),
         event(
@@ -293,7 +293,7 @@ pub(super) fn converse() -> Vec<UnframedEvent> {
 
 pub(super) fn ollama() -> Vec<UnframedEvent> {
     let line = |message: Value| json!({"model": "m", "message": message, "done": false});
-    unnamed([
+    unnamed_events([
         line(json!({"role": "assistant", "content": "", "thinking": "I look."})),
         line(json!({"role": "assistant", "content": "Hello "})),
         line(json!({"content": "there", "tool_calls": [

@@ -12,7 +12,7 @@ use super::SIGNATURE;
 use super::stream::GeminiDecoder;
 use super::thinking::{is_older_than_3, thinking_config};
 use crate::formats::attachments::{AttachmentForm, attachment_form};
-use crate::formats::results::{result_text, sent_arguments};
+use crate::formats::results::{object_arguments, result_text};
 use crate::formats::{
     DraftMessage, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages,
 };
@@ -23,9 +23,9 @@ const SIGNATURE_PLACEHOLDER: &str = "skip_thought_signature_validator";
 /// Header of Google AI that contains the key.
 const KEY_HEADER: HeaderName = HeaderName::from_static("x-goog-api-key");
 
-/// Role of drafts that contain tool results. They become messages of the user, but contain nothing
-/// else.
-const RESULTS_FIELD: &str = "results";
+/// Internal role of drafts with tool results. It keeps them apart from other content of the user;
+/// Gemini receives them with the role `user`.
+const RESULTS_ROLE: &str = "results";
 
 /// Gemini's format for one model.
 pub(crate) struct GeminiFormat {
@@ -43,13 +43,13 @@ impl GeminiFormat {
     }
 
     /// Returns the opaque data that this provider sent with a part.
-    fn own<'a>(&self, metadata: &'a JsonObject) -> Option<&'a Value> {
+    fn own_metadata<'a>(&self, metadata: &'a JsonObject) -> Option<&'a Value> {
         metadata.get(self.target.provider.family())
     }
 
     /// Returns the signature that this provider sent with a part.
     fn signature(&self, metadata: &JsonObject) -> Option<Value> {
-        self.own(metadata)?.get(SIGNATURE).cloned()
+        self.own_metadata(metadata)?.get(SIGNATURE).cloned()
     }
 
     /// Encodes an answer of the model as parts.
@@ -60,14 +60,15 @@ impl GeminiFormat {
             .filter_map(|part| match part {
                 MessagePart::ToolCall(call) => {
                     let is_first = !std::mem::replace(&mut has_calls, true);
-                    Some(self.sent_call(call, is_first))
+                    Some(self.encode_call(call, is_first))
                 }
                 other => self.model_part(other),
             })
             .collect()
     }
 
-    /// Encodes a part that is not a call; `None` for parts that Google would ignore or refuse.
+    /// Encodes text, reasoning or opaque data of an answer; `None` if Google would ignore or refuse
+    /// the part.
     fn model_part(&self, part: &MessagePart) -> Option<Value> {
         match part {
             MessagePart::Text {
@@ -76,20 +77,21 @@ impl GeminiFormat {
             } => {
                 let signature = self.signature(provider_metadata);
                 let is_sent = signature.is_some() || !text.trim().is_empty();
-                is_sent.then(|| signed(json!({"text": text}), signature))
+                is_sent.then(|| with_signature(json!({"text": text}), signature))
             }
-            // Google reads nothing from a thought without a signature.
+            // Google ignores a thought without a signature.
             MessagePart::Reasoning {
                 text,
                 provider_metadata,
             } => {
                 let signature = self.signature(provider_metadata)?;
                 let thought = json!({"text": text, "thought": true});
-                Some(signed(thought, Some(signature)))
+                Some(with_signature(thought, Some(signature)))
             }
             MessagePart::Opaque { provider_metadata } => {
-                // Vertex AI also serves Claude, whose blocks have a type.
-                let own = self.own(provider_metadata)?;
+                // Vertex AI also serves Claude. Blocks of Claude have a `type` and are not sent to
+                // Gemini.
+                let own = self.own_metadata(provider_metadata)?;
                 (own.is_object() && own.get("type").is_none()).then(|| own.clone())
             }
             MessagePart::ToolCall(_) | MessagePart::ToolResult(_) | MessagePart::File(_) => None,
@@ -97,20 +99,20 @@ impl GeminiFormat {
     }
 
     /// Returns a call. Gemini 3 and later require a signature of the first call in a message.
-    fn sent_call(&self, call: &ToolCall, is_first: bool) -> Value {
+    fn encode_call(&self, call: &ToolCall, is_first: bool) -> Value {
         let mut function = json!({
             "name": call.tool_name,
-            "args": sent_arguments(&call.input),
+            "args": object_arguments(&call.input),
         });
         self.add_id(&call.tool_call_id, &mut function);
         let needs_one = is_first && !is_older_than_3(&self.target.model);
         let placeholder = || needs_one.then(|| SIGNATURE_PLACEHOLDER.into());
         let signature = self.signature(&call.provider_metadata).or_else(placeholder);
-        signed(json!({ "functionCall": function }), signature)
+        with_signature(json!({ "functionCall": function }), signature)
     }
 
     /// Encodes a tool result.
-    fn sent_result(&self, result: &ToolResultPart) -> Value {
+    fn encode_result(&self, result: &ToolResultPart) -> Value {
         let key = if result.error.is_some() {
             "error"
         } else {
@@ -124,12 +126,15 @@ impl GeminiFormat {
         json!({ "functionResponse": function })
     }
 
-    /// Adds a call id that a provider made. Without ids, Google matches results by their order.
-    /// Vertex AI refuses ids for models before Gemini 3, which make none.
+    /// Adds the call id to an encoded call or result, unless gdn generated the id. Without ids,
+    /// Google matches results by their order. Vertex AI refuses ids for models before Gemini 3,
+    /// which generate none.
     fn add_id(&self, id: &str, function: &mut Value) {
-        let number = id.strip_prefix("call_");
-        let is_made_up = number.is_some_and(|number| number.bytes().all(|c| c.is_ascii_digit()));
-        if !is_made_up && !is_older_than_3(&self.target.model) {
+        let is_generated_by_gdn = match id.strip_prefix("call_") {
+            Some(number) => number.bytes().all(|c| c.is_ascii_digit()),
+            None => false,
+        };
+        if !is_generated_by_gdn && !is_older_than_3(&self.target.model) {
             function["id"] = id.into();
         }
     }
@@ -172,7 +177,7 @@ impl GeminiFormat {
 }
 
 impl WireFormat for GeminiFormat {
-    fn wire(&self) -> ProviderWireFormat {
+    fn wire_format(&self) -> ProviderWireFormat {
         ProviderWireFormat::Gemini
     }
 
@@ -206,7 +211,7 @@ impl WireFormat for GeminiFormat {
             fields.insert("generationConfig".to_owned(), Value::Object(config));
         }
         if !context.tools.is_empty() {
-            let declarations: Vec<Value> = context.tools.iter().map(sent_tool).collect();
+            let declarations: Vec<Value> = context.tools.iter().map(encode_tool).collect();
             let tools = json!([{"functionDeclarations": declarations}]);
             fields.insert("tools".to_owned(), tools);
         }
@@ -228,10 +233,6 @@ impl WireFormat for GeminiFormat {
         (!texts.is_empty()).then(|| ("systemInstruction", parts()))
     }
 
-    fn system_message(&self, _: &str) -> Option<Value> {
-        None
-    }
-
     fn messages_field(&self) -> &'static str {
         "contents"
     }
@@ -239,27 +240,22 @@ impl WireFormat for GeminiFormat {
     fn add_message(&self, message: &Message, messages: &mut WireMessages) {
         let content = &message.data.content;
         match message.data.role {
-            MessageRole::System => {
-                let text = message.text();
-                if !text.trim().is_empty() {
-                    messages.notes.push(text);
-                }
-            }
+            MessageRole::System => messages.add_note(message),
             MessageRole::User => {
                 messages.push("user", content.iter().filter_map(user_part).collect(), true);
             }
             MessageRole::Assistant => messages.push("model", self.model_parts(message), false),
             MessageRole::Tool => {
                 let results = message.tool_results();
-                let parts = results.map(|result| self.sent_result(result)).collect();
-                messages.push(RESULTS_FIELD, parts, true);
+                let parts = results.map(|result| self.encode_result(result)).collect();
+                messages.push(RESULTS_ROLE, parts, true);
                 messages.hold_files(content.iter().filter_map(file_part));
             }
         }
     }
 
     fn close(&self, draft: &DraftMessage) -> Value {
-        let role = if draft.role == RESULTS_FIELD {
+        let role = if draft.role == RESULTS_ROLE {
             "user"
         } else {
             draft.role
@@ -273,7 +269,7 @@ impl WireFormat for GeminiFormat {
 }
 
 /// Adds `signature` to `part`, if there is one.
-fn signed(mut part: Value, signature: Option<Value>) -> Value {
+fn with_signature(mut part: Value, signature: Option<Value>) -> Value {
     if let Some(signature) = signature {
         part[SIGNATURE] = signature;
     }
@@ -291,13 +287,13 @@ fn user_part(part: &MessagePart) -> Option<Value> {
 /// Encodes a file; `None` for other parts.
 fn file_part(part: &MessagePart) -> Option<Value> {
     match part {
-        MessagePart::File(file) => Some(sent_file(file)),
+        MessagePart::File(file) => Some(encode_file(file)),
         _ => None,
     }
 }
 
 /// Encodes an attachment, as text if the format does not accept its type.
-fn sent_file(file: &Attachment) -> Value {
+fn encode_file(file: &Attachment) -> Value {
     match attachment_form(ProviderWireFormat::Gemini, file) {
         AttachmentForm::Text(text) => json!({ "text": text }),
         AttachmentForm::Data => {
@@ -307,7 +303,7 @@ fn sent_file(file: &Attachment) -> Value {
 }
 
 /// Encodes the description of a tool.
-fn sent_tool(definition: &ToolDefinition) -> Value {
+fn encode_tool(definition: &ToolDefinition) -> Value {
     json!({
         "name": definition.name,
         "description": definition.description,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::SIGNATURE;
 use crate::answer::{AnswerBuilder, AnswerEnding, BlockKey};
-use crate::errors::{ProviderError, error_in, error_of_any_shape};
+use crate::errors::{ProviderError, find_error, read_error_body};
 use crate::formats::finish::ending_of;
 use crate::formats::tool_calls::CallPiece;
 use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
@@ -44,9 +44,9 @@ impl StreamDecoder for GeminiDecoder {
         }
         let data: Value = json_text::parse(event.data)?;
         if event.name == Some("error") {
-            return Err(ProviderError::Reported(error_of_any_shape(&data)));
+            return Err(ProviderError::Reported(read_error_body(&data)));
         }
-        if let Some(error) = error_in(&data) {
+        if let Some(error) = find_error(&data) {
             return Err(ProviderError::Reported(error));
         }
         // A proxy that ignores `alt=sse` sends all events as one list.
@@ -82,7 +82,7 @@ impl GeminiDecoder {
         {
             answer.end(ending);
         }
-        if let Some(ending) = blocked(event) {
+        if let Some(ending) = blocked_ending(event) {
             answer.end(ending);
         }
     }
@@ -102,7 +102,7 @@ impl GeminiDecoder {
             self.decode_text(kind, text, signature, answer);
         } else if has_data(part) {
             self.begin_block(None);
-            answer.opaque(self.key, part.clone());
+            answer.add_opaque(self.key, part.clone());
         } else if signature.is_some() {
             self.decode_text(TextKind::Answer, "", signature, answer);
         }
@@ -124,13 +124,13 @@ impl GeminiDecoder {
             self.begin_block(Some(kind));
         }
         match (kind, signature) {
-            (TextKind::Thought, _) => answer.reasoning(self.key, text),
-            // Kept only to return the signature to Gemini. Other providers reject an empty text, so it
-            // is not stored as text.
+            (TextKind::Thought, _) => answer.add_reasoning(self.key, text),
+            // Kept only to return the signature to Gemini. Other providers reject an empty text, so
+            // it is not stored as text.
             (TextKind::Answer, Some(signature)) if text.is_empty() => {
-                answer.opaque(self.key, json!({"text": "", SIGNATURE: signature}));
+                answer.add_opaque(self.key, json!({"text": "", SIGNATURE: signature}));
             }
-            (TextKind::Answer, _) => answer.text(self.key, text),
+            (TextKind::Answer, _) => answer.add_text(self.key, text),
         }
         if let Some(signature) = signature {
             answer.change_metadata(self.key, |metadata| {
@@ -162,8 +162,8 @@ impl GeminiDecoder {
         }
     }
 
-    /// Begins a block with a new key. Later text of the same `kind` joins the block; with `None`, no
-    /// text joins it.
+    /// Begins a block with a new key. Later text of the same `kind` joins the block; with `None`,
+    /// no text joins it.
     fn begin_block(&mut self, kind: Option<TextKind>) {
         self.key += 1;
         self.open = kind;
@@ -182,7 +182,7 @@ fn has_data(part: &Value) -> bool {
 }
 
 /// Returns the ending of an answer to a prompt that Google refuses.
-fn blocked(event: &Value) -> Option<AnswerEnding> {
+fn blocked_ending(event: &Value) -> Option<AnswerEnding> {
     let feedback = &event["promptFeedback"];
     let reason = feedback["blockReason"]
         .as_str()
@@ -195,7 +195,7 @@ fn blocked(event: &Value) -> Option<AnswerEnding> {
     }
     Some(AnswerEnding::Declined {
         reason: reason.to_owned(),
-        words: text(&feedback["blockReasonMessage"]).to_owned(),
+        explanation: text(&feedback["blockReasonMessage"]).to_owned(),
     })
 }
 

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::GeminiFormat;
 use crate::errors::ProviderError;
-use crate::formats::test_bodies::{body_of, conversation, target};
+use crate::formats::test_bodies::{body_of, conversation, model_target};
 use crate::formats::{EventFraming, RequestContext, WireFormat};
 use crate::testing::{decode_pieces, decode_stream, message, messy_bodies, request};
 
 const PLACEHOLDER: &str = "skip_thought_signature_validator";
 
 fn format(model: &str) -> GeminiFormat {
-    GeminiFormat::new(target("google", model))
+    GeminiFormat::new(model_target("google", model))
 }
 
 fn newest() -> GeminiFormat {
@@ -87,7 +87,7 @@ fn a_whole_answer_returns_to_its_provider() {
 
 #[test]
 fn another_provider_receives_no_opaque_data() {
-    let other = GeminiFormat::new(target("vertex", "gemini-3-pro-preview"));
+    let other = GeminiFormat::new(model_target("vertex", "gemini-3-pro-preview"));
     insta::assert_json_snapshot!(body_of(other, conversation(answer_parts(&whole_answer()))));
 }
 
@@ -141,16 +141,27 @@ fn reasons_are_classified() {
         "SPII",
         "BLOCKLIST",
     ] {
-        let Err(ProviderError::Declined { reason, words }) = reason(declined) else {
+        let Err(ProviderError::Declined {
+            reason,
+            explanation,
+        }) = reason(declined)
+        else {
             panic!("{declined}")
         };
-        assert_eq!((reason.as_str(), words.as_str()), (declined, "Words."));
+        assert_eq!(
+            (reason.as_str(), explanation.as_str()),
+            (declined, "Words.")
+        );
     }
     for failed in ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"] {
-        let Err(ProviderError::Failed { reason, words }) = reason(failed) else {
+        let Err(ProviderError::Failed {
+            reason,
+            explanation,
+        }) = reason(failed)
+        else {
             panic!("{failed}")
         };
-        assert_eq!((reason.as_str(), words.as_str()), (failed, "Words."));
+        assert_eq!((reason.as_str(), explanation.as_str()), (failed, "Words."));
     }
     // Some servers write an unspecified reason into every event.
     assert!(decoded(&[text(), ends("FINISH_REASON_UNSPECIFIED")]).is_err());
@@ -173,12 +184,12 @@ fn a_blocked_prompt_is_declined() {
             json!({"promptFeedback": feedback(reason), "usageMetadata": {"promptTokenCount": 5}});
         let Err(ProviderError::Declined {
             reason: found,
-            words,
+            explanation,
         }) = decoded(&[blocked])
         else {
             panic!("{reason}")
         };
-        assert_eq!((found.as_str(), words.as_str()), (reason, "Words."));
+        assert_eq!((found.as_str(), explanation.as_str()), (reason, "Words."));
     }
     let mut rated = parts(json!([{"text": "a"}]));
     rated["promptFeedback"] = json!({"safetyRatings": []});
@@ -277,14 +288,14 @@ fn blocks_of_another_format_are_left_out() {
         MessagePart::Opaque { provider_metadata },
         MessagePart::text("a"),
     ];
-    let vertex = GeminiFormat::new(target("vertex", "gemini-3-flash-preview"));
+    let vertex = GeminiFormat::new(model_target("vertex", "gemini-3-flash-preview"));
     assert_eq!(sent(vertex, parts), json!([{"text": "a"}]));
 }
 
 #[test]
 fn paths_and_keys_follow_the_provider() {
     let found = |provider: &str| {
-        let format = GeminiFormat::new(target(provider, "gemini-x"));
+        let format = GeminiFormat::new(model_target(provider, "gemini-x"));
         let mut headers = HeaderMap::new();
         format
             .add_headers(Some("key"), &mut headers)

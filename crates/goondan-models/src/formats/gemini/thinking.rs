@@ -30,7 +30,7 @@ pub(super) fn thinking_config(model: &str, effort: Option<ReasoningEffort>) -> O
         return thinks_by_default(model).then(|| json!({"includeThoughts": true}));
     };
     let mut config = match uses_level(model) {
-        true => json!({"thinkingLevel": level(model, effort)}),
+        true => json!({"thinkingLevel": thinking_level(model, effort)}),
         false => json!({"thinkingBudget": budget(model, effort)}),
     };
     if effort != ReasoningEffort::None {
@@ -61,9 +61,8 @@ fn uses_level(model: &str) -> bool {
     !is_older_than_3(model) || bare_name(model).starts_with("gemma-4")
 }
 
-/// Returns the level for `effort`. Thinking cannot be turned off, and only Flash models have the
-/// level `MINIMAL`.
-fn level(model: &str, effort: ReasoningEffort) -> &'static str {
+/// Returns the thinking level for `effort`; thinking cannot be turned off.
+fn thinking_level(model: &str, effort: ReasoningEffort) -> &'static str {
     match effort {
         ReasoningEffort::None | ReasoningEffort::Minimal if model.contains("flash") => "MINIMAL",
         ReasoningEffort::None | ReasoningEffort::Minimal | ReasoningEffort::Low => "LOW",

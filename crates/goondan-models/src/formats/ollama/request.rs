@@ -11,13 +11,14 @@ use serde_json::{Value, json};
 
 use super::stream::OllamaDecoder;
 use crate::formats::attachments::{AttachmentForm, attachment_form};
-use crate::formats::results::{result_text, sent_arguments};
+use crate::formats::results::{object_arguments, result_text};
 use crate::formats::{
     DraftMessage, EventFraming, ModelTarget, RequestContext, StreamDecoder, WireFormat,
     WireMessages,
 };
 
-/// Part of the names of models that reason by level. Older versions of Ollama refuse levels for other models.
+/// Part of the names of models that reason by level. Older versions of Ollama refuse levels for
+/// other models.
 const LEVEL_MODELS: &str = "gpt-oss";
 
 /// Ollama's chat for one model.
@@ -30,8 +31,9 @@ impl OllamaFormat {
         OllamaFormat { target }
     }
 
-    /// Returns the value of `think`: a level for models that cannot turn reasoning off, else a switch.
-    fn think(&self, effort: ReasoningEffort) -> Value {
+    /// Returns the value of `think`: a level for models that cannot turn reasoning off, else a
+    /// switch.
+    fn think_value(&self, effort: ReasoningEffort) -> Value {
         if !self.target.model.contains(LEVEL_MODELS) {
             return (effort != ReasoningEffort::None).into();
         }
@@ -44,9 +46,9 @@ impl OllamaFormat {
     }
 
     /// Encodes an answer of the model; `None` if it is empty.
-    fn assistant(&self, message: &Message) -> Option<Value> {
-        let text = joined(message.data.content.iter().filter_map(MessagePart::as_text));
-        let calls: Vec<Value> = message.tool_calls().map(sent_call).collect();
+    fn assistant_message(&self, message: &Message) -> Option<Value> {
+        let text = join_paragraphs(message.data.content.iter().filter_map(MessagePart::as_text));
+        let calls: Vec<Value> = message.tool_calls().map(encode_call).collect();
         if text.is_empty() && calls.is_empty() {
             return None;
         }
@@ -81,7 +83,7 @@ impl OllamaFormat {
 }
 
 impl WireFormat for OllamaFormat {
-    fn wire(&self) -> ProviderWireFormat {
+    fn wire_format(&self) -> ProviderWireFormat {
         ProviderWireFormat::Ollama
     }
 
@@ -111,14 +113,17 @@ impl WireFormat for OllamaFormat {
             }
         };
         let options = options(context.params);
-        let tools = || context.tools.iter().map(sent_tool).collect();
+        let tools = || context.tools.iter().map(encode_tool).collect();
         set("model", Some(self.target.model.as_str().into()));
         set("stream", Some(true.into()));
         set(
             "options",
             (!options.is_empty()).then_some(Value::Object(options)),
         );
-        set("think", context.effort.map(|effort| self.think(effort)));
+        set(
+            "think",
+            context.effort.map(|effort| self.think_value(effort)),
+        );
         set("tools", (!context.tools.is_empty()).then(tools));
         set(
             "format",
@@ -127,10 +132,6 @@ impl WireFormat for OllamaFormat {
                 .map(|schema| sent_schema(ProviderWireFormat::Ollama, schema)),
         );
         fields
-    }
-
-    fn system_field(&self, _: Option<&str>, _: &[String]) -> Option<(&'static str, Value)> {
-        None
     }
 
     fn system_message(&self, system: &str) -> Option<Value> {
@@ -158,7 +159,7 @@ impl WireFormat for OllamaFormat {
             MessageRole::Assistant => {
                 messages.push(
                     "assistant",
-                    self.assistant(message).into_iter().collect(),
+                    self.assistant_message(message).into_iter().collect(),
                     false,
                 );
             }
@@ -172,7 +173,8 @@ impl WireFormat for OllamaFormat {
                     });
                     messages.push("tool", vec![sent], false);
                 }
-                // A tool message has no images, so the files follow as user content after the results.
+                // A tool message has no images, so the files follow as user content after the
+                // results.
                 messages.hold_files(message.data.content.iter().filter_map(file_part));
             }
         }
@@ -213,13 +215,13 @@ fn options(params: &ModelParams) -> JsonObject {
 }
 
 /// Encodes a call.
-fn sent_call(call: &ToolCall) -> Value {
-    let function = json!({"name": call.tool_name, "arguments": sent_arguments(&call.input)});
+fn encode_call(call: &ToolCall) -> Value {
+    let function = json!({"name": call.tool_name, "arguments": object_arguments(&call.input)});
     json!({"id": call.tool_call_id, "function": function})
 }
 
 /// Encodes the description of a tool.
-fn sent_tool(definition: &ToolDefinition) -> Value {
+fn encode_tool(definition: &ToolDefinition) -> Value {
     json!({
         "type": "function",
         "function": {
@@ -230,7 +232,8 @@ fn sent_tool(definition: &ToolDefinition) -> Value {
     })
 }
 
-/// Returns text as a string and an image as `{"image": BASE64}`, from which [`user_message`] makes a message.
+/// Returns text as a string and an image as `{"image": BASE64}`, from which [`user_message`] makes
+/// a message.
 fn user_part(part: &MessagePart) -> Option<Value> {
     match part {
         MessagePart::Text { text, .. } => Some(text.as_str().into()),
@@ -241,24 +244,25 @@ fn user_part(part: &MessagePart) -> Option<Value> {
 /// Encodes a file; `None` for other parts.
 fn file_part(part: &MessagePart) -> Option<Value> {
     match part {
-        MessagePart::File(file) => Some(sent_file(file)),
+        MessagePart::File(file) => Some(encode_file(file)),
         _ => None,
     }
 }
 
 /// Encodes an attachment, as text if the format does not accept its type.
-fn sent_file(file: &Attachment) -> Value {
+fn encode_file(file: &Attachment) -> Value {
     match attachment_form(ProviderWireFormat::Ollama, file) {
         AttachmentForm::Data => json!({"image": file.data}),
         AttachmentForm::Text(text) => text.into(),
     }
 }
 
-/// Encodes a user message.
+/// Encodes a user message. Each of `parts` is a string, or an object with an image as
+/// [`encode_file`] returns it.
 fn user_message(parts: &[Value]) -> Value {
     let images: Vec<&Value> = parts.iter().filter_map(|part| part.get("image")).collect();
-    let mut message =
-        json!({"role": "user", "content": joined(parts.iter().filter_map(Value::as_str))});
+    let text = join_paragraphs(parts.iter().filter_map(Value::as_str));
+    let mut message = json!({"role": "user", "content": text});
     if !images.is_empty() {
         message["images"] = json!(images);
     }
@@ -266,7 +270,7 @@ fn user_message(parts: &[Value]) -> Value {
 }
 
 /// Joins texts that are not empty, with an empty line between them.
-fn joined<'t>(texts: impl Iterator<Item = &'t str>) -> String {
+fn join_paragraphs<'t>(texts: impl Iterator<Item = &'t str>) -> String {
     let texts: Vec<&str> = texts.filter(|text| !text.trim().is_empty()).collect();
     texts.join("\n\n")
 }

@@ -5,7 +5,7 @@ use goondan_core::ports::model::{ModelFinishReason, TokenUsage};
 use serde_json::{Value, json};
 
 use crate::answer::{AnswerBuilder, AnswerEnding, BlockKey};
-use crate::errors::{ProviderError, error_in};
+use crate::errors::{ProviderError, find_error};
 use crate::formats::finish::ending_of;
 use crate::formats::tool_calls::CallPiece;
 use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
@@ -30,7 +30,7 @@ impl StreamDecoder for OllamaDecoder {
         answer: &mut AnswerBuilder,
     ) -> Result<AnswerProgress, ProviderError> {
         let line: Value = json_text::parse(event.data)?;
-        if let Some(error) = error_in(&line) {
+        if let Some(error) = find_error(&line) {
             return Err(ProviderError::Reported(error));
         }
         if let Some(message) = line.get("message") {
@@ -42,7 +42,7 @@ impl StreamDecoder for OllamaDecoder {
         if line["done"].as_bool() != Some(true) {
             return Ok(AnswerProgress::More);
         }
-        answer.end(ending(&line, answer));
+        answer.end(answer_ending(&line, answer));
         Ok(AnswerProgress::Done)
     }
 }
@@ -52,12 +52,12 @@ impl OllamaDecoder {
     fn decode_message(&mut self, message: &Value, answer: &mut AnswerBuilder) {
         let thinking = message["thinking"].as_str().unwrap_or_default();
         if !thinking.is_empty() {
-            answer.reasoning(REASONING, thinking);
+            answer.add_reasoning(REASONING, thinking);
             answer.change_metadata(REASONING, |metadata| {
                 *metadata = json!({"field": "thinking"})
             });
         }
-        answer.text(TEXT, message["content"].as_str().unwrap_or_default());
+        answer.add_text(TEXT, message["content"].as_str().unwrap_or_default());
         let calls = message["tool_calls"].as_array();
         calls
             .into_iter()
@@ -99,7 +99,7 @@ fn usage(line: &Value) -> Option<TokenUsage> {
 }
 
 /// Returns the ending that `done_reason` names. Older servers name none.
-fn ending(line: &Value, answer: &AnswerBuilder) -> AnswerEnding {
+fn answer_ending(line: &Value, answer: &AnswerBuilder) -> AnswerEnding {
     let reason = line["done_reason"].as_str().unwrap_or_default();
     let finished = AnswerEnding::Finished(ModelFinishReason::Stop);
     match is_load(reason) {

@@ -45,7 +45,7 @@ pub(super) struct OutputItem {
     pub(super) has_refusal: bool,
     pub(super) is_done: bool,
     /// Index in the `output` of the complete response.
-    pub(super) final_place: Option<usize>,
+    pub(super) final_index: Option<usize>,
 }
 
 /// The output items of one answer, in the order in which they began.
@@ -56,7 +56,7 @@ pub(super) struct ItemTable {
 
 impl ItemKind {
     /// Returns the kind of an item's JSON.
-    pub(super) fn of(item: &Value) -> Self {
+    pub(super) fn from_item(item: &Value) -> Self {
         match item["type"].as_str() {
             Some("message") | None => ItemKind::Message,
             Some("reasoning") => ItemKind::Reasoning,
@@ -107,7 +107,7 @@ impl OutputItem {
             has_name: false,
             has_refusal: false,
             is_done: false,
-            final_place: None,
+            final_index: None,
         }
     }
 
@@ -120,7 +120,8 @@ impl OutputItem {
         !has_other_index && (same(&self.id, name.id) || same(&self.call_id, name.call_id))
     }
 
-    /// Returns whether nothing in `name` contradicts the names of this item.
+    /// Returns false if `name` has an index or an id that differs from that of this item. Missing
+    /// values match.
     fn may_be(&self, name: &ItemName<'_>) -> bool {
         let differ = |own: &str, other: &str| !own.is_empty() && !other.is_empty() && own != other;
         let has_other_index =
@@ -147,7 +148,7 @@ impl OutputItem {
 
     /// Returns the rest of `whole` that has not arrived yet. A text that differs from the streamed
     /// one has no rest.
-    pub(super) fn rest<'t>(&self, whole: &'t str) -> &'t str {
+    pub(super) fn unstreamed_rest<'t>(&self, whole: &'t str) -> &'t str {
         whole
             .strip_prefix(self.streamed.as_str())
             .unwrap_or_default()
@@ -168,8 +169,8 @@ impl ItemTable {
     pub(super) fn begin(&mut self, kind: ItemKind, name: ItemName<'_>) -> usize {
         let is_nameless =
             |item: &OutputItem| !item.is_done && item.is_nameless() && !name.is_empty();
-        let same = self.last(kind, |item| item.has_id_of(&name));
-        let at = same.or_else(|| self.last(kind, is_nameless));
+        let same = self.last_index(kind, |item| item.has_id_of(&name));
+        let at = same.or_else(|| self.last_index(kind, is_nameless));
         self.find_or_push(at, kind, &name)
     }
 
@@ -179,50 +180,57 @@ impl ItemTable {
             |item: &OutputItem| !item.is_done && item.index.is_some() && item.index == name.index;
         let is_open = |item: &OutputItem| !item.is_done && item.may_be(&name);
         let at = self
-            .last(kind, |item| item.has_id_of(&name))
-            .or_else(|| self.last(kind, is_open_at_index))
-            .or_else(|| self.last(kind, is_open));
+            .last_index(kind, |item| item.has_id_of(&name))
+            .or_else(|| self.last_index(kind, is_open_at_index))
+            .or_else(|| self.last_index(kind, is_open));
         self.find_or_push(at, kind, &name)
     }
 
-    /// Returns the table index of the item at `place` in the complete response. An unknown item is
-    /// added.
-    pub(super) fn at_place(&mut self, kind: ItemKind, place: usize, name: ItemName<'_>) -> usize {
-        let index = u64::try_from(place).ok();
+    /// Finds the item that has the index `response_index` in the complete response, and returns its
+    /// table index. Matches by id, then by `output_index`, then by kind, and each item only once.
+    /// Adds an unknown item.
+    pub(super) fn match_response_item(
+        &mut self,
+        kind: ItemKind,
+        response_index: usize,
+        name: ItemName<'_>,
+    ) -> usize {
+        let index = u64::try_from(response_index).ok();
         let first = |table: &Self, is_wanted: &dyn Fn(&OutputItem) -> bool| {
             table
                 .items
                 .iter()
-                .position(|item| item.kind == kind && item.final_place.is_none() && is_wanted(item))
+                .position(|item| item.kind == kind && item.final_index.is_none() && is_wanted(item))
         };
         // Two calls with different ids are different calls.
         let may_be_same = |item: &OutputItem| item.call_id.is_empty() || name.call_id.is_empty();
         let at = first(self, &|item| item.has_id_of(&name))
             .or_else(|| first(self, &|item| item.index == index && may_be_same(item)))
+            // `Other` covers many item types, so an equal kind does not identify the item.
             .or_else(|| first(self, &|item| kind != ItemKind::Other && may_be_same(item)));
         let at = self.find_or_push(at, kind, &name);
-        self.items[at].final_place = Some(place);
+        self.items[at].final_index = Some(response_index);
         at
     }
 
-    /// Returns the place in the complete response of the item with the block `key`, or of the call
+    /// Returns the index in the complete response of the item with the block `key`, or of the call
     /// at `position`.
-    pub(super) fn place_of(&self, key: BlockKey, position: Option<usize>) -> Option<usize> {
+    pub(super) fn response_index(&self, key: BlockKey, position: Option<usize>) -> Option<usize> {
         let item = match position {
             Some(_) => self.items.iter().find(|item| item.position == position),
             None => self.items.iter().find(|item| item.key == key),
         };
-        item?.final_place
+        item?.final_index
     }
 
     /// Returns the table index of the last item of `kind` for which `is_wanted` returns true.
-    fn last(&self, kind: ItemKind, is_wanted: impl Fn(&OutputItem) -> bool) -> Option<usize> {
+    fn last_index(&self, kind: ItemKind, is_wanted: impl Fn(&OutputItem) -> bool) -> Option<usize> {
         self.items
             .iter()
             .rposition(|item| item.kind == kind && is_wanted(item))
     }
 
-    /// Returns the table index of an item: `known`, or that of a new item if `known` is `None`.
+    /// Returns the table index `known`, or the index of a new item if `known` is `None`.
     /// Adds the names in `name` to the item.
     fn find_or_push(&mut self, known: Option<usize>, kind: ItemKind, name: &ItemName<'_>) -> usize {
         let at = known.unwrap_or_else(|| {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::stream::ResponsesDecoder;
 use crate::formats::attachments::{AttachmentForm, attachment_form, data_url, file_name};
 use crate::formats::call_ids::plain_id;
-use crate::formats::results::{result_text, sent_arguments};
+use crate::formats::results::{object_arguments, result_text};
 use crate::formats::{
     DraftMessage, ModelTarget, RequestContext, StreamDecoder, WireFormat, WireMessages,
 };
@@ -47,7 +47,7 @@ impl ResponsesFormat {
     }
 
     /// Returns the field `reasoning`. OpenAI streams readable reasoning only as a summary.
-    fn reasoning(&self, effort: ReasoningEffort) -> Value {
+    fn reasoning_field(&self, effort: ReasoningEffort) -> Value {
         let mut reasoning = json!({"effort": effort.as_str()});
         if effort != ReasoningEffort::None && is_reasoning_model(&self.target.model) {
             reasoning["summary"] = "auto".into();
@@ -56,7 +56,7 @@ impl ResponsesFormat {
     }
 
     /// Returns the opaque data that this provider sent with a part.
-    fn own<'a>(&self, metadata: &'a JsonObject) -> Option<&'a Value> {
+    fn own_metadata<'a>(&self, metadata: &'a JsonObject) -> Option<&'a Value> {
         metadata.get(self.target.provider.family())
     }
 
@@ -79,28 +79,31 @@ impl ResponsesFormat {
                 text,
                 provider_metadata,
             } => {
-                let own = self.own(provider_metadata);
-                (!text.trim().is_empty()).then(|| sent_text(text, own))
+                let own = self.own_metadata(provider_metadata);
+                (!text.trim().is_empty()).then(|| encode_text(text, own))
             }
             MessagePart::Reasoning {
                 provider_metadata, ..
             } => {
-                let own = self.own(provider_metadata)?;
+                let own = self.own_metadata(provider_metadata)?;
                 let is_sent = !is_chat_model(&self.target.model);
-                is_sent.then(|| sent_reasoning(own)).flatten()
+                is_sent.then(|| encode_reasoning(own)).flatten()
             }
             MessagePart::Opaque { provider_metadata } => {
-                let item = self.own(provider_metadata)?;
+                let item = self.own_metadata(provider_metadata)?;
                 item["type"].is_string().then(|| item.clone())
             }
-            MessagePart::ToolCall(call) => Some(sent_call(call, self.own(&call.provider_metadata))),
+            MessagePart::ToolCall(call) => Some(encode_call(
+                call,
+                self.own_metadata(&call.provider_metadata),
+            )),
             MessagePart::ToolResult(_) | MessagePart::File(_) => None,
         }
     }
 }
 
 impl WireFormat for ResponsesFormat {
-    fn wire(&self) -> ProviderWireFormat {
+    fn wire_format(&self) -> ProviderWireFormat {
         ProviderWireFormat::Responses
     }
 
@@ -133,7 +136,7 @@ impl WireFormat for ResponsesFormat {
         set("include", has_include.then(include));
         set(
             "reasoning",
-            context.effort.map(|effort| self.reasoning(effort)),
+            context.effort.map(|effort| self.reasoning_field(effort)),
         );
         set("max_output_tokens", params.max_tokens.map(Value::from));
         set("temperature", params.temperature.map(Value::from));
@@ -150,7 +153,7 @@ impl WireFormat for ResponsesFormat {
             "frequency_penalty",
             params.frequency_penalty.map(Value::from),
         );
-        let tools = || context.tools.iter().map(sent_tool).collect();
+        let tools = || context.tools.iter().map(encode_tool).collect();
         set("tools", (!context.tools.is_empty()).then(tools));
         set("text", context.output.map(text_format));
         fields
@@ -158,10 +161,6 @@ impl WireFormat for ResponsesFormat {
 
     fn system_field(&self, system: Option<&str>, _: &[String]) -> Option<(&'static str, Value)> {
         system.map(|system| ("instructions", system.into()))
-    }
-
-    fn system_message(&self, _: &str) -> Option<Value> {
-        None
     }
 
     fn messages_field(&self) -> &'static str {
@@ -248,14 +247,14 @@ fn call_id(id: &str) -> String {
     }
 }
 
-/// Encodes text of the model. `own` is the opaque data that this provider sent with the text.
-fn sent_text(text: &str, own: Option<&Value>) -> Value {
+/// Encodes text of the model. `metadata` is the opaque data that this provider sent with the text.
+fn encode_text(text: &str, metadata: Option<&Value>) -> Value {
     let mut item = json!({
         "type": "message",
         "role": "assistant",
         "content": [{"type": "output_text", "text": text}],
     });
-    if let Some(phase) = own.and_then(|own| own.get("phase")) {
+    if let Some(phase) = metadata.and_then(|metadata| metadata.get("phase")) {
         item["phase"] = phase.clone();
     }
     item
@@ -263,8 +262,8 @@ fn sent_text(text: &str, own: Option<&Value>) -> Value {
 
 /// Returns a reasoning item as the provider accepts it: without empty fields and without the
 /// status. Returns `None` for an item without content, which is only a reference to a stored item.
-fn sent_reasoning(own: &Value) -> Option<Value> {
-    let item = own.get("item")?.as_object()?;
+fn encode_reasoning(metadata: &Value) -> Option<Value> {
+    let item = metadata.get("item")?.as_object()?;
     let is_empty = |value: &Value| match value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),
@@ -286,12 +285,12 @@ fn sent_reasoning(own: &Value) -> Option<Value> {
 }
 
 /// Encodes a call with the fields that the provider sent, except its id.
-fn sent_call(call: &ToolCall, own: Option<&Value>) -> Value {
+fn encode_call(call: &ToolCall, own: Option<&Value>) -> Value {
     let mut sent = json!({
         "type": "function_call",
         "call_id": call_id(&call.tool_call_id),
         "name": call.tool_name,
-        "arguments": sent_arguments(&call.input).to_string(),
+        "arguments": object_arguments(&call.input).to_string(),
     });
     let own = own
         .and_then(|own| own.get("item"))
@@ -313,7 +312,7 @@ fn user_part(part: &MessagePart) -> Option<Value> {
 /// Encodes a file; `None` for other parts.
 fn file_part(part: &MessagePart) -> Option<Value> {
     match part {
-        MessagePart::File(file) => Some(sent_file(file)),
+        MessagePart::File(file) => Some(encode_file(file)),
         _ => None,
     }
 }
@@ -324,7 +323,7 @@ fn text_part(text: &str) -> Value {
 }
 
 /// Encodes an attachment, as text if the format does not accept its type.
-fn sent_file(file: &Attachment) -> Value {
+fn encode_file(file: &Attachment) -> Value {
     if let AttachmentForm::Text(text) = attachment_form(ProviderWireFormat::Responses, file) {
         return text_part(&text);
     }
@@ -351,7 +350,7 @@ fn joined_text(parts: &[Value]) -> Option<String> {
 }
 
 /// Returns a tool. Without `strict: false`, OpenAI turns optional arguments into required ones.
-fn sent_tool(definition: &ToolDefinition) -> Value {
+fn encode_tool(definition: &ToolDefinition) -> Value {
     json!({
         "type": "function",
         "name": definition.name,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::ResponsesFormat;
 use super::tests::{call, completed, format, parts, reasoning, text_item, whole_answer};
-use crate::formats::test_bodies::{body_of, conversation, target};
+use crate::formats::test_bodies::{body_of, conversation, model_target};
 use crate::formats::{RequestContext, WireFormat};
 use crate::testing::{message, request};
 
@@ -15,7 +15,7 @@ fn a_whole_answer_returns_to_its_provider() {
 
 #[test]
 fn another_provider_receives_no_opaque_data() {
-    let other = ResponsesFormat::new(target("openai-compatible", "qwen3"));
+    let other = ResponsesFormat::new(model_target("openai-compatible", "qwen3"));
     insta::assert_json_snapshot!(body_of(other, conversation(parts(&whole_answer()))));
 }
 
@@ -28,7 +28,7 @@ fn fields(name: &str, model: &str, effort: Option<ReasoningEffort>) -> Value {
         called_tools: &Default::default(),
         open_turn: Default::default(),
     };
-    Value::Object(ResponsesFormat::new(target(name, model)).fields(&context))
+    Value::Object(ResponsesFormat::new(model_target(name, model)).fields(&context))
 }
 
 #[test]
@@ -74,11 +74,11 @@ fn summaries_are_requested_only_with_an_effort() {
 }
 
 fn input_of(answer: Vec<MessagePart>) -> Value {
-    sent(format(), answer)
+    sent_input(format(), answer)
 }
 
 /// Returns the input that contains only `answer`.
-fn sent(format: ResponsesFormat, answer: Vec<MessagePart>) -> Value {
+fn sent_input(format: ResponsesFormat, answer: Vec<MessagePart>) -> Value {
     let mut request = request("a", "go");
     request.messages = vec![message(MessageRole::Assistant, answer)].into();
     body_of(format, request)["input"].clone()
@@ -107,9 +107,9 @@ fn reasoning_that_the_provider_would_refuse_is_left_out() {
         ["message"]
     );
     // A model without reasoning.
-    let chat = ResponsesFormat::new(target("openai", "gpt-4.1"));
+    let chat = ResponsesFormat::new(model_target("openai", "gpt-4.1"));
     let answer = parts(&[completed(json!([reasoning("rs_1"), text_item("a")]))]);
-    assert_eq!(types(sent(chat, answer)), ["message"]);
+    assert_eq!(types(sent_input(chat, answer)), ["message"]);
     // Unencrypted reasoning is kept.
     let plain = json!({"type": "reasoning", "content": [{"type": "reasoning_text", "text": "hm"}]});
     let input = input_for(json!([plain, text_item("a")]));

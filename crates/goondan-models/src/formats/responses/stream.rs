@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::items::{ItemKind, ItemName, ItemTable};
 use crate::answer::AnswerBuilder;
-use crate::errors::{ProviderError, ReportedError, error_in, error_of_any_shape};
+use crate::errors::{ProviderError, ReportedError, find_error, read_error_body};
 use crate::formats::finish::ending_of;
 use crate::formats::tool_calls::CallPiece;
 use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
@@ -38,15 +38,15 @@ impl StreamDecoder for ResponsesDecoder {
         }
         let data: Value = json_text::parse(event.data)?;
         if event.name == Some("error") {
-            return Err(reported(error_of_any_shape(&data)));
+            return Err(reported_failure(read_error_body(&data)));
         }
         let kind = data["type"].as_str().or(event.name).unwrap_or_default();
         match kind.strip_prefix("response.").unwrap_or(kind) {
-            "error" => return Err(reported(error_of_any_shape(&data))),
+            "error" => return Err(reported_failure(read_error_body(&data))),
             "output_item.added" => self.begin_item(&data, answer),
             "output_item.done" => {
                 let item = &data["item"];
-                let kind = ItemKind::of(item);
+                let kind = ItemKind::from_item(item);
                 let at = self.items.of_event(kind, ItemName::of_event(&data));
                 self.complete_item(at, kind, item, answer);
             }
@@ -61,18 +61,19 @@ impl StreamDecoder for ResponsesDecoder {
                 self.add_reasoning(&data, answer);
             }
             "function_call_arguments.delta" => {
-                self.add_arguments(&data, &arguments(&data["delta"]), false, answer);
+                self.add_arguments(&data, &arguments_text(&data["delta"]), false, answer);
             }
             "function_call_arguments.done" => {
-                self.add_arguments(&data, &arguments(&data["arguments"]), true, answer);
+                self.add_arguments(&data, &arguments_text(&data["arguments"]), true, answer);
             }
             end @ ("completed" | "done" | "incomplete" | "failed" | "cancelled") => {
                 return self.end(end, &data, answer);
             }
             _ if data["object"] == "response" => return self.end("completed", &data, answer),
             _ if data.get("type").is_none() => {
-                return error_in(&data)
-                    .map_or(Ok(AnswerProgress::More), |error| Err(reported(error)));
+                return find_error(&data).map_or(Ok(AnswerProgress::More), |error| {
+                    Err(reported_failure(error))
+                });
             }
             _ => {}
         }
@@ -84,10 +85,10 @@ impl ResponsesDecoder {
     /// Begins the output item of `event`.
     fn begin_item(&mut self, event: &Value, answer: &mut AnswerBuilder) {
         let item = &event["item"];
-        let kind = ItemKind::of(item);
+        let kind = ItemKind::from_item(item);
         let at = self.items.begin(kind, ItemName::of_event(event));
         match kind {
-            ItemKind::Reasoning => answer.reasoning(self.items.get(at).key, ""),
+            ItemKind::Reasoning => answer.add_reasoning(self.items.get(at).key, ""),
             ItemKind::Call => self.add_call_piece(at, text(&item["name"]), "", answer),
             ItemKind::Message | ItemKind::Other => {}
         }
@@ -100,8 +101,12 @@ impl ResponsesDecoder {
             .items
             .of_event(ItemKind::Message, ItemName::of_event(event));
         let item = self.items.get(at);
-        let text = if is_whole { item.rest(text) } else { text };
-        answer.text(item.key, text);
+        let text = if is_whole {
+            item.unstreamed_rest(text)
+        } else {
+            text
+        };
+        answer.add_text(item.key, text);
         item.streamed.push_str(text);
     }
 
@@ -119,7 +124,7 @@ impl ResponsesDecoder {
             .of_event(ItemKind::Message, ItemName::of_event(event));
         let item = self.items.get(at);
         if !(is_whole && item.has_refusal) {
-            answer.refusal(words);
+            answer.add_refusal(words);
         }
         item.has_refusal = true;
     }
@@ -138,7 +143,7 @@ impl ResponsesDecoder {
             if is_next { PART_SEPARATOR } else { "" },
             text(&event["delta"]),
         ] {
-            answer.reasoning(item.key, text);
+            answer.add_reasoning(item.key, text);
             item.streamed.push_str(text);
         }
     }
@@ -157,7 +162,7 @@ impl ResponsesDecoder {
             .of_event(ItemKind::Call, ItemName::of_event(event));
         let item = self.items.get(at);
         let arguments = if is_whole {
-            item.rest(arguments)
+            item.unstreamed_rest(arguments)
         } else {
             arguments
         };
@@ -199,7 +204,7 @@ impl ResponsesDecoder {
             ItemKind::Reasoning => self.complete_reasoning(at, item, answer),
             ItemKind::Call => self.complete_call(at, item, answer),
             ItemKind::Other if self.items.get(at).is_done => {}
-            ItemKind::Other => answer.opaque(self.items.get(at).key, item.clone()),
+            ItemKind::Other => answer.add_opaque(self.items.get(at).key, item.clone()),
         }
         self.items.get(at).is_done = true;
     }
@@ -212,12 +217,12 @@ impl ResponsesDecoder {
             .map(|part| text(&part["text"]))
             .chain(message["content"].as_str())
             .collect();
-        let rest = item.rest(&whole);
-        answer.text(item.key, rest);
+        let rest = item.unstreamed_rest(&whole);
+        answer.add_text(item.key, rest);
         item.streamed.push_str(rest);
         if !item.has_refusal {
             for words in parts().map(|part| text(&part["refusal"])) {
-                answer.refusal(words);
+                answer.add_refusal(words);
                 item.has_refusal |= !words.is_empty();
             }
         }
@@ -235,7 +240,7 @@ impl ResponsesDecoder {
         let item = self.items.get(at);
         if item.streamed.is_empty() {
             item.streamed = reasoning_text(reasoning);
-            answer.reasoning(item.key, &item.streamed);
+            answer.add_reasoning(item.key, &item.streamed);
         }
         // Some servers leave out the encrypted content in one of the two copies of an item.
         let is_encrypted = |item: &Value| item["encrypted_content"].is_string();
@@ -251,8 +256,8 @@ impl ResponsesDecoder {
         if item.call_id.is_empty() {
             item.call_id.clone_from(&item.id);
         }
-        let whole = arguments(&call["arguments"]);
-        let rest = item.rest(&whole).to_owned();
+        let whole = arguments_text(&call["arguments"]);
+        let rest = item.unstreamed_rest(&whole).to_owned();
         self.add_call_piece(at, text(&call["name"]), &rest, answer);
         let known = ["type", "status", "call_id", "name", "arguments"];
         let fields = call.as_object().into_iter().flatten();
@@ -278,10 +283,10 @@ impl ResponsesDecoder {
         if let Some(usage) = usage(&response["usage"]) {
             answer.set_usage(usage);
         }
-        if let Some(error) = error_in(event) {
-            return Err(reported(error));
+        if let Some(error) = find_error(event) {
+            return Err(reported_failure(error));
         }
-        self.add_output(&response["output"], answer);
+        self.add_missing_output(&response["output"], answer);
         let status = match kind {
             "completed" | "done" => response["status"].as_str().unwrap_or("completed"),
             other => other,
@@ -297,26 +302,37 @@ impl ResponsesDecoder {
         Ok(AnswerProgress::Done)
     }
 
-    /// Adds what no event contained. If the complete response lists all items, its order counts, so
+    /// Adds the parts of the complete response that no earlier event contained. `output` is its
+    /// list of items. If it lists every item of the stream, also sorts the answer like the list, so
     /// that reasoning precedes the item that it led to.
-    fn add_output(&mut self, output: &Value, answer: &mut AnswerBuilder) {
-        for (place, item) in output.as_array().into_iter().flatten().enumerate() {
-            let kind = ItemKind::of(item);
-            let at = self.items.at_place(kind, place, ItemName::of_item(item));
-            self.complete_item(at, kind, item, answer);
+    fn add_missing_output(&mut self, output: &Value, answer: &mut AnswerBuilder) {
+        let Some(output_items) = output.as_array() else {
+            return self.sort_like_response(answer);
+        };
+        for (index, item) in output_items.iter().enumerate() {
+            let kind = ItemKind::from_item(item);
+            let table_index = self
+                .items
+                .match_response_item(kind, index, ItemName::of_item(item));
+            self.complete_item(table_index, kind, item, answer);
         }
-        if self.items.iter().all(|item| item.final_place.is_some()) {
-            answer.sort_blocks(|key, position| self.items.place_of(key, position));
+        self.sort_like_response(answer);
+    }
+
+    /// Sorts the answer like the complete response, if the response lists all items.
+    fn sort_like_response(&self, answer: &mut AnswerBuilder) {
+        if self.items.iter().all(|item| item.final_index.is_some()) {
+            answer.sort_blocks(|key, position| self.items.response_index(key, position));
         }
     }
 }
 
 /// Returns the failure that the provider reports. A filter counts as a refusal.
-fn reported(error: ReportedError) -> ProviderError {
+fn reported_failure(error: ReportedError) -> ProviderError {
     match error.code.as_deref() {
         Some(FILTER_CODE) => ProviderError::Declined {
             reason: FILTER_CODE.to_owned(),
-            words: error.message,
+            explanation: error.message,
         },
         _ => ProviderError::Reported(error),
     }
@@ -359,7 +375,7 @@ fn text(value: &Value) -> &str {
 }
 
 /// Returns arguments as text. Some servers send the object itself.
-fn arguments(value: &Value) -> String {
+fn arguments_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Object(_) => value.to_string(),

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use super::ResponsesFormat;
 use crate::errors::ProviderError;
 use crate::formats::EventFraming;
-use crate::formats::test_bodies::target;
+use crate::formats::test_bodies::model_target;
 use crate::testing::{decode_pieces, decode_stream, messy_bodies};
 
 pub(super) fn format() -> ResponsesFormat {
-    ResponsesFormat::new(target("openai", "gpt-5"))
+    ResponsesFormat::new(model_target("openai", "gpt-5"))
 }
 
 fn body(events: &[Value]) -> String {
@@ -339,7 +339,7 @@ fn refusals_keep_their_words() {
     let item =
         json!({"type": "message", "content": [{"type": "refusal", "refusal": "I can't help."}]});
     let words = |events: &[Value]| match decoded(events) {
-        Err(ProviderError::Declined { words, .. }) => words,
+        Err(ProviderError::Declined { explanation, .. }) => explanation,
         other => panic!("{other:?}"),
     };
     let end = completed(json!([item]));

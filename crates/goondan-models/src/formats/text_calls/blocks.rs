@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::TextCall;
 use super::cursor::TextCursor;
-use super::values::{typed, unwrapped};
+use super::values::{convert_argument, trim_line_breaks};
 use crate::formats::tool_calls::parse_arguments;
 
 pub(super) const TOOL_CALL: &str = "<tool_call>";
@@ -61,12 +61,12 @@ pub(super) const INVOKES: [CallTags; 2] = [
 /// Returns the calls that begin at the beginning of `text`, and their length. Returns `None` if it is only text.
 pub(super) fn calls_at(text: &str, tools: &[ToolDefinition]) -> Option<(Vec<TextCall>, usize)> {
     let mut cursor = TextCursor { rest: text };
-    let calls = calls(&mut cursor, tools)?;
+    let calls = parse_calls(&mut cursor, tools)?;
     Some((calls, text.len() - cursor.rest.len()))
 }
 
 /// Reads the calls at the cursor, in any known notation. Returns `None` if it is only text.
-fn calls(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<Vec<TextCall>> {
+fn parse_calls(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<Vec<TextCall>> {
     if cursor.eat(TOOL_CALL) {
         return wrapped_calls(cursor, TOOL_CALL_END, tools);
     }
@@ -101,7 +101,7 @@ fn wrapped_calls(
             return Some(calls);
         }
         calls.push(match cursor.starts_with("{") {
-            true => json_call(&cursor.json()?, tools)?,
+            true => json_call(&cursor.take_json()?, tools)?,
             false => tagged_call(cursor, tools)?,
         });
     }
@@ -111,24 +111,24 @@ fn wrapped_calls(
 fn mistral_calls(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<Vec<TextCall>> {
     cursor.skip_white_space();
     let calls = if cursor.starts_with("[") {
-        let list = cursor.json()?;
+        let list = cursor.take_json()?;
         list.as_array()?
             .iter()
             .map(|call| json_call(call, tools))
             .collect::<Option<_>>()?
     } else if cursor.starts_with("{") {
-        vec![json_call(&cursor.json()?, tools)?]
+        vec![json_call(&cursor.take_json()?, tools)?]
     } else {
         let (name, rest) = cursor.rest.split_at(cursor.rest.find(['[', '{'])?);
         cursor.rest = rest;
         let tool = find(tools, name.trim())?;
         if cursor.eat("[CALL_ID]") {
-            cursor.until("[ARGS]")?;
+            cursor.take_until("[ARGS]")?;
         } else {
             cursor.eat("[ARGS]");
         }
         cursor.skip_white_space();
-        let arguments = cursor.json().filter(Value::is_object)?;
+        let arguments = cursor.take_json().filter(Value::is_object)?;
         vec![TextCall {
             name: tool.name.clone(),
             arguments,
@@ -143,7 +143,7 @@ fn llama_calls(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<
     let mut calls = Vec::new();
     loop {
         cursor.skip_white_space();
-        calls.push(json_call(&cursor.json()?, tools)?);
+        calls.push(json_call(&cursor.take_json()?, tools)?);
         if !eat_after_white_space(cursor, ";") {
             return Some(calls);
         }
@@ -173,7 +173,7 @@ fn tagged_call(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<
         .chain([&FUNCTION])
         .find(|tags| cursor.starts_with(tags.call))?;
     cursor.eat(tags.call);
-    let tool = find(tools, tags.name(cursor.until(">")?)?)?;
+    let tool = find(tools, tags.name(cursor.take_until(">")?)?)?;
     let mut arguments = JsonObject::new();
     loop {
         cursor.skip_white_space();
@@ -186,8 +186,8 @@ fn tagged_call(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<
         if !cursor.eat(tags.parameter) {
             return None;
         }
-        let key = tags.name(cursor.until(">")?)?;
-        let value = typed(unwrapped(tags.value(cursor)?), key, &tool.parameters);
+        let key = tags.name(cursor.take_until(">")?)?;
+        let value = convert_argument(trim_line_breaks(tags.value(cursor)?), key, &tool.parameters);
         arguments.insert(key.to_owned(), value);
     }
 }
@@ -197,7 +197,7 @@ impl CallTags {
     pub(super) fn name<'t>(&self, tag: &'t str) -> Option<&'t str> {
         match self.call.ends_with('=') {
             true => Some(tag.trim()),
-            false => attribute(tag, "name"),
+            false => attribute_value(tag, "name"),
         }
     }
 
@@ -230,7 +230,7 @@ fn is_end(rest: &str) -> bool {
 }
 
 /// Returns the value of an attribute such as `name="VALUE"`.
-fn attribute<'t>(tag: &'t str, name: &str) -> Option<&'t str> {
+fn attribute_value<'t>(tag: &'t str, name: &str) -> Option<&'t str> {
     let is_start = |at: usize| at == 0 || tag.as_bytes()[at - 1].is_ascii_whitespace();
     let (at, _) = tag.match_indices(name).find(|(at, _)| is_start(*at))?;
     let rest = tag[at + name.len()..]

@@ -28,9 +28,12 @@ enum LinePrefix {
     /// A fence and text after it.
     Fence {
         fence: CodeFence,
+        /// True if the text after the fence is white space.
         is_blank: bool,
+        /// True if the text after the fence contains a backtick.
         has_backtick: bool,
     },
+    /// Text without a fence.
     Other,
 }
 
@@ -55,31 +58,36 @@ impl CodePosition {
         self.open.is_some() || is_fence
     }
 
+    /// Moves over one byte. Fences consist of ASCII characters, so multibyte characters need no
+    /// decoding.
     fn advance_byte(&mut self, byte: u8) {
         if byte == b'\n' {
             self.end_line();
             return;
         }
         match &mut self.line {
-            LinePrefix::Start => match byte {
-                b'`' | b'~' => {
+            LinePrefix::Start => {
+                if matches!(byte, b'`' | b'~') {
                     self.line = LinePrefix::Marks(CodeFence {
                         mark: byte,
                         length: 1,
-                    })
+                    });
+                } else if !byte.is_ascii_whitespace() {
+                    self.line = LinePrefix::Other;
                 }
-                _ if byte.is_ascii_whitespace() => {}
-                _ => self.line = LinePrefix::Other,
-            },
-            LinePrefix::Marks(fence) if fence.mark == byte => fence.length += 1,
-            LinePrefix::Marks(fence) if fence.length < MIN_MARKS => self.line = LinePrefix::Other,
+            }
             LinePrefix::Marks(fence) => {
-                let is_blank = byte.is_ascii_whitespace();
-                self.line = LinePrefix::Fence {
-                    fence: *fence,
-                    is_blank,
-                    has_backtick: byte == b'`',
-                };
+                if fence.mark == byte {
+                    fence.length += 1;
+                } else if fence.length < MIN_MARKS {
+                    self.line = LinePrefix::Other;
+                } else {
+                    self.line = LinePrefix::Fence {
+                        fence: *fence,
+                        is_blank: byte.is_ascii_whitespace(),
+                        has_backtick: byte == b'`',
+                    };
+                }
             }
             LinePrefix::Fence {
                 is_blank,

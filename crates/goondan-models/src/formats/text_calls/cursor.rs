@@ -26,14 +26,14 @@ impl<'t> TextCursor<'t> {
     }
 
     /// Returns the text before `end` and skips both.
-    pub(super) fn until(&mut self, end: &str) -> Option<&'t str> {
+    pub(super) fn take_until(&mut self, end: &str) -> Option<&'t str> {
         let (text, rest) = self.rest.split_once(end)?;
         self.rest = rest;
         Some(text)
     }
 
     /// Returns the JSON object or array at the beginning of the rest and skips it.
-    pub(super) fn json(&mut self) -> Option<Value> {
+    pub(super) fn take_json(&mut self) -> Option<Value> {
         let (text, rest) = self.rest.split_at(json_length(self.rest)?);
         let value = json_text::parse(text).ok()?;
         self.rest = rest;

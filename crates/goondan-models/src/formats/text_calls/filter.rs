@@ -7,20 +7,21 @@ use goondan_core::ports::model::{CompletedAnswer, ModelChunk, ToolDefinition};
 use memchr::memchr2;
 
 use super::code::CodePosition;
-use super::opening::{OpeningMatch, opening};
+use super::opening::{OpeningMatch, match_opening};
 use super::thinking::{CLOSE, OPEN};
 
-/// Filter of the chunks of one answer. It shows text at once, except for text that may become a call, and shows
-/// `<think>…</think>` at the beginning as reasoning.
+/// Filter of the chunks of one answer. It shows text at once, except for text that may become a
+/// call, and shows `<think>…</think>` at the beginning as reasoning.
 ///
 /// The shown text is always the text of the answer that [`super::recover`] returns.
 pub(crate) struct TextCallFilter {
     tools: Arc<[ToolDefinition]>,
     stage: FilterStage,
-    held: HeldText,
+    /// Received text that was not shown yet.
+    pending: PendingText,
     code: CodePosition,
-    /// White space that follows does not count.
-    trims: bool,
+    /// True if white space at the start of the next piece is dropped.
+    trims_start: bool,
     /// Bytes of text that were shown.
     shown: usize,
 }
@@ -41,19 +42,20 @@ impl TextCallFilter {
         TextCallFilter {
             tools,
             stage: FilterStage::Beginning,
-            held: HeldText::default(),
+            pending: PendingText::default(),
             code: CodePosition::default(),
-            trims: false,
+            trims_start: false,
             shown: 0,
         }
     }
 
-    /// Returns the chunks to show for `chunk`. The answer in `Finish` is one that [`super::recover`] returned.
+    /// Returns the chunks to show for `chunk`. The answer in `Finish` is one that
+    /// [`super::recover`] returned.
     pub(crate) fn filter(&mut self, chunk: ModelChunk) -> Vec<ModelChunk> {
         match chunk {
-            ModelChunk::Text(delta) => self.text(&delta),
+            ModelChunk::Text(delta) => self.filter_text(&delta),
             ModelChunk::Reasoning(_) => {
-                if self.stage == FilterStage::Beginning && self.held.text.is_empty() {
+                if self.stage == FilterStage::Beginning && self.pending.text.is_empty() {
                     self.stage = FilterStage::Text;
                 }
                 vec![chunk]
@@ -62,75 +64,81 @@ impl TextCallFilter {
         }
     }
 
-    fn text(&mut self, delta: &str) -> Vec<ModelChunk> {
-        let delta = if self.trims {
+    /// Adds `delta` to the pending text. Returns the chunks that can be shown now.
+    fn filter_text(&mut self, delta: &str) -> Vec<ModelChunk> {
+        let delta = if self.trims_start {
             delta.trim_start()
         } else {
             delta
         };
-        self.trims &= delta.is_empty();
-        self.held.text.push_str(delta);
+        self.trims_start &= delta.is_empty();
+        self.pending.text.push_str(delta);
         let mut chunks = Vec::new();
         if self.stage == FilterStage::Beginning {
-            self.begin();
+            self.leave_beginning();
         }
         if self.stage == FilterStage::Reasoning {
-            chunks.extend(self.reasoning().map(ModelChunk::Reasoning));
+            chunks.extend(self.take_reasoning().map(ModelChunk::Reasoning));
         }
         if self.stage == FilterStage::Text {
-            chunks.extend(self.plain_text().map(ModelChunk::Text));
+            chunks.extend(self.take_plain_text().map(ModelChunk::Text));
         }
         chunks
     }
 
-    fn begin(&mut self) {
-        let start = self.held.text.trim_start();
+    /// Selects the next stage, if the pending text shows whether the answer begins with `<think>`.
+    fn leave_beginning(&mut self) {
+        let start = self.pending.text.trim_start();
         if let Some(inner) = start.strip_prefix(OPEN) {
             self.stage = FilterStage::Reasoning;
-            self.restart(inner.to_owned());
+            self.restart_with(inner.to_owned());
         } else if !OPEN.starts_with(start) {
             self.stage = FilterStage::Text;
         }
     }
 
-    /// Holds only `rest` from now on, without white space at its beginning.
-    fn restart(&mut self, rest: String) {
-        self.held = HeldText {
+    /// Replaces the pending text by `rest`, without white space at its beginning.
+    fn restart_with(&mut self, rest: String) {
+        self.pending = PendingText {
             text: rest.trim_start().to_owned(),
-            ..HeldText::default()
+            ..PendingText::default()
         };
-        self.trims = self.held.text.is_empty();
+        self.trims_start = self.pending.text.is_empty();
     }
 
-    fn reasoning(&mut self) -> Option<String> {
-        let end = self.held.text[self.held.checked..].find(CLOSE);
+    /// Removes and returns the reasoning that can be shown. Ends the stage at `</think>`.
+    fn take_reasoning(&mut self) -> Option<String> {
+        let end = self.pending.text[self.pending.checked..].find(CLOSE);
         let checked = match end {
-            Some(end) => self.held.checked + end,
-            None => self.held.text.len() - partial_close(&self.held.text),
+            Some(end) => self.pending.checked + end,
+            None => self.pending.text.len() - partial_close(&self.pending.text),
         };
-        self.held.advance(checked);
-        let shown = self.held.take_content();
+        self.pending.mark_checked(checked);
+        let shown = self.pending.take_content();
         if end.is_some() {
             self.stage = FilterStage::Text;
-            let rest = self.held.text[self.held.checked + CLOSE.len()..].to_owned();
-            self.restart(rest);
+            let rest = self.pending.text[self.pending.checked + CLOSE.len()..].to_owned();
+            self.restart_with(rest);
         }
         shown
     }
 
-    fn plain_text(&mut self) -> Option<String> {
+    /// Removes and returns the text before anything that may become a call. Ends the stage if a
+    /// call begins.
+    fn take_plain_text(&mut self) -> Option<String> {
         loop {
-            let unchecked = &self.held.text[self.held.checked..];
+            let unchecked = &self.pending.text[self.pending.checked..];
             let plain = memchr2(b'<', b'[', unchecked.as_bytes()).unwrap_or(unchecked.len());
             let (before, candidate) = unchecked.split_at(plain);
             self.code.advance(before);
             let opening = match candidate {
                 "" => OpeningMatch::Maybe,
                 _ if self.code.is_inside() => OpeningMatch::No,
-                candidate => opening(candidate, &self.tools),
+                candidate => match_opening(candidate, &self.tools),
             };
-            self.held
-                .advance(self.held.checked + plain + usize::from(opening == OpeningMatch::No));
+            self.pending.mark_checked(
+                self.pending.checked + plain + usize::from(opening == OpeningMatch::No),
+            );
             match opening {
                 OpeningMatch::No => self.code.leave_line_start(),
                 OpeningMatch::Maybe => break,
@@ -140,7 +148,7 @@ impl TextCallFilter {
                 }
             }
         }
-        let shown = self.held.take_content();
+        let shown = self.pending.take_content();
         self.shown += shown.as_ref().map_or(0, String::len);
         shown
     }
@@ -148,7 +156,9 @@ impl TextCallFilter {
     fn finish(&mut self, answer: Box<CompletedAnswer>) -> Vec<ModelChunk> {
         let mut chunks = Vec::new();
         if self.stage == FilterStage::Reasoning {
-            chunks.push(ModelChunk::Reasoning(self.held.text.trim_end().to_owned()));
+            chunks.push(ModelChunk::Reasoning(
+                self.pending.text.trim_end().to_owned(),
+            ));
         }
         let text: String = answer
             .parts
@@ -175,7 +185,7 @@ fn partial_close(text: &str) -> usize {
 
 /// Text that was not shown yet.
 #[derive(Debug, Default)]
-struct HeldText {
+struct PendingText {
     text: String,
     /// Bytes that contain no beginning of a call.
     checked: usize,
@@ -183,8 +193,9 @@ struct HeldText {
     content_end: usize,
 }
 
-impl HeldText {
-    fn advance(&mut self, checked: usize) {
+impl PendingText {
+    /// Marks the text up to `checked` as free of calls.
+    fn mark_checked(&mut self, checked: usize) {
         let content = self.text[self.checked..checked].trim_end();
         if !content.is_empty() {
             self.content_end = self.checked + content.len();

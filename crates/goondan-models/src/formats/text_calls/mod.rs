@@ -52,13 +52,13 @@ enum TextPiece<'t> {
 
 /// Returns `answer` with the calls and the reasoning that are in its text. An answer with structured calls only loses
 /// its reasoning from the text.
-pub(crate) fn recover(
+pub(crate) fn extract_calls(
     mut answer: CompletedAnswer,
     tools: &[ToolDefinition],
     ids: &mut CallIds<'_>,
 ) -> CompletedAnswer {
-    answer.parts = thinking::separate(answer.parts);
-    if has_calls(&answer) {
+    answer.parts = thinking::separate_reasoning(answer.parts);
+    if has_structured_calls(&answer) {
         return answer;
     }
     let parts = std::mem::take(&mut answer.parts);
@@ -66,14 +66,14 @@ pub(crate) fn recover(
         .into_iter()
         .flat_map(|part| with_calls(part, tools, ids))
         .collect();
-    if answer.finish_reason == ModelFinishReason::Stop && has_calls(&answer) {
+    if answer.finish_reason == ModelFinishReason::Stop && has_structured_calls(&answer) {
         answer.finish_reason = ModelFinishReason::ToolCalls;
     }
     answer
 }
 
-/// Returns whether the answer contains real tool calls.
-fn has_calls(answer: &CompletedAnswer) -> bool {
+/// Returns whether a part of the answer is a tool call. A call in a text does not count.
+fn has_structured_calls(answer: &CompletedAnswer) -> bool {
     answer
         .parts
         .iter()
@@ -93,7 +93,7 @@ fn with_calls(
     else {
         return vec![part];
     };
-    let pieces = pieces(&text, tools);
+    let pieces = split_pieces(&text, tools);
     if !pieces
         .iter()
         .any(|piece| matches!(piece, TextPiece::Call(_)))
@@ -110,7 +110,7 @@ fn with_calls(
             provider_metadata: metadata.take().unwrap_or_default(),
         },
         TextPiece::Call(call) => MessagePart::ToolCall(ToolCall {
-            tool_call_id: ids.unique(""),
+            tool_call_id: ids.unique_id(""),
             tool_name: call.name,
             input: call.arguments,
             provider_metadata: ProviderMetadata::new(),
@@ -120,7 +120,7 @@ fn with_calls(
 }
 
 /// Divides `text` into text and calls. White space before a call and blank text after one are left out.
-fn pieces<'t>(text: &'t str, tools: &[ToolDefinition]) -> Vec<TextPiece<'t>> {
+fn split_pieces<'t>(text: &'t str, tools: &[ToolDefinition]) -> Vec<TextPiece<'t>> {
     let mut pieces = Vec::new();
     let mut code = CodePosition::default();
     let (mut begin, mut at, mut false_openings) = (0, 0, 0);
@@ -128,7 +128,7 @@ fn pieces<'t>(text: &'t str, tools: &[ToolDefinition]) -> Vec<TextPiece<'t>> {
         let start = at + found;
         code.advance(&text[at..start]);
         let is_opening =
-            !code.is_inside() && opening::opening(&text[start..], tools) == OpeningMatch::Yes;
+            !code.is_inside() && opening::match_opening(&text[start..], tools) == OpeningMatch::Yes;
         match is_opening
             .then(|| blocks::calls_at(&text[start..], tools))
             .flatten()

@@ -29,25 +29,27 @@ enum OpeningStep<'t> {
 }
 
 /// Returns whether a call of one of `tools` begins at the beginning of `text`.
-pub(super) fn opening(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
+pub(super) fn match_opening(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
     if tools.is_empty() {
         return OpeningMatch::No;
     }
     let json = |text: &str| starts_with_any(text, &["{"]);
-    let tool_call = |text: &str| json(text).max(element(text, tools));
-    let mistral = |text: &str| starts_with_any(text, &["{", "["]).max(mistral_name(text, tools));
-    let wrapped = WRAPPERS.map(|(open, _)| after(text, open, |text| element(text, tools)));
-    element(text, tools)
-        .max(after(text, TOOL_CALL, tool_call))
-        .max(after(text, TOOL_CALLS, mistral))
-        .max(after(text, PYTHON_TAG, json))
+    let tool_call = |text: &str| json(text).max(match_element(text, tools));
+    let mistral =
+        |text: &str| starts_with_any(text, &["{", "["]).max(match_mistral_call(text, tools));
+    let wrapped =
+        WRAPPERS.map(|(open, _)| match_after(text, open, |text| match_element(text, tools)));
+    match_element(text, tools)
+        .max(match_after(text, TOOL_CALL, tool_call))
+        .max(match_after(text, TOOL_CALLS, mistral))
+        .max(match_after(text, PYTHON_TAG, json))
         .max(wrapped.into_iter().max().unwrap_or(OpeningMatch::No))
 }
 
 /// Returns whether `text` begins with a tag that names one of `tools`.
-fn element(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
+fn match_element(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
     let tags = INVOKES.iter().chain([&FUNCTION]);
-    let matches = tags.map(|tags| match literal(text, tags.call) {
+    let matches = tags.map(|tags| match strip_literal(text, tags.call) {
         OpeningStep::No => OpeningMatch::No,
         OpeningStep::Maybe => OpeningMatch::Maybe,
         OpeningStep::Yes(rest) => match until_tag_end(rest) {
@@ -79,56 +81,52 @@ fn until_tag_end(text: &str) -> Result<&str, OpeningMatch> {
     }
 }
 
-/// Returns whether `text` begins with the name of one of `tools`, followed by `[ARGS]`, `[CALL_ID]`
-/// or the arguments.
-fn mistral_name(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
-    let begins_with_name = |tool: &ToolDefinition| match literal(text, &tool.name) {
-        OpeningStep::No => OpeningMatch::No,
-        OpeningStep::Maybe => OpeningMatch::Maybe,
-        OpeningStep::Yes(rest) => after_white_space(rest, |rest| {
-            starts_with_any(rest, &["[ARGS]", "[CALL_ID]", "{"])
-        }),
-    };
-    tools
-        .iter()
-        .map(begins_with_name)
-        .max()
-        .unwrap_or(OpeningMatch::No)
+/// Returns whether `text` begins with a call in Mistral's style: the name of one of `tools`,
+/// followed by `[ARGS]`, `[CALL_ID]` or the arguments.
+fn match_mistral_call(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
+    let mut best_match = OpeningMatch::No;
+    for tool in tools {
+        let tool_match = match_after(text, &tool.name, |after_name| {
+            starts_with_any(after_name, &["[ARGS]", "[CALL_ID]", "{"])
+        });
+        best_match = best_match.max(tool_match);
+    }
+    best_match
 }
 
-/// Applies `look` to the text after `word` and white space. Returns `No` if `text` begins with
+/// Applies `check` to the text after `word` and white space. Returns `No` if `text` begins with
 /// something else, and `Maybe` if more text decides.
-fn after(text: &str, word: &str, look: impl Fn(&str) -> OpeningMatch) -> OpeningMatch {
-    match literal(text, word) {
+fn match_after(text: &str, word: &str, check: impl Fn(&str) -> OpeningMatch) -> OpeningMatch {
+    match strip_literal(text, word) {
         OpeningStep::No => OpeningMatch::No,
         OpeningStep::Maybe => OpeningMatch::Maybe,
-        OpeningStep::Yes(rest) => after_white_space(rest, look),
+        OpeningStep::Yes(rest) => after_white_space(rest, check),
     }
 }
 
-/// Applies `look` to the text after white space. Returns `No` after too much white space, and
+/// Applies `check` to the text after white space. Returns `No` after too much white space, and
 /// `Maybe` if nothing else arrived yet.
-fn after_white_space(text: &str, look: impl Fn(&str) -> OpeningMatch) -> OpeningMatch {
+fn after_white_space(text: &str, check: impl Fn(&str) -> OpeningMatch) -> OpeningMatch {
     let rest = text.trim_start();
     match rest {
         _ if text.len() - rest.len() > MAX_WHITE_SPACE => OpeningMatch::No,
         "" => OpeningMatch::Maybe,
-        rest => look(rest),
+        rest => check(rest),
     }
 }
 
 /// Returns whether `text` begins with one of `words`; `Maybe` if `text` is only a part of a word.
 fn starts_with_any(text: &str, words: &[&str]) -> OpeningMatch {
-    let look = |word: &&str| match literal(text, word) {
+    let check = |word: &&str| match strip_literal(text, word) {
         OpeningStep::No => OpeningMatch::No,
         OpeningStep::Maybe => OpeningMatch::Maybe,
         OpeningStep::Yes(_) => OpeningMatch::Yes,
     };
-    words.iter().map(look).max().unwrap_or(OpeningMatch::No)
+    words.iter().map(check).max().unwrap_or(OpeningMatch::No)
 }
 
 /// Strips `word` from `text`. Returns `Maybe` if `text` is only a part of `word`.
-fn literal<'t>(text: &'t str, word: &str) -> OpeningStep<'t> {
+fn strip_literal<'t>(text: &'t str, word: &str) -> OpeningStep<'t> {
     match text.strip_prefix(word) {
         Some(rest) => OpeningStep::Yes(rest),
         None if word.starts_with(text) => OpeningStep::Maybe,

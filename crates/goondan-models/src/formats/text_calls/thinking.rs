@@ -7,7 +7,7 @@ pub(super) const CLOSE: &str = "</think>";
 
 /// Makes a part of the reasoning at the beginning of the first text. An answer that begins with a reasoning part comes
 /// from a server that separates it.
-pub(super) fn separate(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
+pub(super) fn separate_reasoning(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
     let is_first = |part: &MessagePart| {
         matches!(
             part,
@@ -20,7 +20,7 @@ pub(super) fn separate(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
     let MessagePart::Text { text, .. } = &mut parts[at] else {
         return parts;
     };
-    let Some((reasoning, rest)) = split(text) else {
+    let Some((reasoning, rest)) = split_reasoning(text) else {
         return parts;
     };
     let (reasoning, rest) = (reasoning.to_owned(), rest.to_owned());
@@ -36,7 +36,7 @@ pub(super) fn separate(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
 }
 
 /// Returns the reasoning at the beginning of `text`, and the text after it.
-fn split(text: &str) -> Option<(&str, &str)> {
+fn split_reasoning(text: &str) -> Option<(&str, &str)> {
     let inner = text.trim_start().strip_prefix(OPEN)?;
     let (reasoning, rest) = inner.split_once(CLOSE).unwrap_or((inner, ""));
     Some((reasoning.trim(), rest.trim_start()))

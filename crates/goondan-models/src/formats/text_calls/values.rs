@@ -7,7 +7,7 @@ use serde_json::Value;
 const MAX_REFERENCES: usize = 8;
 
 /// Returns `text` as the type that `parameters` require for the argument `key`. Text of another type stays text.
-pub(super) fn typed(text: &str, key: &str, parameters: &Value) -> Value {
+pub(super) fn convert_argument(text: &str, key: &str, parameters: &Value) -> Value {
     let types = parameters
         .pointer("/properties")
         .and_then(|properties| properties.get(key));
@@ -46,12 +46,12 @@ fn type_names(value: &Value) -> &'static [&'static str] {
 
 /// Returns the types that `schema` accepts, as far as it names them.
 fn types_of<'s>(schema: &'s Value, root: &'s Value) -> Vec<&'s str> {
-    let schema = resolved(schema, root);
+    let schema = follow_references(schema, root);
     let variants = ["anyOf", "oneOf"]
         .iter()
         .filter_map(|key| schema.get(key)?.as_array())
         .flatten();
-    let variants = variants.map(|variant| resolved(variant, root));
+    let variants = variants.map(|variant| follow_references(variant, root));
     [schema]
         .into_iter()
         .chain(variants)
@@ -69,22 +69,25 @@ fn listed_types(types: &Value) -> Vec<&str> {
     }
 }
 
-/// Follows references within `root`.
-fn resolved<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
+/// Returns the schema to which the keyword `$ref` of `schema` refers, or `schema` itself without a
+/// reference. Follows only references within `root`, at most [`MAX_REFERENCES`] in a row.
+fn follow_references<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
     let mut schema = schema;
     for _ in 0..MAX_REFERENCES {
         let reference = schema.get("$ref").and_then(Value::as_str);
-        let target = reference.and_then(|reference| root.pointer(reference.strip_prefix('#')?));
-        match target {
-            Some(target) => schema = target,
-            None => break,
-        }
+        let Some(pointer) = reference.and_then(|reference| reference.strip_prefix('#')) else {
+            break;
+        };
+        let Some(target) = root.pointer(pointer) else {
+            break;
+        };
+        schema = target;
     }
     schema
 }
 
 /// Returns a value without the line breaks that separate it from its tags.
-pub(super) fn unwrapped(value: &str) -> &str {
+pub(super) fn trim_line_breaks(value: &str) -> &str {
     match value.strip_prefix('\n') {
         Some(inner) => inner.strip_suffix('\n').unwrap_or(inner),
         None => value,

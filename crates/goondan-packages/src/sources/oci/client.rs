@@ -55,7 +55,7 @@ impl OciClient {
     ) -> Result<OciClient> {
         Ok(OciClient {
             http: http::client().await?,
-            base: reference.base()?,
+            base: reference.base_url()?,
             credentials: credentials.clone(),
             login: OnceCell::new(),
             reference: reference.clone(),
@@ -123,18 +123,18 @@ impl OciClient {
     }
 
     /// Sends a request like [`OciClient::send`], and fails unless the status is a success.
-    pub(super) async fn accepted(
+    pub(super) async fn send_checked(
         &self,
         method: Method,
         url: Url,
         customize: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response> {
         let answer = self.send(method, url, customize).await?;
-        self.successful(answer).await
+        self.check_status(answer).await
     }
 
     /// Returns an answer whose status is a success, and fails for any other.
-    pub(super) async fn successful(&self, answer: Response) -> Result<Response> {
+    pub(super) async fn check_status(&self, answer: Response) -> Result<Response> {
         match answer.status() {
             status if status.is_success() => Ok(answer),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.access_denied_error()),
@@ -162,7 +162,7 @@ impl OciClient {
     /// Returns the user's credentials for the registry; looks them up on the first call.
     async fn host_credentials(&self) -> &HostCredentials {
         self.login
-            .get_or_init(|| self.credentials.of(self.host()))
+            .get_or_init(|| self.credentials.for_host(self.host()))
             .await
     }
 
@@ -174,7 +174,7 @@ impl OciClient {
         if is_token_server_of(self.host(), &host) {
             return self.host_credentials().await.basic.clone();
         }
-        self.credentials.of(&host).await.basic
+        self.credentials.for_host(&host).await.basic
     }
 
     /// Creates the error for a request that the registry refuses, with the reason if it is known.

@@ -64,7 +64,7 @@ struct OciTagList {
 
 impl OciDescriptor {
     /// Describes content by its media type, digest and size.
-    fn of(media_type: &str, content: &[u8]) -> Self {
+    fn for_content(media_type: &str, content: &[u8]) -> Self {
         OciDescriptor {
             media_type: media_type.to_owned(),
             digest: digest(content),
@@ -106,7 +106,7 @@ pub(super) async fn candidates(
     while let Some(address) = next.filter(|_| pages < MAX_TAG_PAGES) {
         pages += 1;
         let answer = client
-            .accepted(Method::GET, address.clone(), |request| request)
+            .send_checked(Method::GET, address.clone(), |request| request)
             .await?;
         let link = answer
             .headers()
@@ -145,9 +145,9 @@ pub(super) async fn fetch(
     credentials: &RegistryCredentials,
 ) -> Result<FetchedArchive> {
     let client = OciClient::new(reference, credentials, Pull).await?;
-    let address = client.address(&format!("manifests/{}", reference.selector()))?;
+    let address = client.address(&format!("manifests/{}", reference.tag_or_digest()))?;
     let answer = client
-        .accepted(Method::GET, address, |request| {
+        .send_checked(Method::GET, address, |request| {
             request.header(ACCEPT, MANIFEST_MEDIA_TYPE)
         })
         .await?;
@@ -188,7 +188,7 @@ pub(super) async fn fetch(
         reference::checked_digest(&layer.digest)?
     ))?;
     let answer = client
-        .accepted(Method::GET, blob, |request| request)
+        .send_checked(Method::GET, blob, |request| request)
         .await?;
     let archive = http::body(
         answer,
@@ -233,8 +233,8 @@ pub async fn publish(
         schema_version: 2,
         media_type: Some(MANIFEST_MEDIA_TYPE.to_owned()),
         artifact_type: Some(ARTIFACT_TYPE.to_owned()),
-        config: OciDescriptor::of(EMPTY_MEDIA_TYPE, EMPTY_CONFIG),
-        layers: vec![OciDescriptor::of(LAYER_MEDIA_TYPE, archive)],
+        config: OciDescriptor::for_content(EMPTY_MEDIA_TYPE, EMPTY_CONFIG),
+        layers: vec![OciDescriptor::for_content(LAYER_MEDIA_TYPE, archive)],
         annotations: annotations
             .into_iter()
             .map(|(key, value)| (key.to_owned(), value))
@@ -258,14 +258,14 @@ pub async fn publish(
     for tag in tags {
         let address = client.address(&format!(
             "manifests/{}",
-            reference.with_tag(tag)?.selector()
+            reference.with_tag(tag)?.tag_or_digest()
         ))?;
         let put = |request: reqwest::RequestBuilder| {
             request
                 .header(CONTENT_TYPE, MANIFEST_MEDIA_TYPE)
                 .body(bytes.clone())
         };
-        client.accepted(Method::PUT, address, put).await?;
+        client.send_checked(Method::PUT, address, put).await?;
     }
     Ok(format!("oci://{}", reference.with_digest(&digest(&bytes))))
 }
@@ -280,7 +280,7 @@ async fn refuse_other(
 ) -> Result<()> {
     let address = client.address(&format!(
         "manifests/{}",
-        reference.with_tag(tag)?.selector()
+        reference.with_tag(tag)?.tag_or_digest()
     ))?;
     let answer = client
         .send(Method::GET, address, |request| {
@@ -290,7 +290,7 @@ async fn refuse_other(
     if answer.status() == StatusCode::NOT_FOUND {
         return Ok(());
     }
-    let answer = client.successful(answer).await?;
+    let answer = client.check_status(answer).await?;
     let digest_in_registry =
         digest(&http::body(answer, MAX_TEXT_RESPONSE_BYTES, client.host()).await?);
     match digest_in_registry == mine {
@@ -318,7 +318,7 @@ async fn upload(client: &OciClient, blob: &[u8]) -> Result<()> {
     }
     let begin = client.address("blobs/uploads/")?;
     let session = client
-        .accepted(Method::POST, begin.clone(), |request| {
+        .send_checked(Method::POST, begin.clone(), |request| {
             request.header("Content-Length", "0")
         })
         .await?;
@@ -338,7 +338,10 @@ async fn upload(client: &OciClient, blob: &[u8]) -> Result<()> {
             .header(CONTENT_TYPE, "application/octet-stream")
             .body(body.clone())
     };
-    client.accepted(Method::PUT, location, put).await.map(drop)
+    client
+        .send_checked(Method::PUT, location, put)
+        .await
+        .map(drop)
 }
 
 /// Creates the error for content whose digest differs from the pinned digest.

@@ -49,7 +49,7 @@ impl OciReference {
             tag: tag.map(str::to_owned),
             digest,
         };
-        reference.base().map_err(|_| wrong())?;
+        reference.base_url().map_err(|_| wrong())?;
         Ok(reference)
     }
 
@@ -66,7 +66,7 @@ impl OciReference {
     }
 
     /// Returns `https://host/v2/name/`; local registries may use HTTP.
-    pub(super) fn base(&self) -> Result<Url> {
+    pub(super) fn base_url(&self) -> Result<Url> {
         let plain = Url::parse(&format!("http://{}/v2/{}/", self.host(), self.name))
             .map_err(|error| PackageError::source(error.to_string()))?;
         match http::is_local(&plain) {
@@ -77,7 +77,7 @@ impl OciReference {
 
     /// Returns true if the registry is on this machine.
     pub(crate) fn is_local(&self) -> bool {
-        self.base().is_ok_and(|url| http::is_local(&url))
+        self.base_url().is_ok_and(|url| http::is_local(&url))
     }
 
     /// Returns true if the reference selects one package and not all versions.
@@ -93,8 +93,8 @@ impl OciReference {
         self.digest.as_ref()
     }
 
-    /// Returns the part of a URL after `manifests/`.
-    pub(super) fn selector(&self) -> &str {
+    /// Returns the digest, else the tag, else `latest`: the URL segment after `manifests/`.
+    pub(super) fn tag_or_digest(&self) -> &str {
         self.digest
             .as_deref()
             .or(self.tag.as_deref())
@@ -185,7 +185,7 @@ mod tests {
         let secure = |text: &str| {
             OciReference::parse(text)
                 .unwrap()
-                .base()
+                .base_url()
                 .unwrap()
                 .to_string()
         };

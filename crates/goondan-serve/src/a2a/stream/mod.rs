@@ -1,17 +1,16 @@
 //! Stream of task updates.
 
-use goondan::ApprovalHandle;
-use goondan::event::{RuntimeEventKind, SwarmEvent, TurnResult, turn_id};
+use goondan::event::{RuntimeEvent, RuntimeEventKind, SwarmEvent, TurnResult};
+use goondan::gateway::TurnUpdate;
 use serde_json::{Value, json};
 
 use super::encoding::{ProtocolVersion, ResultType, TaskPart, TaskState, set};
 use super::rpc::{self, RpcError};
 use super::send::StartedTask;
-use super::task::{Task, TaskId, TaskStatus, agent_message, answer_of, artifact};
-use crate::hub::PublishedEvent;
+use super::task::{Task, TaskId, TaskStatus, agent_message, answer_of, encode_artifact};
 use crate::progress;
 use crate::service::Service;
-use crate::turn_stream::{self, ClientGone, Events, StreamFlow, StreamSender, TurnEncoder};
+use crate::turn_encoder::{self, ClientGone, Events, StreamFlow, StreamSender, TurnEncoder};
 
 /// End of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,11 +43,15 @@ struct TaskStream {
 }
 
 /// Returns the stream of a task.
-pub(super) fn respond(service: &Service, started: StartedTask, request: StreamRequest) -> Events {
-    let StartedTask { id, watch } = started;
-    let (service, turn_id) = (service.clone(), turn_id(&id.id));
-    turn_stream::respond(watch, |out| TaskStream {
-        service,
+pub(super) fn stream_task(
+    service: &Service,
+    started: StartedTask,
+    request: StreamRequest,
+) -> Events {
+    let StartedTask { id, turn } = started;
+    let turn_id = turn.turn_id().to_owned();
+    turn_encoder::stream_turn(service.gateway(), turn, |out| TaskStream {
+        service: service.clone(),
         asked: request,
         id,
         turn_id,
@@ -59,10 +62,6 @@ pub(super) fn respond(service: &Service, started: StartedTask, request: StreamRe
 }
 
 impl TurnEncoder for TaskStream {
-    fn turn_id(&self) -> &str {
-        &self.turn_id
-    }
-
     async fn begin(&mut self, sees_beginning: bool) -> Result<StreamFlow, ClientGone> {
         let Some(task) = Task::find(&self.service, &self.id).await else {
             return Ok(StreamFlow::Enough);
@@ -85,114 +84,98 @@ impl TurnEncoder for TaskStream {
         })
     }
 
-    /// Sends the text from the start of the step.
-    async fn catch_up(&mut self, text: &str) -> Result<(), ClientGone> {
-        self.begin_again();
-        self.say(text).await
-    }
-
-    async fn event_published(
-        &mut self,
-        published: &PublishedEvent,
-    ) -> Result<StreamFlow, ClientGone> {
-        self.pass_on(published).await?;
+    async fn encode(&mut self, update: TurnUpdate) -> Result<StreamFlow, ClientGone> {
+        match update {
+            TurnUpdate::TextSoFar(running) => {
+                self.restart_text();
+                self.send_text(&running.text).await?;
+            }
+            TurnUpdate::Text(delta) => self.send_text(&delta).await?,
+            TurnUpdate::Restarted => self.restart_text(),
+            TurnUpdate::Event(published) => {
+                if published.begins_step_of(&self.turn_id) {
+                    self.restart_text();
+                }
+                if let SwarmEvent::Runtime(event) = &published.event {
+                    self.report_progress(event).await?;
+                }
+            }
+            TurnUpdate::ApprovalRequested(request) => {
+                let status = TaskStatus::awaiting_approval(&self.service, &self.id, &request);
+                self.update(&status).await?;
+                if self.asked.until == StreamEnd::Question {
+                    return Ok(StreamFlow::Enough);
+                }
+            }
+            TurnUpdate::ApprovalClosed(_) => {
+                self.update(&TaskStatus::from_state(TaskState::Working))
+                    .await?;
+            }
+            TurnUpdate::Reasoning(_) | TurnUpdate::Lagged => {}
+            TurnUpdate::Ended(result) => self.end(&result).await?,
+            TurnUpdate::SwarmEnded => {
+                let stopped = RpcError::swarm_stopped().response(&self.asked.rpc);
+                self.out.send(&stopped).await?;
+            }
+        }
         Ok(StreamFlow::More)
     }
+}
 
-    async fn approval_requested(
-        &mut self,
-        question: &ApprovalHandle,
-    ) -> Result<StreamFlow, ClientGone> {
-        self.update(&TaskStatus::asks(&self.service, &self.id, question))
-            .await?;
-        Ok(match self.asked.until {
-            StreamEnd::Question => StreamFlow::Enough,
-            StreamEnd::End => StreamFlow::More,
-        })
-    }
-
-    async fn approval_closed(&mut self) -> Result<(), ClientGone> {
-        self.update(&TaskStatus::of(TaskState::Working)).await
-    }
-
-    fn missed(&mut self) {}
-
-    async fn over(&mut self, result: &TurnResult) -> Result<(), ClientGone> {
+impl TaskStream {
+    /// Sends the answer and the final status.
+    async fn end(&mut self, result: &TurnResult) -> Result<(), ClientGone> {
         let answer = answer_of(result);
         let is_said = !self.is_fresh && answer == [TaskPart::Text(self.said.clone())];
         // Streamed text only needs the end mark.
         if is_said {
-            self.piece(
+            self.send_artifact_update(
                 &[TaskPart::Text(String::new())],
                 /* append */ true,
                 /* is_last */ true,
             )
             .await?;
         } else if !answer.is_empty() {
-            self.piece(&answer, /* append */ false, /* is_last */ true)
+            self.send_artifact_update(&answer, /* append */ false, /* is_last */ true)
                 .await?;
         }
-        self.update(&TaskStatus::ended(result)).await
+        self.update(&TaskStatus::from_result(result)).await
     }
 
-    async fn stopped(&mut self) -> Result<(), ClientGone> {
-        self.out
-            .send(&RpcError::stopped().response(&self.asked.rpc))
-            .await
-    }
-}
-
-impl TaskStream {
-    /// Sends an event of the trace, if the protocol has a form for it.
-    async fn pass_on(&mut self, published: &PublishedEvent) -> Result<(), ClientGone> {
-        match &published.event {
-            SwarmEvent::Text { turn_id, delta, .. } if *turn_id == self.turn_id => {
-                self.say(delta).await
-            }
-            SwarmEvent::TextReset { turn_id, .. } if *turn_id == self.turn_id => {
-                self.begin_again();
-                Ok(())
-            }
-            SwarmEvent::Runtime(event) => {
-                if matches!(&event.kind, RuntimeEventKind::StepStarted { turn_id, .. } if *turn_id == self.turn_id)
-                {
-                    self.begin_again();
-                }
-                let Some(line) = progress::progress_line(event) else {
-                    return Ok(());
-                };
-                // The next event contains the request itself.
-                if matches!(event.kind, RuntimeEventKind::ApprovalRequested { .. }) {
-                    return Ok(());
-                }
-                let id = format!("{}-{}", self.turn_id, event.sequence);
-                let message = Some(agent_message(&id, line));
-                let since = Some(json!(event.timestamp));
-                self.update(&TaskStatus {
-                    message,
-                    since,
-                    ..TaskStatus::of(TaskState::Working)
-                })
-                .await
-            }
-            _ => Ok(()),
+    /// Sends the progress line of an event, if any, as a status message.
+    async fn report_progress(&mut self, event: &RuntimeEvent) -> Result<(), ClientGone> {
+        // The next update contains the request itself.
+        if let RuntimeEventKind::ApprovalRequested { .. } = &event.kind {
+            return Ok(());
         }
+        let Some(line) = progress::progress_line(event) else {
+            return Ok(());
+        };
+        let id = format!("{}-{}", self.turn_id, event.sequence);
+        let message = Some(agent_message(&id, line));
+        let since = Some(json!(event.timestamp));
+        self.update(&TaskStatus {
+            message,
+            since,
+            ..TaskStatus::from_state(TaskState::Working)
+        })
+        .await
     }
 
-    /// Text before this point is not a part of the answer.
-    fn begin_again(&mut self) {
+    /// Discards the text so far. The next text replaces it at the client.
+    fn restart_text(&mut self) {
         self.said.clear();
         self.is_fresh = true;
     }
 
     /// Sends text of the answer.
-    async fn say(&mut self, delta: &str) -> Result<(), ClientGone> {
+    async fn send_text(&mut self, delta: &str) -> Result<(), ClientGone> {
         if delta.is_empty() {
             return Ok(());
         }
         self.said.push_str(delta);
         let is_fresh = std::mem::replace(&mut self.is_fresh, false);
-        self.piece(
+        self.send_artifact_update(
             &[TaskPart::Text(delta.to_owned())],
             !is_fresh,
             /* is_last */ false,
@@ -202,7 +185,7 @@ impl TaskStream {
 
     /// Sends an artifact update. `append` adds to the text that was sent before; without `append`,
     /// the text is replaced.
-    async fn piece(
+    async fn send_artifact_update(
         &self,
         pieces: &[TaskPart],
         append: bool,
@@ -210,8 +193,8 @@ impl TaskStream {
     ) -> Result<(), ClientGone> {
         let update = json!({
             "taskId": self.id.id,
-            "contextId": self.id.context(),
-            "artifact": artifact(self.asked.dialect, pieces),
+            "contextId": self.id.context_id(),
+            "artifact": encode_artifact(self.asked.dialect, pieces),
             "append": append,
             "lastChunk": is_last,
         });
@@ -223,7 +206,7 @@ impl TaskStream {
         let dialect = self.asked.dialect;
         let mut update = json!({
             "taskId": self.id.id,
-            "contextId": self.id.context(),
+            "contextId": self.id.context_id(),
             "status": status.write(&self.id, dialect),
         });
         set(&mut update, "metadata", status.metadata());
@@ -237,7 +220,7 @@ impl TaskStream {
 
     /// Sends a result of the stream.
     async fn send(&self, shape: ResultType, value: Value) -> Result<(), ClientGone> {
-        let result = self.asked.dialect.wrapped(shape, value);
+        let result = self.asked.dialect.encode_response(shape, value);
         self.out
             .send(&rpc::response(&self.asked.rpc, &result))
             .await

@@ -1,6 +1,7 @@
 //! Streams whose clients do not keep up, or go away.
 
 use axum::response::IntoResponse;
+use goondan::gateway::SwarmGateway;
 use goondan::spec::Environment;
 use goondan::{ApprovalBroker, Swarm};
 use http_body_util::BodyExt;
@@ -8,7 +9,6 @@ use http_body_util::BodyExt;
 use super::super::message::IncomingMessage;
 use super::super::send;
 use super::*;
-use crate::hub::EventHub;
 
 /// More pieces than the hub of the test keeps and a stream sends ahead.
 const PIECES: usize = 400;
@@ -58,8 +58,12 @@ async fn serving(
         .environment(Environment::default())
         .approver(std::sync::Arc::new(broker.clone()));
     let swarm = builder.start().await.unwrap();
-    let hub = EventHub::keeping(4, swarm.sequence_at_start());
-    let (service, serving) = Service::with_hub(hub, swarm.clone(), broker.clone(), String::new());
+    let (service, serving) = Service::begin_with(
+        swarm.clone(),
+        broker.clone(),
+        String::new(),
+        |swarm, broker| SwarmGateway::with_buffer(swarm, broker, 4),
+    );
     (service, swarm, broker, serving)
 }
 
@@ -99,7 +103,7 @@ async fn who_goes_away_before_the_question_finds_it_later() {
         .unwrap();
     let (first, id) = (busy.id.id.clone(), begun.id.clone());
     drop(busy);
-    let mut body = respond(&service, begun, asked())
+    let mut body = stream_task(&service, begun, asked())
         .into_response()
         .into_body();
     assert!(body.frame().await.is_some(), "the task is told");
@@ -130,7 +134,7 @@ async fn who_reads_slowly_has_the_whole_answer_in_the_end() {
         .ok()
         .unwrap();
     let id = begun.id.id.clone();
-    let mut body = respond(&service, begun, asked())
+    let mut body = stream_task(&service, begun, asked())
         .into_response()
         .into_body();
     // Nothing is read before the turn is over.

@@ -14,7 +14,7 @@ pub(super) fn of_swarm(swarm: &Swarm, bundle: &Bundle) -> Vec<ConnectionBody> {
     let body = |connection: Arc<Resource<Connection>>| ConnectionBody {
         name: connection.id.name.clone(),
         connector: connection.spec.connector.name.clone(),
-        agents: targets(&connection.spec, &entry_agent),
+        agents: target_agents(&connection.spec, &entry_agent),
     };
     resources(swarm, bundle).map(body).collect()
 }
@@ -32,7 +32,7 @@ pub(super) fn resources(
 
 /// Returns the agents that get events of a connection. An event without a matching rule goes to the
 /// entry agent.
-fn targets(connection: &Connection, entry_agent: &str) -> Vec<String> {
+fn target_agents(connection: &Connection, entry_agent: &str) -> Vec<String> {
     let mut agents: Vec<String> = Vec::new();
     let matches_all = |rule: &IngressRule| rule.event.is_none() && rule.properties.is_empty();
     let routed = connection.ingress.iter().map(|rule| match &rule.agent {

@@ -60,16 +60,36 @@ async function request(method, path, body) {
     throw new Problem("The swarm does not answer.", { suggestion: "The swarm may have stopped. Start it again with `gdn studio`." });
   }
   if (response.status === 204) return null;
-  const told = await response.json().catch(() => ({}));
-  if (response.ok) return told;
-  const error = told.error ?? {};
-  throw new Problem(error.message ?? `The server returned status ${response.status}.`, { ...error, status: response.status });
+  if (!response.ok) throw await problemOf(response);
+  return response.json().catch(() => ({}));
+}
+
+/** Returns the problem that a refused response describes. */
+async function problemOf(response) {
+  const error = (await response.json().catch(() => ({}))).error ?? {};
+  return new Problem(error.message ?? `The server returned status ${response.status}.`, { ...error, status: response.status });
+}
+
+/**
+ * Makes a request whose response is a stream.
+ * @param {string} path
+ * @param {any} body
+ * @param {AbortSignal} signal ends it
+ * @returns {Promise<Response>}
+ */
+export async function stream(path, body, signal) {
+  const head = headers({ "Content-Type": "application/json", Accept: "text/event-stream" });
+  const response = await fetch(path, { method: "POST", headers: head, body: JSON.stringify(body), signal });
+  if (!response.ok) throw await problemOf(response);
+  return response;
 }
 
 /** @param {string} path */
 export const get = (path) => request("GET", path);
 /** @param {string} path @param {any} [body] */
 export const post = (path, body = {}) => request("POST", path, body);
+/** @param {string} path @param {any} body */
+export const put = (path, body) => request("PUT", path, body);
 /** @param {string} path */
 export const remove = (path) => request("DELETE", path);
 
@@ -103,16 +123,20 @@ export function isSignedIn() {
   return token() !== null;
 }
 
-/** Removes a token that the server no longer accepts. */
+/** Removes a token that the server no longer accepts, and what this tab keeps of the swarm. */
 export function forgetSession() {
   localStorage.removeItem(KEPT);
+  sessionStorage.clear();
 }
 
-/** Ends the session of this browser, in all of its tabs. */
-export async function signOut() {
-  await remove("/api/studio/session").catch(() => null);
-  forgetSession();
-  location.reload();
+/**
+ * Ends the session of this browser, in all of its tabs.
+ * @param {() => void} stop ends all requests of this tab and forgets the session, before the server refuses the token
+ */
+export async function signOut(stop) {
+  const before = headers();
+  stop();
+  await fetch("/api/studio/session", { method: "DELETE", headers: before }).catch(() => null);
 }
 
 /**

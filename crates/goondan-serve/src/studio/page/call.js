@@ -2,14 +2,19 @@
 
 import { h } from "./dom.js";
 import { requestedChange, diff } from "./diff.js";
-import { duration, excerpt } from "./format.js";
+import { callees } from "./facts.js";
+import { duration, excerpt, waitWords } from "./format.js";
 import { keep } from "./keyed.js";
-import { data, mark } from "./parts.js";
+import { conversationLink, data, isDenied, mark } from "./parts.js";
 import { questionCard } from "./question.js";
+import { nameOf } from "./state.js";
+
+/** Longest outcome of a closed call, in characters. */
+const OUTCOME = 120;
 
 /**
  * A tool call with everything that is known about it.
- * @typedef {{name: string, input: any, result?: any, fact?: import("./facts.js").Call, question?: any, isRunning?: boolean}} CallState
+ * @typedef {{name: string, input: any, result?: any, fact?: import("./facts.js").Call, question?: any, called?: any, waits?: number, isRunning?: boolean}} CallState `called` is the approval request of the called agent
  */
 
 /**
@@ -17,10 +22,13 @@ import { questionCard } from "./question.js";
  * @param {CallState} call
  * @returns {["ok"|"bad"|"busy"|"plain"|"ask", string]}
  */
-function stateOf({ result, fact, question, isRunning }) {
+function stateOf({ result, fact, question, called, isRunning }) {
   const status = result?.status ?? fact?.status;
-  if (status) return status === "ok" ? ["ok", "ended"] : ["bad", "failed"];
+  if (status === "ok") return ["ok", "ended"];
+  const code = result?.error?.code ?? fact?.code;
+  if (status) return isDenied(code) ? ["plain", "denied"] : code === "E_TOOL_CANCELLED" ? ["plain", "cancelled"] : ["bad", "failed"];
   if (question) return ["ask", "waiting for approval"];
+  if (called) return ["ask", `waits for approval in ${nameOf(called)}`];
   if (!isRunning) return ["plain", "no result"];
   return fact ? ["busy", "running"] : ["plain", "waiting"];
 }
@@ -37,12 +45,15 @@ export function callItem(key, call) {
 
 /** @param {Element} place @param {CallState} call */
 function update(place, call) {
-  const { question, result, fact } = call;
+  const { question, called, result, fact } = call;
+  const callee = fact && callees.get(fact.spanId);
   const lines = result ? [] : (fact?.lines ?? []);
   keep(place, [
     { key: "call", make: () => h("details.call"), update: (details) => updateDetails(details, call) },
-    lines.length > 0 && { key: "lines", sign: lines.join("\n"), make: () => h("pre.data", { tabindex: 0, role: "region", "aria-label": "Output so far" }, lines.join("\n")) },
+    callee && { key: "callee", sign: `${callee.agentName}:${callee.instanceKey}`, make: () => h("p.callee.muted", {}, "Open ", conversationLink(callee)) },
+    lines.length > 0 && { key: "lines", sign: lines.join("\n"), make: () => h("pre.data", { tabindex: 0, role: "group", "aria-label": "Output so far" }, lines.join("\n")) },
     question && { key: `question/${question.id}`, make: () => questionCard(question, { isInline: true }) },
+    !question && called && { key: `question/${called.id}`, make: () => questionCard(called) },
   ]);
 }
 
@@ -51,16 +62,35 @@ function updateDetails(details, call) {
   const { name, input, result, fact } = call;
   const [kind, words] = stateOf(call);
   const told = input === undefined ? "" : excerpt(typeof input === "string" ? input : JSON.stringify(input), 80);
-  const took = fact?.status ? duration(fact.duration) : "";
+  const took = fact?.status ? [duration(fact.duration), waitWords(call.waits ?? 0)].filter(Boolean).join(" · ") : "";
+  const outcome = outcomeOf(call);
   const change = requestedChange(input);
-  const summary = () => h("summary", {}, h("code", {}, name), h("span.muted.arguments", {}, told), took && h("span.muted.took", {}, took), mark(kind, words));
+  const summary = () => h("summary", {}, h("code", {}, name), h("span.muted.arguments", {}, told), took && h("span.muted.took", {}, took), mark(kind, words), outcome && h("span.outcome", { class: kind === "bad" ? "bad" : "muted" }, outcome));
   keep(details, [
-    { key: "summary", sign: `${kind}/${words}/${took}`, make: summary },
-    input !== undefined && { key: "arguments", make: () => h("div.part", {}, h("h4", {}, "Arguments"), data(input, "Arguments")) },
-    change !== null && { key: "change", make: () => h("div.part", {}, h("h4", {}, "Requested change"), diff(change, "Requested change")) },
-    result?.output !== undefined && { key: "output", make: () => h("div.part", {}, h("h4", {}, "Result", result.untrusted && mark("ask", "untrusted")), output(result.output)) },
-    result?.error && { key: "error", make: () => h("div.part", {}, h("h4", {}, "Error"), data(result.error, "Error")) },
+    { key: "summary", sign: `${kind}/${words}/${took}/${outcome}`, make: summary },
+    input !== undefined && { key: "arguments", make: () => h("div.part", {}, h("h3", {}, "Arguments"), data(input, "Arguments")) },
+    change !== null && { key: "change", make: () => h("div.part", {}, h("h3", {}, "Requested change"), diff(change, "Requested change")) },
+    result?.output !== undefined && { key: "output", make: () => h("div.part", {}, h("h3", {}, "Result", result.untrusted && mark("ask", "untrusted")), output(result.output)) },
+    result?.error && { key: "error", make: () => h("div.part", {}, h("h3", {}, "Error"), data(result.error, "Error")) },
   ]);
+}
+
+/**
+ * Returns the outcome of a call in one line: the error, the title of the result, or the first words of the result.
+ * @param {CallState} call
+ */
+function outcomeOf({ result, fact }) {
+  if (result?.error) return excerpt(String(result.error.message ?? "").split("\n")[0], OUTCOME);
+  if (result?.status !== "ok") return "";
+  return excerpt(fact?.title ?? firstText(result.output), OUTCOME);
+}
+
+/** Returns the first text of a result, or a short form of all of it. */
+function firstText(value) {
+  if (typeof value === "string") return value;
+  if (value === undefined || value === null) return "";
+  const text = typeof value === "object" ? Object.values(value).find((one) => typeof one === "string" && one.trim()) : undefined;
+  return text ?? JSON.stringify(value);
 }
 
 /** Shows a result. The diff of a changed file comes with its colors. */

@@ -6,18 +6,22 @@ import { button, h } from "./dom.js";
 import { instances } from "./feed.js";
 import { address, attempt } from "./parts.js";
 import { nameOf } from "./state.js";
+import { addInput } from "./waiting-inputs.js";
 
 const newId = () => `evt-studio-${crypto.randomUUID()}`;
 
 /** Returns the key of a new conversation. */
 export const newKey = () => `chat-${crypto.randomUUID().slice(0, 8)}`;
 
+/** A narrow page has no room for the keys. */
+const isNarrow = () => matchMedia("(max-width: 760px)").matches;
+
 /**
  * Creates the form. Its text field is the property `words`.
  * @param {() => {agentName: string, instanceKey: string}} target the conversation at the time of sending
  * @param {{label: string, placeholder?: string, sent?: (whose: {agentName: string, instanceKey: string}) => void}} options
  */
-export function composer(target, { label, placeholder = "Write to the agent. Enter sends, Shift+Enter adds a new line.", sent }) {
+export function composer(target, { label, placeholder = isNarrow() ? "Write to the agent" : "Write to the agent. Enter sends, Shift+Enter adds a new line.", sent }) {
   const words = h("textarea", { rows: 2, "aria-label": label, placeholder });
   const send = h("button.primary", { type: "submit" }, "Send");
   const files = attachments();
@@ -34,7 +38,9 @@ export function composer(target, { label, placeholder = "Write to the agent. Ent
     const { agentName: agent, instanceKey } = whose;
     const taken = await attempt(async () => {
       const attached = await files.read();
-      return post("/api/inputs", { text, agent, instanceKey, id, ...(attached.length ? { files: attached } : {}) });
+      const accepted = await post("/api/inputs", { text, agent, instanceKey, id, ...(attached.length ? { files: attached } : {}) });
+      addInput(whose, { id, text, files: attached.map((file) => file.name) });
+      return accepted;
     });
     send.disabled = false;
     if (taken && words.value === text) words.value = "";
@@ -77,6 +83,7 @@ export function inputEditor(whose, message, before, close) {
     attempt(async () => {
       made ??= before ? await post(`${placeOf(whose)}/fork`, { messageId: before.id }) : { agentName: whose.agentName, instanceKey: newKey() };
       await post("/api/inputs", { text: words.value, agent: made.agentName, instanceKey: made.instanceKey, id, files });
+      addInput(made, { id, text: words.value, files: files.map((file) => file.name ?? "unnamed") });
       await instances();
       location.hash = address("conversations", made.agentName, made.instanceKey);
     });
@@ -85,9 +92,12 @@ export function inputEditor(whose, message, before, close) {
     { data: { message: message.id }, "aria-label": `Edit an input for ${nameOf(whose)}` },
     words,
     h("p.muted", {}, "The changed input starts a new conversation that has all messages before it. This conversation stays as it is."),
-    h("div.actions", {}, button("Send", send, { class: "primary" }), button("Cancel", close)),
+    h("div.actions", {}, button("Send", send, { class: "primary" }), button("Cancel", close), h("span.muted", {}, "Ctrl+Enter sends, Escape cancels.")),
   );
-  words.addEventListener("keydown", (event) => event.key === "Escape" && close());
+  words.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") close();
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.isComposing) form.querySelector("button.primary").click();
+  });
   queueMicrotask(() => words.focus());
   return form;
 }

@@ -29,7 +29,7 @@ function kindOf(line) {
  */
 export function diff(text, label = "Changes") {
   const lines = text.replace(/\n$/, "").split("\n");
-  return h("pre.data.diff", { tabindex: 0, role: "region", "aria-label": label }, lines.map((line) => h(`span.line.${kindOf(line)}`, {}, `${line}\n`)));
+  return h("pre.data.diff", { tabindex: 0, role: "group", "aria-label": label }, lines.map((line) => h(`span.line.${kindOf(line)}`, {}, `${line}\n`)));
 }
 
 /**

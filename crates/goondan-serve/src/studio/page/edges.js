@@ -1,6 +1,7 @@
 // Edges of the swarm: which agents use or call which parts, and which edges are active now.
 
 import { turns } from "./facts.js";
+import { questionOf } from "./requests.js";
 import { state } from "./state.js";
 
 /** @typedef {{from: string, to: string, words: string}} Edge both ends as `kind/name` */
@@ -57,6 +58,8 @@ export function activity() {
   function note(events) {
     const now = Date.now();
     for (const event of events) {
+      // A call that waits for an approval does not run yet.
+      if (event.type === "approval.requested") edgesOfCall(event.agentName, event.toolName, undefined).forEach((name) => until.delete(name));
       if (event.type !== "tool.called" || Date.parse(event.timestamp) < now - RECENT) continue;
       for (const name of edgesOfCall(event.agentName, event.toolName, event.arguments)) until.set(name, now + ACTIVE);
     }
@@ -72,7 +75,8 @@ export function activity() {
     for (const [whose, { turnId }] of state.running) {
       const agentName = whose.slice(0, whose.indexOf(":"));
       const open = [...(turns.get(turnId)?.calls.values() ?? [])].filter((call) => call.status === "");
-      for (const call of open) edgesOfCall(agentName, call.name, call.arguments).forEach((name) => names.add(name));
+      const instance = { agentName, instanceKey: whose.slice(agentName.length + 1) };
+      for (const call of open.filter((one) => !questionOf(instance, one.id))) edgesOfCall(agentName, call.name, call.arguments).forEach((name) => names.add(name));
       const model = state.topology?.agents.find((agent) => agent.name === agentName)?.models[0];
       if (!open.length && model) names.add(nameOfEdge({ from: `model/${model}`, to: `agent/${agentName}` }));
     }

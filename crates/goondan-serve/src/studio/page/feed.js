@@ -1,6 +1,7 @@
 // What happens in the swarm: one stream for the whole page, which goes on where it was cut off.
 
 import { get, headers, Problem } from "./api.js";
+import { readEvents } from "./server-events.js";
 import { clear, nameOf, state, take, tell } from "./state.js";
 
 /** So many stored events are shown at the beginning, the latest. */
@@ -8,15 +9,26 @@ const BEFORE = 20_000;
 /** Events are taken in together, that many milliseconds at a time. */
 const TOGETHER = 60;
 
+/** The server event after the stored events. */
+const LOADED = "stored.complete";
+
 let last = 0;
 /** @type {any[]} */
 let waiting = [];
 let timer = 0;
+/** Ends the stream at a sign-out. */
+const control = new AbortController();
 
-/** Follows the swarm as long as the page is open. */
+/** Ends the stream. */
+export function stop() {
+  control.abort();
+  clearTimeout(timer);
+}
+
+/** Follows the swarm as long as the page is open and signed in. */
 export async function follow() {
   let pause = 250;
-  for (;;) {
+  while (!control.signal.aborted) {
     try {
       await listen(() => (pause = 250));
     } catch (error) {
@@ -25,6 +37,7 @@ export async function follow() {
         throw error;
       }
     }
+    if (control.signal.aborted) return;
     connection("lost");
     await new Promise((resume) => setTimeout(resume, pause));
     pause = Math.min(pause * 2, 5000);
@@ -37,38 +50,26 @@ function connection(now) {
 }
 
 async function listen(begun) {
+  // Stored events that did not all arrive are read again.
+  if (!state.isLoaded) {
+    clearTimeout(timer);
+    [last, waiting, timer] = [0, [], 0];
+  }
   const asked = last > 0 ? "" : `&last=${BEFORE}`;
   const more = { Accept: "text/event-stream", ...(last > 0 ? { "Last-Event-ID": String(last) } : {}) };
-  const response = await fetch(`/api/events?approvals=true${asked}`, { headers: headers(more) });
+  const response = await fetch(`/api/events?approvals=true${asked}`, { headers: headers(more), signal: control.signal });
   if (!response.ok || !response.body) {
     throw new Problem(`The server returned status ${response.status}.`, { status: response.status });
   }
   begun();
   connection("live");
   refresh();
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    const blocks = (rest + value).split("\n\n");
-    rest = blocks.pop() ?? "";
-    blocks.forEach(read);
-  }
-}
-
-/** @param {string} block an event of the stream */
-function read(block) {
-  let name = "message";
-  const data = [];
-  for (const line of block.split("\n")) {
-    if (line.startsWith("id:")) last = Number(line.slice(3)) || last;
-    else if (line.startsWith("event:")) name = line.slice(6).trim();
-    else if (line.startsWith("data:")) data.push(line.slice(5).trimStart());
-  }
-  if (!data.length) return;
-  waiting.push([name, JSON.parse(data.join("\n"))]);
-  timer ||= setTimeout(flush, TOGETHER);
+  await readEvents(response, (name, body, id) => {
+    last = Number(id) || last;
+    waiting.push([name, body]);
+    // A turn whose end is still to come would look as if it ran.
+    if (state.isLoaded || name === LOADED) timer ||= setTimeout(flush, TOGETHER);
+  });
 }
 
 /** Applies everything that has arrived, in its order, and then reports each kind of change once. */
@@ -79,8 +80,12 @@ function flush() {
   const events = [];
   let texts = false;
   let questions = false;
+  let isComplete = false;
   for (const [name, body] of batch) {
-    if (name === "text.delta" || name === "reasoning.delta" || name === "text.reset") {
+    if (name === LOADED) {
+      isComplete = true;
+      state.isLoaded = true;
+    } else if (name === "text.delta" || name === "reasoning.delta" || name === "text.reset") {
       const turn = state.running.get(nameOf(body));
       if (turn && name === "text.delta") turn.text += body.delta;
       else if (turn && name === "reasoning.delta") turn.reasoning += body.delta;
@@ -102,6 +107,7 @@ function flush() {
     react(events);
   }
   if (questions) tell("questions");
+  if (isComplete) tell("connection");
   if (texts) tell("text");
 }
 
@@ -155,6 +161,11 @@ export async function instances() {
 export async function letters() {
   state.letters = (await get("/api/dead-letters")).deadLetters;
   tell("letters");
+}
+
+/** The features of the studio that the server offers. They do not change while the process runs. */
+export async function features() {
+  state.features = await get("/api/studio/features");
 }
 
 /** What reloads have changed, and the swarm as it is now. */

@@ -18,12 +18,34 @@ export function when(at) {
   return isToday ? TIME.format(date) : `${DAY.format(date)}, ${TIME.format(date)}`;
 }
 
+const DATE_TIME = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+/**
+ * A time with its date and year.
+ * @param {string|number} at
+ */
+export function dateTime(at) {
+  return DATE_TIME.format(new Date(at));
+}
+
 /** @param {number} milliseconds */
 export function duration(milliseconds) {
   if (milliseconds < 1) return "0 ms";
   if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
   if (milliseconds < 60_000) return `${(milliseconds / 1000).toFixed(milliseconds < 10_000 ? 2 : 1)} s`;
   return `${Math.floor(milliseconds / 60_000)} min ${Math.round((milliseconds % 60_000) / 1000)} s`;
+}
+
+/** Shortest wait for approvals that is shown, in milliseconds. */
+const WORTH_TELLING = 1_000;
+
+/**
+ * A wait for approvals, which is no part of the time of a call or turn; nothing for a short one.
+ * @param {number} milliseconds
+ * @param {string} [reason]
+ */
+export function waitWords(milliseconds, reason = "") {
+  return milliseconds >= WORTH_TELLING ? `waited ${duration(milliseconds)}${reason}` : "";
 }
 
 /**

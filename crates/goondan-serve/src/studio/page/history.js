@@ -7,6 +7,9 @@ import { get, place as placeOf } from "./api.js";
 /** Maximum number of messages that a request reads. */
 const READ = 200;
 
+/** Number of messages of the first request, so that a screen of them is shown soon. */
+const FIRST = 40;
+
 /**
  * Messages that are loaded: all from `start` to the end.
  * @typedef {{list: Message[], start: number, total: number}} LoadedMessages
@@ -22,9 +25,9 @@ export function history(whose) {
   const loaded = { list: [], start: 0, total: 0 };
 
   /** Reads the latest messages. Earlier ones stay if the server still has them at their place. */
-  async function latest() {
+  async function latest(count = READ) {
     // One more than is shown, because an input is edited with the message before it.
-    const { messages, start, total } = await get(`${address}?last=${READ + 1}`);
+    const { messages, start, total } = await get(`${address}?last=${count + 1}`);
     const known = new Map(loaded.list.map((message) => [message.id, message]));
     const at = loaded.list.findIndex((message) => message.id === messages[0]?.id);
     const before = at > 0 && loaded.start + at === start ? loaded.list.slice(0, at) : [];
@@ -42,7 +45,7 @@ export function history(whose) {
     loaded.start = start;
   }
 
-  return { loaded, latest, earlier, all: async () => (await get(address)).messages };
+  return { loaded, latest, earlier, first: () => latest(FIRST), all: async () => (await get(address)).messages };
 }
 
 /** Returns the known message if it is the same, because a drawn message is not drawn again. */

@@ -37,8 +37,15 @@ export function showMarkdown(element, text) {
   if (text.length > MAX_LENGTH) return fill(element, h("p", {}, text));
   keep(
     element,
-    blocks(text.split(/\r?\n/)).map((block, number) => ({ key: String(number), sign: block.source, make: () => blockElement(block, 0) })),
+    nested(blocks(text.split(/\r?\n/))).map((block, number) => ({ key: String(number), sign: `${block.shownLevel ?? ""}/${block.source}`, make: () => blockElement(block, 0) })),
   );
+}
+
+/** Gives each heading its level in the page: below the heading of the message, and at most one below the heading before it. */
+function nested(all) {
+  let last = 2;
+  for (const block of all) if (block.type === "heading") last = block.shownLevel = Math.min(6, block.level + 2, last + 1);
+  return all;
 }
 
 /**
@@ -150,8 +157,7 @@ function blockElement(block, depth) {
     case "code":
       return codeElement(block.lines.join("\n"), block.language);
     case "heading":
-      // The page has the headings 1 and 2; those of an answer are below them.
-      return h(`h${Math.min(6, block.level + 2)}`, {}, inline(block.lines[0]));
+      return h(`h${block.shownLevel ?? 6}`, {}, inline(block.lines[0]));
     case "rule":
       return h("hr");
     case "quote":
@@ -189,7 +195,7 @@ function codeElement(code, language) {
     ),
   );
   const label = language ? `Code in ${language}` : "Code";
-  const body = isDiff(code) || language === "diff" ? diff(code, label) : h("pre.data", { tabindex: 0, role: "region", "aria-label": label }, h("code", {}, code));
+  const body = isDiff(code) || language === "diff" ? diff(code, label) : h("pre.data", { tabindex: 0, role: "group", "aria-label": label }, h("code", {}, code));
   return h("div.code", {}, h("div.code-head", {}, h("span.muted", {}, language), told, copy), body);
 }
 
@@ -197,7 +203,7 @@ function tableElement(lines) {
   const rows = lines.map(cells);
   const sides = rows[1].map((mark) => (/^:-+:$/.test(mark) ? "center" : /-:$/.test(mark) ? "end" : ""));
   const row = (tag, values) => h("tr", {}, rows[0].map((_, number) => h(`${tag}${sides[number] ? `.${sides[number]}` : ""}`, {}, inline(values[number] ?? ""))));
-  return h("div.table", { tabindex: 0, role: "region", "aria-label": "Table" }, h("table", {}, h("thead", {}, row("th", rows[0])), h("tbody", {}, rows.slice(2).map((values) => row("td", values)))));
+  return h("div.table", { tabindex: 0, role: "group", "aria-label": "Table" }, h("table", {}, h("thead", {}, row("th", rows[0])), h("tbody", {}, rows.slice(2).map((values) => row("td", values)))));
 }
 
 /** Splits the line of a table. A bar after a backslash or inside code is part of a cell. */

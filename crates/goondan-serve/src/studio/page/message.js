@@ -5,7 +5,9 @@ import { button, h } from "./dom.js";
 import { counted, when } from "./format.js";
 import { keep } from "./keyed.js";
 import { markdown } from "./markdown.js";
-import { address, cut, data, mark } from "./parts.js";
+import { modelCallDetails } from "./model-call.js";
+import { cut, data, mark } from "./parts.js";
+import { reasoning } from "./reasoning.js";
 
 /**
  * A message as the store has it.
@@ -13,12 +15,12 @@ import { address, cut, data, mark } from "./parts.js";
  */
 /**
  * The surroundings of a message: the results of its calls, its buttons, and the live state of calls and answers.
- * @typedef {{results: Map<any, any>, answered: Set<any>, does: {fork?: (message: Message) => any, record?: (message: Message) => any, edit?: (message: Message) => any},
+ * @typedef {{agentName: string, results: Map<any, any>, answered: Set<any>, does: {fork?: (message: Message) => any, record?: (message: Message) => any, edit?: (message: Message) => any},
  *   live: {call?: (message: Message, part: any) => Partial<import("./call.js").CallState>, reason?: (message: Message) => string|undefined,
- *   modelCall?: (message: Message) => {traceId: string, spanId: string}|undefined}, isFile: boolean}} Context
+ *   modelCall?: (message: Message) => import("./facts.js").ModelCall|undefined}, isFile: boolean}} Context
  */
 
-const SPEAKERS = { user: "Input", assistant: "Agent", system: "System", tool: "Tools" };
+const SPEAKERS = { user: "Input", system: "System", tool: "Tools" };
 /** Image types that the page shows. Others could contain scripts. */
 const IMAGES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
@@ -38,7 +40,7 @@ export function contextOf(messages, more = {}) {
       answered.add(part);
     }
   }
-  return { results, answered, does: {}, live: {}, isFile: false, ...more };
+  return { agentName: "Agent", results, answered, does: {}, live: {}, isFile: false, ...more };
 }
 
 /**
@@ -56,19 +58,11 @@ export function messageItem(message, context) {
   };
 }
 
-/**
- * Returns all messages as elements, for a file.
- * @param {Message[]} messages
- */
-export function conversation(messages) {
-  const place = h("div");
-  const context = contextOf(messages, { isFile: true });
-  keep(place, messages.map((message) => messageItem(message, context)));
-  return [...place.children];
-}
-
 /** @type {WeakMap<Element, {message: Message, sign: string}>} messages with all results, as they were drawn */
 const complete = new WeakMap();
+
+/** Returns everything about an ended call that can still change. */
+const callSign = (live) => (live ? `${live.fact?.status} ${live.waits}` : "");
 
 function update(article, message, context) {
   const { role, content } = message.data;
@@ -76,26 +70,27 @@ function update(article, message, context) {
   const modelCall = role === "assistant" ? context.live.modelCall?.(message) : undefined;
   const calls = content.filter((part) => part.type === "tool-call");
   // A long conversation has many messages that stay as they are.
-  const sign = [reason, modelCall?.spanId, ...calls.map((part) => context.live.call?.(message, part).fact?.status)].join("/");
+  const sign = [reason, modelCall?.spanId, ...calls.map((part) => callSign(context.live.call?.(message, part)))].join("/");
   const drawn = complete.get(article);
   if (drawn?.message === message && drawn.sign === sign) return;
   if (calls.every((part) => context.results.has(part))) complete.set(article, { message, sign });
   const pieces = content.map((part, number) => piece(`${number}`, part, message, context));
-  keep(article, [{ key: "header", sign: `${reason ?? ""}/${modelCall?.spanId ?? ""}`, make: () => header(message, reason, context.does, modelCall) }, ...pieces]);
+  keep(article, [{ key: "header", sign: `${reason ?? ""}/${modelCall?.spanId ?? ""}`, make: () => header(message, reason, context, modelCall) }, ...pieces]);
 }
 
-function header(message, reason, does, modelCall) {
+function header(message, reason, { agentName, does }, modelCall) {
   const { source } = message;
   const isInput = message.data.role === "user" && source?.type === "user";
   const action = (words, act, title) => act && button(words, () => act(message), { class: "quiet", title });
   return h(
     "header",
     {},
-    h("span.speaker", {}, SPEAKERS[message.data.role] ?? message.data.role),
+    h("h2.speaker", {}, SPEAKERS[message.data.role] ?? agentName),
     source?.type === "extension" && mark("plain", `extension ${source.extensionName}`),
     cut(reason),
     h("time.muted", { datetime: message.createdAt }, when(message.createdAt)),
-    modelCall && h("a.call-link", { href: address("traces", modelCall.traceId, modelCall.spanId), title: "Show the request and the response of the model" }, "Model call"),
+    modelCall?.retries.length > 0 && mark("ask", counted(modelCall.retries.length, "retry", "retries")),
+    modelCall && modelCallDetails(modelCall),
     isInput && action("Edit", does.edit, "Change this input and send it in a new conversation"),
     isInput && action("Record this turn", does.record, "Record the turn of this input as a test case for gdn test"),
     action("Fork here", does.fork, "Create a new conversation that ends with this message"),
@@ -106,7 +101,7 @@ function header(message, reason, does, modelCall) {
 function piece(key, part, message, context) {
   switch (part.type) {
     case "text": {
-      const isMarkdown = message.data.role === "assistant" && !context.isFile;
+      const isMarkdown = message.data.role === "assistant";
       return part.text ? { key, sign: part.text, make: () => (isMarkdown ? markdown(part.text) : h("div.words", { dir: "auto" }, part.text)) } : null;
     }
     case "reasoning":
@@ -124,9 +119,14 @@ function piece(key, part, message, context) {
   }
 }
 
+/** Returns the number of bytes that a text in Base64 stands for. */
+function byteCount(base64) {
+  return Math.floor(base64.replace(/=+$/, "").length * 0.75);
+}
+
 /** Shows an attachment: an image, or the name of another file. */
 function file(part, isFile) {
-  const size = counted(Math.floor((part.data?.length ?? 0) * 0.75), "byte");
+  const size = counted(byteCount(part.data ?? ""), "byte");
   const words = h("p.file", {}, mark("plain", "file"), ` ${part.name ?? "unnamed"} · ${part.mediaType} · ${size}`);
   if (!IMAGES.has(part.mediaType) || !part.data) return words;
   const image = h("img", { alt: part.name ?? "Attached image" });
@@ -138,15 +138,4 @@ function file(part, isFile) {
     image.setAttribute("src", source);
   }
   return h("figure.image", {}, image, h("figcaption.muted", {}, `${part.name ?? "image"} · ${part.mediaType} · ${size}`));
-}
-
-const reasoningWords = (text) => `Reasoning (${counted(text.trim().split("\n").length, "line")})`;
-
-/**
- * Reasoning of a model: closed, a line; open, all of it.
- * @param {string} text
- * @param {boolean} [open]
- */
-export function reasoning(text, open = false) {
-  return h("details.reasoning", { open }, h("summary.muted", {}, reasoningWords(text)), h("div.words.muted", { dir: "auto" }, text));
 }

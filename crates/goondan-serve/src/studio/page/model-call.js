@@ -3,23 +3,54 @@
 import { get, segment } from "./api.js";
 import { button, fill, h } from "./dom.js";
 import { counted, duration, money, retry } from "./format.js";
-import { reasoning } from "./message.js";
-import { cut, data } from "./parts.js";
+import { address, cut, data } from "./parts.js";
+import { reasoning } from "./reasoning.js";
 
 /** Finds the value of a header that ends with a variable in place of a key. */
 const VARIABLE = /^(Bearer )?\$[A-Za-z_][A-Za-z0-9_]*$/;
 
 /**
+ * Creates the closed part of a message that shows its model call. The call is loaded when the part is opened.
+ * @param {import("./facts.js").ModelCall} call
+ */
+export function modelCallDetails(call) {
+  const details = h("details.call-link", {}, h("summary", { title: "Show the request and the response of the model" }, "Model call"));
+  const load = () => details.append(modelCall(call), h("p", {}, h("a", { href: address("traces", call.traceId, call.spanId) }, "Show in the trace")));
+  details.addEventListener("toggle", load, { once: true });
+  return details;
+}
+
+/**
+ * Returns a recorded call. Fails with the reason if the process has not recorded it.
+ * @param {import("./facts.js").ModelCall} wanted
+ */
+async function recorded({ spanId, startedAt }) {
+  // The list shows why a call is missing, and a request for a missing call would be an error in the console.
+  const { calls, limit } = await get("/api/model-calls");
+  if (calls.some((call) => call.spanId === spanId)) return get(`/api/model-calls/${segment(spanId)}`);
+  throw new Error(`This model call is not recorded. ${missing(calls, limit, Date.parse(startedAt))}`);
+}
+
+/** Returns the reason why a call that began at a time is not among the recorded ones. */
+function missing(calls, limit, at) {
+  const setting = "`policy.telemetry.modelCalls` of the Swarm";
+  if (!limit) return `Set ${setting} to record model calls.`;
+  const isAfterOldest = calls.length > 0 && at > Date.parse(calls[0].startedAt);
+  if (isAfterOldest) return "Another process or node made it.";
+  if (calls.length < limit) return "The process records model calls in memory, and this call was made before the process started.";
+  return `The process records its latest ${limit} model calls in memory, and none from before its start. To keep more, set ${setting}.`;
+}
+
+/**
  * Creates the view of a recorded call, and loads the call.
- * @param {string} spanId
- * @param {any[]} retries the events of its retries
+ * @param {import("./facts.js").ModelCall} wanted
  * @returns {HTMLElement}
  */
-export function modelCall(spanId, retries) {
-  const place = h("section.model-call", { "aria-label": "Model call" }, h("p.muted", {}, "Loading…"));
-  const path = `/api/model-calls/${segment(spanId)}`;
-  get(path).then(
-    ({ call, hasHttp }) => fill(place, retryLines(retries, call), request(call), response(call), hasHttp ? http(path) : h("p.muted", {}, "This model is not called over HTTP, so there is no raw body.")),
+export function modelCall(wanted) {
+  const place = h("div.model-call", { role: "group", "aria-label": "Model call" }, h("p.muted", {}, "Loading…"));
+  const path = `/api/model-calls/${segment(wanted.spanId)}`;
+  recorded(wanted).then(
+    ({ call, hasHttp }) => fill(place, retryLines(wanted.retries, call), request(call), response(call), hasHttp ? http(path) : h("p.muted", {}, "This model is not called over HTTP, so there is no raw body.")),
     (error) => fill(place, h("p.muted", {}, error.message, " ", error.suggestion ?? "")),
   );
   return place;
@@ -40,10 +71,10 @@ function request({ request: asked }) {
   const params = Object.keys(asked.params);
   const omitted = asked.leftOut > 0 && `, ${asked.leftOut} older ones omitted`;
   return h(
-    "section.call-side",
-    { "aria-label": "Request" },
+    "div.call-side",
+    { role: "group", "aria-label": "Request" },
     h("h3", {}, "Request"),
-    asked.system ? part("System prompt", counted(asked.system.length, "character"), h("div.words.prompt", { dir: "auto", tabindex: 0, role: "region", "aria-label": "System prompt" }, asked.system)) : h("p.muted", {}, "No system prompt"),
+    asked.system ? part("System prompt", counted(asked.system.length, "character"), h("div.words.prompt", { dir: "auto", tabindex: 0, role: "group", "aria-label": "System prompt" }, asked.system)) : h("p.muted", {}, "No system prompt"),
     part("Messages", `${asked.messages.length}${omitted || ""}`, asked.messages.map(message)),
     part("Tools", String(asked.tools.length), asked.tools.map(tool)),
     params.length ? part("Parameters", params.join(", "), data(asked.params, "Parameters")) : h("p.muted", {}, "Parameters: the defaults of the provider"),
@@ -83,8 +114,8 @@ function response({ response: answer, error, durationMs }) {
   const tokens = usage && `${counted(usage.promptTokens, "input token")}${cached}, ${counted(usage.completionTokens, "output token")}`;
   const cost = answer?.cost && money(answer.cost.amount, answer.cost.currency);
   return h(
-    "section.call-side",
-    { "aria-label": "Response" },
+    "div.call-side",
+    { role: "group", "aria-label": "Response" },
     h("h3", {}, "Response", cut(answer?.finishReason)),
     h("p.muted", {}, [answer && `Finish reason: ${answer.finishReason}`, duration(durationMs), tokens, written, cost].filter(Boolean).join(" · ")),
     error && h("p.bad", {}, error),
@@ -108,10 +139,31 @@ function http(path) {
   const show = () =>
     load().then(
       ({ url, status, body, response: answer }) =>
-        fill(raw, h("p.muted", {}, `POST ${url}${status ? ` · status ${status}` : ""}`), h("h4", {}, "Request body"), data(body ?? "The request body is too large to be recorded.", "Request body"), h("h4", {}, "Response body"), data(answer, "Response body")),
+        fill(raw, h("p.muted", {}, `POST ${url}${status ? ` · status ${status}` : ""}`), rawBody("Request body", body), rawBody("Response body", answer)),
       failed,
     );
   return h("div", {}, h("div.actions", {}, button("Copy as curl", copy), button("Show raw bodies", show), told), raw);
+}
+
+/** Shows a body, indented if it is JSON. The copy is the body as it was sent. */
+function rawBody(title, body) {
+  if (body === undefined || body === null) return [h("h3", {}, title), h("p.muted", {}, "The body is too large to be recorded.")];
+  const told = h("span.muted", { role: "status" });
+  const copy = () =>
+    navigator.clipboard.writeText(body).then(
+      () => fill(told, "Copied."),
+      () => fill(told, "The browser denied access to the clipboard."),
+    );
+  return [h("div.row", {}, h("h3", {}, title), button("Copy", copy, { class: "quiet", "aria-label": `Copy the ${title.toLowerCase()}` }), told), data(indented(body), title)];
+}
+
+/** Returns JSON with indentation, and any other text as it is. */
+function indented(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
 }
 
 /** Quotes a text for a POSIX shell. */

@@ -23,6 +23,12 @@ export function mark(kind, words) {
   return h(`span.mark.${kind}`, {}, words);
 }
 
+/**
+ * Returns true for the error of a call that a rule or a user denied.
+ * @param {string|undefined} code
+ */
+export const isDenied = (code) => code === "E_TOOL_DENIED";
+
 /** The reasons why an answer is incomplete: on a badge, and in a sentence. */
 const CUTS = {
   length: ["cut off at the token limit", "it reached the limit of output tokens. Raise `modelConfig.params.maxTokens` of the agent, or lower `options.reasoningEffort` of the Model."],
@@ -48,7 +54,7 @@ export function data(value, label = "Data") {
   if (isDiff(value)) return diff(value, label);
   const isObject = value !== null && typeof value === "object" && !Array.isArray(value);
   const long = isObject ? Object.entries(value).filter(([, text]) => typeof text === "string" && text.includes("\n")) : [];
-  if (!long.length) return h("pre.data", { tabindex: 0, role: "region", "aria-label": label }, json(value));
+  if (!long.length) return h("pre.data", { tabindex: 0, role: "group", "aria-label": label }, json(value));
   const short = Object.entries(value).filter(([name]) => !long.some(([known]) => known === name));
   return h(
     "div.fields",
@@ -65,6 +71,16 @@ export function data(value, label = "Data") {
  */
 export function head(title, ...more) {
   return h("div.head", {}, h("h1", {}, title), h("div.head-more", {}, ...more));
+}
+
+/**
+ * The head of the list of a view with two columns. The heading itself stays when a narrow page leaves out the list.
+ * @param {string} title
+ * @param {Element} side
+ */
+export function withHeading(title, side) {
+  side.prepend(h("div.head", {}, h("p.side-title", { "aria-hidden": "true" }, title)));
+  return [h("h1.visually-hidden", {}, title), side];
 }
 
 /**
@@ -137,7 +153,7 @@ export function diagnostic(diagnostic) {
   return h(
     "li.diagnostic",
     {},
-    h("div.row", {}, mark(isError ? "bad" : "ask", isError ? "error" : "warning"), h("code", {}, diagnostic.code), place && h("code.muted", {}, place)),
+    h("div.row", {}, mark(isError ? "bad" : "ask", isError ? "error" : "warning"), diagnostic.code && h("code", {}, diagnostic.code), place && h("code.muted", {}, place)),
     h("p", {}, diagnostic.message),
     diagnostic.suggestion && h("p.muted", {}, diagnostic.suggestion),
   );

@@ -1,6 +1,7 @@
 // An approval request with its answers, in the words of the terminal.
 
 import { post, segment } from "./api.js";
+import { isDiff } from "./diff.js";
 import { button, h } from "./dom.js";
 import { attempt, conversationLink, data } from "./parts.js";
 
@@ -18,7 +19,12 @@ const SCOPES = {
  */
 export function questionCard(question, { isInline = false } = {}) {
   const { agentName, toolName, offers } = question;
-  const given = Object.keys(question.arguments ?? {}).length > 0;
+  const defaults = new Set(question.defaultArguments ?? []);
+  const stated = Object.fromEntries(Object.entries(question.arguments ?? {}).filter(([name]) => !defaults.has(name)));
+  const given = Object.keys(stated).length > 0;
+  // A preview can be one of the arguments, such as a command after a prompt sign.
+  const preview = question.preview?.trim().replace(/^\$ /, "");
+  const isRepeated = Object.values(stated).some((value) => typeof value === "string" && value.trim() === preview);
   const scope = h(
     "select",
     { "aria-label": "Scope of the remembered answer" },
@@ -26,15 +32,16 @@ export function questionCard(question, { isInline = false } = {}) {
   );
   /** Answers with `once`, `conversation`, `always` or `deny`. Only a remembered answer has a scope. */
   const send = (answer) => post(`/api/approvals/${segment(question.id)}`, { answer, ...(answer === "conversation" || answer === "always" ? { covers: scope.value } : {}) });
-  const choice = (words, answer, properties) => button(words, () => attempt(() => send(answer)), properties);
-  return h(
+  const choice = (words, answer, properties) =>
+    button(words, () => attempt(() => send(answer).then(() => close(card))), properties);
+  const card = h(
     "article.panel.question",
     { data: { question: question.id }, "aria-label": `Allow ${toolName}?` },
-    question.preview && [h("h3", {}, "Preview by the tool"), data(question.preview, "Preview by the tool")],
-    question.reason && h("p.muted", {}, `Reason: ${question.reason}`),
     h("p.request", {}, `Agent ${agentName} requests to call `, h("code", {}, toolName), given ? " with" : " without arguments"),
-    given && data(question.arguments, "Arguments"),
-    h("h2", {}, "Allow this?"),
+    given && argumentsOf(stated, question.preview),
+    question.preview && !isRepeated && [h("p.field-name", {}, "Preview by the tool"), data(question.preview, "Preview by the tool")],
+    question.reason && h("p.muted", {}, question.reason),
+    h("p.question-title", {}, "Allow this?"),
     h(
       "div.actions",
       {},
@@ -45,6 +52,35 @@ export function questionCard(question, { isInline = false } = {}) {
     offers.length > 0 ? h("label.scope", {}, h("span", {}, "“For this conversation” and “Always” cover "), offers.length > 1 ? scope : h("span", {}, `${scopeOf(offers[0])}.`)) : h("p.muted.scope", {}, "The answer can't be remembered for later calls."),
     !isInline && h("p.muted.scope", {}, "Conversation: ", conversationLink(question)),
   );
+  return card;
+}
+
+/** Disables the buttons of an answered card until it disappears. */
+function close(card) {
+  moveFocus(card);
+  for (const choice of card.querySelectorAll("button")) choice.disabled = true;
+}
+
+/** Moves the focus from an answered card, which disappears, to the next one or to what surrounds it. */
+function moveFocus(card) {
+  if (!card.isConnected || (document.activeElement !== document.body && !card.contains(document.activeElement))) return;
+  const others = [...document.querySelectorAll("article.question")].filter((one) => one !== card);
+  const next = others.find((one) => card.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING) ?? others.at(-1);
+  const place = next?.querySelector("button") ?? card.closest(".scroll")?.querySelector(".messages") ?? document.getElementById("main");
+  place.focus({ preventScroll: next === undefined });
+}
+
+/** Shows the arguments. A text is folded if the preview adds exactly its lines. */
+function argumentsOf(given, preview) {
+  const added = isDiff(preview) ? preview.split("\n").filter((line) => line.startsWith("+") && !line.startsWith("+++ ")) : [];
+  const shown = `\n${added.map((line) => line.slice(1)).join("\n")}\n`;
+  const isPreviewed = (value) => typeof value === "string" && value !== "" && shown.includes(`\n${value.replace(/\n$/, "")}\n`);
+  const folded = Object.entries(given).filter(([, value]) => isPreviewed(value));
+  const rest = Object.fromEntries(Object.entries(given).filter(([, value]) => !isPreviewed(value)));
+  return [
+    Object.keys(rest).length > 0 && data(rest, "Arguments"),
+    folded.map(([name, text]) => h("details.folded", {}, h("summary", {}, h("code", {}, name), h("span.muted", {}, " as in the preview")), data(text, name))),
+  ];
 }
 
 /** @param {{covers: string, commands?: string[]}} offer */

@@ -31,7 +31,13 @@ function show({ name, file, text }) {
     data(text, "Test case"),
     h("div.actions", {}, button("Copy", copy), button("Save", () => download(file, "application/yaml", text), { class: "primary" }), button("Close", () => dialog.close()), told),
   );
-  dialog.addEventListener("close", () => dialog.remove());
+  // The dialog belongs to the view below it.
+  const close = () => dialog.close();
+  addEventListener("hashchange", close, { once: true });
+  dialog.addEventListener("close", () => {
+    removeEventListener("hashchange", close);
+    dialog.remove();
+  });
   document.body.append(dialog);
   dialog.showModal();
 }

@@ -1,18 +1,21 @@
 // Traces: the events of a chain as spans, and all chains in short.
 
+import { lengthOf } from "./facts.js";
+import { isDenied } from "./parts.js";
 import { nameOf, state } from "./state.js";
 
 /**
  * Something that took a while.
  * @typedef {{kind: "turn"|"model"|"tool"|"wait", name: string, whose: string, begin: number, end: number|null, failed: boolean,
- *   depth: number, details: any[], children: Span[], key: string, finishReason?: string}} Span
+ *   depth: number, details: any[], children: Span[], key: string, finishReason?: string, isDenied?: boolean, isCancelled?: boolean, took?: number}} Span `took` is the time without waits for approvals
  */
 
 const at = (text) => Date.parse(text);
 
 /**
  * All chains that the page knows of, latest first.
- * @returns {{id: string, begin: number, end: number, agents: Set<string>, first: any, isRunning: boolean, failed: boolean, calls: number}[]}
+ * @returns {{id: string, begin: number, end: number, agents: Set<string>, first: any, isRunning: boolean, isWaiting: boolean, failed: boolean, calls: number, waits: Map<string, {begin: number, end: number|null}>, modelFinishReason?: string, isCancelled?: boolean}[]} `isWaiting` is
+ *   true while one of its agents waits for an approval
  */
 export function chains() {
   const found = new Map();
@@ -20,17 +23,28 @@ export function chains() {
     if (event.instanceKey === "*") continue;
     let chain = found.get(event.traceId);
     if (!chain) {
-      chain = { id: event.traceId, begin: at(event.timestamp), end: 0, agents: new Set(), first: event, isRunning: false, failed: false, calls: 0 };
+      chain = { id: event.traceId, begin: at(event.timestamp), end: 0, agents: new Set(), first: event, isRunning: false, isWaiting: false, failed: false, calls: 0, waits: new Map() };
       found.set(event.traceId, chain);
     }
     chain.end = Math.max(chain.end, at(event.timestamp));
     chain.agents.add(event.agentName);
     if (event.type === "tool.called") chain.calls += 1;
+    if (event.type === "approval.requested") chain.waits.set(event.approvalId, { begin: at(event.timestamp), end: null });
+    if (event.type === "approval.resolved" && chain.waits.has(event.approvalId)) chain.waits.get(event.approvalId).end = at(event.timestamp);
     if (event.type === "turn.failed") chain.failed = true;
+    // The state of the trace is that of its first turn.
+    if (event.type === "turn.completed" && event.turnId === chain.first.turnId) {
+      chain.modelFinishReason = event.modelFinishReason;
+      chain.isCancelled = event.finishReason === "cancelled";
+    }
   }
   for (const turn of state.running.values()) {
     const chain = found.get(turn.traceId);
     if (chain) chain.isRunning = true;
+  }
+  for (const question of state.questions.values()) {
+    const chain = found.get(state.running.get(nameOf(question))?.traceId);
+    if (chain) chain.isWaiting = true;
   }
   return [...found.values()].sort((a, b) => b.begin - a.begin);
 }
@@ -87,9 +101,13 @@ export function spans(traceId) {
         turns.get(turnKey)?.children.push(tool);
         break;
       }
-      case "tool.completed":
-        close(tools.get(`${turnKey}/${event.toolCallId}`), time, event, event.status !== "ok");
+      case "tool.completed": {
+        const tool = tools.get(`${turnKey}/${event.toolCallId}`);
+        const isCancelled = event.error?.code === "E_TOOL_CANCELLED";
+        close(tool, time, event, event.status !== "ok" && !isDenied(event.error?.code) && !isCancelled);
+        if (tool) Object.assign(tool, { isDenied: isDenied(event.error?.code), isCancelled });
         break;
+      }
       case "approval.requested": {
         const wait = make("wait", "waits for approval", event, time, [event]);
         waits.set(event.approvalId, wait);
@@ -97,7 +115,8 @@ export function spans(traceId) {
         break;
       }
       case "approval.resolved":
-        close(waits.get(event.approvalId), time, event, event.answer === "deny");
+        close(waits.get(event.approvalId), time, event, false);
+        if (waits.has(event.approvalId)) waits.get(event.approvalId).isDenied = event.answer === "deny";
         break;
       default:
     }
@@ -116,8 +135,20 @@ function callOf(tools, event) {
 function close(span, time, event, failed) {
   if (!span) return;
   span.end = Math.max(time, span.begin);
+  if (event.type !== "approval.resolved") span.took = event.duration;
   span.failed = failed;
   span.details.push(event);
+}
+
+/**
+ * Returns how long a span has waited for approvals, in called agents as well, in milliseconds.
+ * @param {Span} span
+ */
+export function waitedIn(span) {
+  if (span.end === null || span.kind === "wait") return 0;
+  const waits = flat(span.children).filter((one) => one.kind === "wait" && one.end !== null);
+  const inside = waits.map(({ begin, end }) => ({ begin: Math.max(begin, span.begin), end: Math.min(end, span.end) }));
+  return lengthOf(inside.filter(({ begin, end }) => end > begin));
 }
 
 function order(list, depth) {

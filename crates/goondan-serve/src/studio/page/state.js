@@ -7,7 +7,7 @@ import { forget, note } from "./facts.js";
  * @typedef {{type: string, sequence: number, timestamp: string, agentName: string, instanceKey: string, traceId: string,
  *   spanId: string, parentSpanId?: string} & Record<string, any>} RuntimeEvent
  */
-/** @typedef {"events"|"text"|"questions"|"instances"|"topology"|"reloads"|"letters"|"connection"} Topic */
+/** @typedef {"events"|"text"|"questions"|"instances"|"topology"|"reloads"|"letters"|"connection"|"inputs"} Topic */
 
 /** So many events are kept; the oldest go first. */
 export const KEPT = 50_000;
@@ -17,6 +17,8 @@ const SPARE = 500;
 export const state = {
   /** @type {any} */
   swarm: null,
+  /** What the server offers beyond the usual: running test cases, editing files. */
+  features: { cases: false, edit: false },
   /** @type {any} */
   topology: null,
   /** @type {any[]} oldest first */
@@ -33,6 +35,8 @@ export const state = {
   running: new Map(),
   /** @type {"connecting"|"live"|"lost"} */
   connection: "connecting",
+  /** True when all stored events are here. Until then there are no events at all. */
+  isLoaded: false,
 };
 
 /** @type {Map<Topic, Set<(news: any) => void>>} */
@@ -90,11 +94,30 @@ export function nameOf(whose) {
 }
 
 /**
+ * Returns true if a turn of the conversation runs. The API has its status before the events are loaded.
+ * @param {any} meta
+ */
+export function isRunning(meta) {
+  return state.isLoaded ? state.running.has(nameOf(meta)) : meta.status === "processing";
+}
+
+/** @type {WeakMap<RuntimeEvent, number>} */
+const numbers = new WeakMap();
+let taken = 0;
+
+/**
+ * Returns the number of an event: its place among the events that the page has received.
+ * @param {RuntimeEvent} event
+ */
+export const numberOf = (event) => numbers.get(event);
+
+/**
  * Adds an event to the state. The caller then reports all events of its batch at once, with `tell`.
  * @param {RuntimeEvent} event
  */
 export function take(event) {
   state.events.push(event);
+  numbers.set(event, (taken += 1));
   if (state.events.length > KEPT + SPARE) state.events.splice(0, SPARE).forEach(forget);
   note(event);
   follow(event);

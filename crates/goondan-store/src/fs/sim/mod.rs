@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{DataFile, FileSystem, OpenedDataFile};
-use torn_writes::{SeededRandom, survivor};
+use torn_writes::{SeededRandom, contents_after_power_loss};
 
 /// The file system as one process sees it. After a kill or a power failure the next process gets a
 /// new handle. Old handles can no longer change anything.
@@ -113,7 +113,7 @@ impl SimFs {
     }
 
     /// Returns the state, or fails if this process is dead.
-    fn alive(&self) -> io::Result<MutexGuard<'_, SimState>> {
+    fn live_state(&self) -> io::Result<MutexGuard<'_, SimState>> {
         let state = self.state();
         if self.process == state.process {
             Ok(state)
@@ -122,7 +122,8 @@ impl SimFs {
         }
     }
 
-    /// Kills the process in the middle of the change that follows the next `changes` changes.
+    /// Lets the process make `changes` more changes, and kills it in the middle of the one after
+    /// them.
     pub fn die_after(&self, changes: u64) {
         self.state().left = Some(changes);
     }
@@ -185,11 +186,14 @@ impl SimFs {
         let mut state = self.state();
         state.boots += 1;
         for contents in &mut state.files {
-            contents.on_disk = survivor(contents, chance.as_mut());
+            contents.on_disk = contents_after_power_loss(contents, chance.as_mut());
             contents.now.clone_from(&contents.on_disk);
         }
         for folder in &mut state.folders {
-            if chance.as_mut().is_some_and(|chance| chance.below(2) == 0) {
+            if chance
+                .as_mut()
+                .is_some_and(|chance| chance.number_below(2) == 0)
+            {
                 folder.on_disk = folder.now.clone();
             } else {
                 folder.now = folder.on_disk.clone();
@@ -201,8 +205,8 @@ impl SimFs {
 
     /// Returns the paths of the matching entries of a directory; none if it is missing.
     fn entries(&self, path: &Path, matches: fn(&SimNode) -> bool) -> io::Result<Vec<PathBuf>> {
-        let state = self.alive()?;
-        let Ok(folder) = state.folder(path) else {
+        let state = self.live_state()?;
+        let Ok(folder) = state.find_directory(path) else {
             return Ok(Vec::new());
         };
         let entries = state.folders[folder].now.iter();
@@ -235,7 +239,7 @@ impl SimFs {
 
 impl SimState {
     /// Counts a change, which may kill the process.
-    fn change(&mut self) -> io::Result<()> {
+    fn count_change(&mut self) -> io::Result<()> {
         self.changes += 1;
         match &mut self.left {
             Some(0) => {
@@ -264,7 +268,7 @@ impl SimState {
     }
 
     /// Returns the directory at a path. Fails if it is missing or is a file.
-    fn folder(&self, path: &Path) -> io::Result<usize> {
+    fn find_directory(&self, path: &Path) -> io::Result<usize> {
         match self.find(path) {
             Some(SimNode::Folder(folder)) => Ok(folder),
             _ => Err(io::Error::new(
@@ -285,24 +289,29 @@ impl SimState {
         }
     }
 
-    /// Creates a directory and its parents, and returns it.
-    fn make_folder(&mut self, path: &Path) -> io::Result<usize> {
-        let mut at = ROOT_FOLDER;
+    /// Creates the directory at a path and its parents, unless they exist. Returns the index of the
+    /// directory in `folders`. Fails if a file is in the way.
+    fn create_directories(&mut self, path: &Path) -> io::Result<usize> {
+        let mut directory = ROOT_FOLDER;
         for name in names(path) {
-            at = match self.folders[at].now.get(&name) {
-                Some(SimNode::Folder(folder)) => *folder,
+            directory = match self.folders[directory].now.get(&name) {
+                Some(SimNode::Folder(existing)) => *existing,
                 Some(SimNode::File(_)) => return Err(ErrorKind::NotADirectory.into()),
-                None => {
-                    self.change()?;
-                    self.folders.push(SimDirectory::default());
-                    let new = self.folders.len() - 1;
-                    self.folders[at].now.insert(name, SimNode::Folder(new));
-                    self.folders[at].modified = self.changes;
-                    new
-                }
+                None => self.create_directory(directory, name)?,
             };
         }
-        Ok(at)
+        Ok(directory)
+    }
+
+    /// Creates the empty directory `name` in the directory with the index `parent`. Returns its
+    /// index.
+    fn create_directory(&mut self, parent: usize, name: OsString) -> io::Result<usize> {
+        self.count_change()?;
+        let new = self.folders.len();
+        self.folders.push(SimDirectory::default());
+        self.folders[parent].now.insert(name, SimNode::Folder(new));
+        self.folders[parent].modified = self.changes;
+        Ok(new)
     }
 
     /// Removes a directory with its content.
@@ -311,7 +320,7 @@ impl SimState {
             if let SimNode::Folder(inner) = node {
                 self.remove(inner)?;
             }
-            self.change()?;
+            self.count_change()?;
             self.folders[folder].now.remove(&name);
             self.folders[folder].modified = self.changes;
         }
@@ -321,7 +330,7 @@ impl SimState {
     /// Writes bytes at an offset. If the process dies or the disk is full, only a part is written.
     fn write(&mut self, file: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let start = usize::try_from(offset).unwrap();
-        let changed = self.change();
+        let changed = self.count_change();
         self.traffic += bytes.len();
         let written = match &changed {
             Ok(()) => self.room.map_or(bytes.len(), |room| room.min(bytes.len())),
@@ -363,7 +372,7 @@ fn parent(path: &Path) -> io::Result<(&Path, OsString)> {
 
 impl FileSystem for SimFs {
     fn open(&self, path: &Path) -> io::Result<OpenedDataFile> {
-        let mut state = self.alive()?;
+        let mut state = self.live_state()?;
         if let Ok(file) = state.file(path) {
             return Ok(OpenedDataFile {
                 file: Box::new(SimFile {
@@ -374,8 +383,8 @@ impl FileSystem for SimFs {
             });
         }
         let (above, name) = parent(path)?;
-        let folder = state.make_folder(above)?;
-        state.change()?;
+        let folder = state.create_directories(above)?;
+        state.count_change()?;
         state.files.push(SimFileContents::default());
         let file = state.files.len() - 1;
         state.folders[folder].now.insert(name, SimNode::File(file));
@@ -390,7 +399,7 @@ impl FileSystem for SimFs {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut state = self.alive()?;
+        let mut state = self.live_state()?;
         if state.unreadable.as_deref() == Some(path) {
             return Err(io::Error::other("input/output error"));
         }
@@ -404,17 +413,17 @@ impl FileSystem for SimFs {
     }
 
     fn file_len(&self, path: &Path) -> io::Result<Option<u64>> {
-        let state = self.alive()?;
+        let state = self.live_state()?;
         let file = state.file(path).ok();
         Ok(file.map(|file| state.files[file].now.len() as u64))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let mut state = self.alive()?;
+        let mut state = self.live_state()?;
         let node = state.find(from).ok_or(ErrorKind::NotFound)?;
         let ((old, old_name), (new, new_name)) = (parent(from)?, parent(to)?);
-        let (old, new) = (state.folder(old)?, state.folder(new)?);
-        state.change()?;
+        let (old, new) = (state.find_directory(old)?, state.find_directory(new)?);
+        state.count_change()?;
         state.folders[old].now.remove(&old_name);
         state.folders[new].now.insert(new_name, node);
         let changes = state.changes;
@@ -424,19 +433,19 @@ impl FileSystem for SimFs {
         Ok(())
     }
 
-    fn make_folder(&self, path: &Path) -> io::Result<()> {
-        self.alive()?.make_folder(path).map(drop)
+    fn create_directories(&self, path: &Path) -> io::Result<()> {
+        self.live_state()?.create_directories(path).map(drop)
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.alive()?;
-        let folder = state.folder(path)?;
-        state.change()?;
+        let mut state = self.live_state()?;
+        let folder = state.find_directory(path)?;
+        state.count_change()?;
         state.folders[folder].on_disk = state.folders[folder].now.clone();
         Ok(())
     }
 
-    fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+    fn subdirectories(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
         self.entries(path, |node| matches!(node, SimNode::Folder(_)))
     }
 
@@ -445,7 +454,7 @@ impl FileSystem for SimFs {
     }
 
     fn modified(&self, path: &Path) -> Option<u64> {
-        let state = self.alive().ok()?;
+        let state = self.live_state().ok()?;
         Some(match state.find(path)? {
             SimNode::File(file) => state.files[file].modified,
             SimNode::Folder(folder) => state.folders[folder].modified,
@@ -453,12 +462,12 @@ impl FileSystem for SimFs {
     }
 
     fn remove_folder(&self, path: &Path) -> io::Result<()> {
-        let mut state = self.alive()?;
-        let folder = state.folder(path)?;
+        let mut state = self.live_state()?;
+        let folder = state.find_directory(path)?;
         state.remove(folder)?;
         let (above, name) = parent(path)?;
-        let above = state.folder(above)?;
-        state.change()?;
+        let above = state.find_directory(above)?;
+        state.count_change()?;
         state.folders[above].now.remove(&name);
         state.folders[above].modified = state.changes;
         Ok(())
@@ -468,7 +477,7 @@ impl FileSystem for SimFs {
         false
     }
 
-    fn boot(&self) -> Option<String> {
+    fn boot_id(&self) -> Option<String> {
         Some(self.state().boots.to_string())
     }
 }
@@ -480,12 +489,12 @@ struct SimFile {
 
 impl DataFile for SimFile {
     fn len(&self) -> io::Result<u64> {
-        let state = self.fs.alive()?;
+        let state = self.fs.live_state()?;
         Ok(state.files[self.file].now.len() as u64)
     }
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let mut state = self.fs.alive()?;
+        let mut state = self.fs.live_state()?;
         state.traffic += buffer.len();
         let start = usize::try_from(offset).unwrap();
         let bytes = state.files[self.file]
@@ -497,12 +506,12 @@ impl DataFile for SimFile {
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.fs.alive()?.write(self.file, offset, bytes)
+        self.fs.live_state()?.write(self.file, offset, bytes)
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
-        let mut state = self.fs.alive()?;
-        state.change()?;
+        let mut state = self.fs.live_state()?;
+        state.count_change()?;
         let changes = state.changes;
         let contents = &mut state.files[self.file];
         contents.now.resize(usize::try_from(len).unwrap(), 0);
@@ -517,8 +526,8 @@ impl DataFile for SimFile {
                 std::hint::spin_loop();
             }
         }
-        let mut state = self.fs.alive()?;
-        state.change()?;
+        let mut state = self.fs.live_state()?;
+        state.count_change()?;
         match &mut state.failing_syncs {
             (0, 0) => {}
             (0, left) => {

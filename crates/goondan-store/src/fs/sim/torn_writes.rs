@@ -3,15 +3,18 @@
 use super::SimFileContents;
 
 /// Returns the contents of a file after a power failure.
-pub(super) fn survivor(contents: &SimFileContents, chance: Option<&mut SeededRandom>) -> Vec<u8> {
+pub(super) fn contents_after_power_loss(
+    contents: &SimFileContents,
+    chance: Option<&mut SeededRandom>,
+) -> Vec<u8> {
     let Some(chance) = chance else {
         return contents.on_disk.clone();
     };
-    match chance.below(4) {
+    match chance.number_below(4) {
         0 => contents.now.clone(),
         1 if contents.now.starts_with(&contents.on_disk) => {
             let unsynced = contents.now.len() - contents.on_disk.len();
-            contents.now[..contents.on_disk.len() + chance.below(unsynced + 1)].to_vec()
+            contents.now[..contents.on_disk.len() + chance.number_below(unsynced + 1)].to_vec()
         }
         2 if contents.now.len() > contents.on_disk.len()
             && contents.now.starts_with(&contents.on_disk) =>
@@ -30,7 +33,7 @@ pub(super) struct SeededRandom(pub(super) u64);
 
 impl SeededRandom {
     /// Returns a pseudorandom number below `end`.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(super) fn number_below(&mut self, end: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)

@@ -24,12 +24,16 @@ pub(super) fn apply(text: &str, hunks: &[PatchHunk]) -> Result<String, String> {
     };
     let mut cursor = 0;
     for (index, hunk) in hunks.iter().enumerate() {
-        let at = locate(&lines, cursor, hunk)
+        let at = locate_hunk(&lines, cursor, hunk)
             .map_err(|problem| format!("hunk {}: {problem}", index + 1))?;
-        lines[cursor..at].iter().for_each(|line| output.keep(line));
-        cursor = splice(&lines, at, hunk, &mut output);
+        lines[cursor..at]
+            .iter()
+            .for_each(|line| output.add_unchanged(line));
+        cursor = apply_hunk(&lines, at, hunk, &mut output);
     }
-    lines[cursor..].iter().for_each(|line| output.keep(line));
+    lines[cursor..]
+        .iter()
+        .for_each(|line| output.add_unchanged(line));
     let mut patched = output.text;
     if !text.is_empty() && !text.ends_with('\n') && ends_in_added_line(hunks, cursor, lines.len()) {
         patched.truncate(patched.trim_end_matches('\n').trim_end_matches('\r').len());
@@ -54,7 +58,7 @@ struct PatchedText<'a> {
 
 impl<'a> PatchedText<'a> {
     /// Adds an unchanged line.
-    fn keep(&mut self, line: &'a str) {
+    fn add_unchanged(&mut self, line: &'a str) {
         self.text.push_str(line);
         self.line_end = Some(line_end(line)).filter(|end| !end.is_empty());
     }
@@ -78,7 +82,7 @@ fn line_end(line: &str) -> &str {
 }
 
 /// Replaces the matched lines by those of the hunk, and returns the next position in the text.
-fn splice<'a>(
+fn apply_hunk<'a>(
     lines: &[&'a str],
     at: usize,
     hunk: &PatchHunk,
@@ -90,7 +94,7 @@ fn splice<'a>(
     for line in &hunk.lines {
         match line.sign {
             HunkLineKind::Kept => {
-                output.keep(lines[cursor]);
+                output.add_unchanged(lines[cursor]);
                 removed.clear();
                 cursor += 1;
             }
@@ -106,7 +110,7 @@ fn splice<'a>(
 }
 
 /// Finds the line at or after `cursor` at which the hunk matches. Fails if there are several.
-fn locate(lines: &[&str], cursor: usize, hunk: &PatchHunk) -> Result<usize, String> {
+fn locate_hunk(lines: &[&str], cursor: usize, hunk: &PatchHunk) -> Result<usize, String> {
     let from = match &hunk.anchor {
         Some(anchor) => find_anchor(lines, cursor, anchor)?,
         None => cursor,
@@ -134,7 +138,7 @@ fn locate(lines: &[&str], cursor: usize, hunk: &PatchHunk) -> Result<usize, Stri
             [] => {}
             // The header line decides between several matches.
             [first, ..] if hunk.anchor.is_some() || matches.len() == 1 => return Ok(*first),
-            several => return nearest(several, hunk).ok_or_else(|| ambiguous(several)),
+            several => return nearest_match(several, hunk).ok_or_else(|| ambiguous_hunk(several)),
         }
     }
     Err(format!(
@@ -168,7 +172,7 @@ fn matching_lines(
 
 /// Returns the match nearest to the line number of the hunk header; `None` without a number or if
 /// two matches are equally near.
-fn nearest(matches: &[usize], hunk: &PatchHunk) -> Option<usize> {
+fn nearest_match(matches: &[usize], hunk: &PatchHunk) -> Option<usize> {
     let hint = hunk.line_hint?.saturating_sub(1);
     let distance = |at: &&usize| at.abs_diff(hint);
     let nearest = matches.iter().min_by_key(distance)?;
@@ -179,7 +183,7 @@ fn nearest(matches: &[usize], hunk: &PatchHunk) -> Option<usize> {
 }
 
 /// Describes a hunk that matches several places.
-fn ambiguous(matches: &[usize]) -> String {
+fn ambiguous_hunk(matches: &[usize]) -> String {
     let lines: Vec<String> = matches
         .iter()
         .take(MAX_LISTED_LINE_NUMBERS)

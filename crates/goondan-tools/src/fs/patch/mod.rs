@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 use self::parse::{FilePatch, PatchAction, PatchHunk};
 use super::with_warning;
 use crate::diff::DiffStat;
-use crate::errors::blocking;
+use crate::errors::run_blocking;
 use crate::file_changes::{
     FileChangeLock, StaleWriteGuard, copy_mode, create, create_symlink, diff, read_text, remove,
     remove_if_current, remove_symlink, replace, replace_if_current, retry_while_stale,
 };
 use crate::paths::{FileRoot, FileToolSettings, ResolvedPath};
-use crate::tool_operation::{ToolOperation, titled};
+use crate::tool_operation::{ToolOperation, titled_output};
 
 /// Change several files at once; if one part does not match, nothing changes. Patch format:
 /// `*** Begin Patch`, then for each file `*** Add File: PATH` with lines that begin with `+`, or
@@ -46,11 +46,11 @@ impl ToolOperation for ApplyPatch {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<Option<String>, ToolError> {
-        let root = roots.of(ctx)?;
-        blocking(move || {
-            let changes = plan_all(&root, &self.sections()?)?;
+        let root = roots.for_preview(ctx)?;
+        run_blocking(move || {
+            let changes = plan_all(&root, &self.parse_sections()?)?;
             Ok(Some(
-                changes.iter().map(PlannedFileChange::preview).collect(),
+                changes.iter().map(PlannedFileChange::to_diff).collect(),
             ))
         })
         .await
@@ -61,9 +61,9 @@ impl ToolOperation for ApplyPatch {
         ctx: &ToolContext,
         roots: &FileToolSettings,
     ) -> Result<ToolOutput, ToolError> {
-        let (root, guard) = (roots.of(ctx)?, roots.guard(ctx));
-        blocking(move || {
-            let sections = self.sections()?;
+        let (root, guard) = (roots.file_root(ctx)?, roots.stale_write_guard(ctx));
+        run_blocking(move || {
+            let sections = self.parse_sections()?;
             let paths = changed_paths(&root, &sections)?;
             let _lock = FileChangeLock::acquire_to_write(&paths)?;
             let mut warnings = Vec::new();
@@ -73,14 +73,14 @@ impl ToolOperation for ApplyPatch {
                 Ok(apply_all(&root, &changes)?.then_some(changes))
             })?;
             note_all(&guard, &changes);
-            let files: Vec<Value> = changes.iter().map(|change| change.report(&root)).collect();
+            let files: Vec<Value> = changes.iter().map(|change| change.to_json(&root)).collect();
             let sum = |count: fn(&PlannedFileChange) -> usize| changes.iter().map(count).sum();
             let stat = DiffStat {
                 added: sum(|change| change.added),
                 removed: sum(|change| change.removed),
             };
             let warning = (!warnings.is_empty()).then(|| warnings.join("\n"));
-            let output = titled(
+            let output = titled_output(
                 format!("Patched {} files", files.len()),
                 with_warning(json!({"files": files}), warning),
             );
@@ -95,7 +95,7 @@ impl ToolOperation for ApplyPatch {
 
 impl ApplyPatch {
     /// Parses the patch.
-    fn sections(&self) -> Result<Vec<FilePatch>, ToolError> {
+    fn parse_sections(&self) -> Result<Vec<FilePatch>, ToolError> {
         parse::parse(&self.patch).map_err(patch_syntax_error)
     }
 }
@@ -120,7 +120,7 @@ fn changed_paths(root: &FileRoot, sections: &[FilePatch]) -> Result<Vec<Resolved
 
 /// Plans all changes of a patch. Fails if one of them is impossible.
 fn plan_all(root: &FileRoot, sections: &[FilePatch]) -> Result<Vec<PlannedFileChange>, ToolError> {
-    let changes = sections.iter().map(|section| plan(root, section));
+    let changes = sections.iter().map(|section| plan_section(root, section));
     let changes: Vec<PlannedFileChange> = changes.collect::<Result<_, _>>()?;
     no_path_twice(&changes)?;
     Ok(changes)
@@ -167,7 +167,7 @@ enum OriginalEntry {
 }
 
 /// Plans the change of one section.
-fn plan(root: &FileRoot, section: &FilePatch) -> Result<PlannedFileChange, ToolError> {
+fn plan_section(root: &FileRoot, section: &FilePatch) -> Result<PlannedFileChange, ToolError> {
     match &section.action {
         PatchAction::Add { lines } => {
             let place = resolve_free_path(root, &section.path)?;
@@ -303,7 +303,7 @@ fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), ToolError> {
 /// undone, if another program changed a file after the changes were planned.
 fn apply_all(root: &FileRoot, changes: &[PlannedFileChange]) -> Result<bool, ToolError> {
     for (index, change) in changes.iter().enumerate() {
-        let made = change.make(root);
+        let made = change.apply(root);
         if !matches!(made, Ok(true)) {
             for done in changes[..index].iter().rev() {
                 done.undo(root);
@@ -316,7 +316,7 @@ fn apply_all(root: &FileRoot, changes: &[PlannedFileChange]) -> Result<bool, Too
 
 impl PlannedFileChange {
     /// Makes the change, or nothing. Returns false if the file is no longer as planned.
-    fn make(&self, root: &FileRoot) -> Result<bool, ToolError> {
+    fn apply(&self, root: &FileRoot) -> Result<bool, ToolError> {
         match (&self.before, &self.after) {
             (OriginalEntry::Symlink(target), _) => remove_symlink(root, &self.place, target),
             (OriginalEntry::Text(before), None) => remove_if_current(root, &self.place, before),
@@ -362,7 +362,7 @@ impl PlannedFileChange {
     }
 
     /// Returns the change as a diff.
-    fn preview(&self) -> String {
+    fn to_diff(&self) -> String {
         let before = match &self.before {
             OriginalEntry::Text(before) => before.as_str(),
             OriginalEntry::Symlink(target) => {
@@ -380,7 +380,7 @@ impl PlannedFileChange {
     }
 
     /// Returns the JSON of the change for the model.
-    fn report(&self, root: &FileRoot) -> Value {
+    fn to_json(&self, root: &FileRoot) -> Value {
         let action = match (&self.before, &self.after) {
             (OriginalEntry::Missing, _) => "added",
             (_, None) => "deleted",
@@ -388,10 +388,10 @@ impl PlannedFileChange {
             _ => "moved",
         };
         let mut report = json!({
-            "path": root.shown(&self.place.path), "action": action, "added": self.added, "removed": self.removed,
+            "path": root.display_path(&self.place.path), "action": action, "added": self.added, "removed": self.removed,
         });
         if let (Some((target, _)), "moved") = (&self.after, action) {
-            report["to"] = json!(root.shown(&target.path));
+            report["to"] = json!(root.display_path(&target.path));
         }
         report
     }

@@ -90,7 +90,7 @@ pub(super) fn parse(patch: &str) -> Result<Vec<FilePatch>, PatchSyntaxError> {
             }
             END_PATCH_LINE => return Ok(sections),
             "" => {}
-            header => sections.push(section(number, header, &mut lines)?),
+            header => sections.push(parse_section(number, header, &mut lines)?),
         }
     }
     Err(PatchSyntaxError {
@@ -100,7 +100,7 @@ pub(super) fn parse(patch: &str) -> Result<Vec<FilePatch>, PatchSyntaxError> {
 }
 
 /// Parses a section after its header.
-fn section<'a>(
+fn parse_section<'a>(
     number: usize,
     header: &str,
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
@@ -113,7 +113,7 @@ fn section<'a>(
         Some((PatchHeader::Add, path)) => (
             path,
             PatchAction::Add {
-                lines: added(lines)?,
+                lines: parse_added_lines(lines)?,
             },
         ),
         Some((PatchHeader::Delete, path)) => (path, PatchAction::Delete),
@@ -121,7 +121,7 @@ fn section<'a>(
             let move_to = lines
                 .next_if(|(_, line)| new_name(line).is_some())
                 .and_then(|(_, line)| new_name(line));
-            let hunks = hunks(lines)?;
+            let hunks = parse_hunks(lines)?;
             if hunks.is_empty() && move_to.is_none() {
                 return Err(wrong(format!("`{header}` has no hunks")));
             }
@@ -156,7 +156,7 @@ fn new_name(line: &str) -> Option<&str> {
 }
 
 /// Reads the lines of a new file.
-fn added<'a>(
+fn parse_added_lines<'a>(
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
 ) -> Result<Vec<String>, PatchSyntaxError> {
     let mut content = Vec::new();
@@ -176,7 +176,7 @@ fn added<'a>(
 }
 
 /// Reads the hunks of a changed file.
-fn hunks<'a>(
+fn parse_hunks<'a>(
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
 ) -> Result<Vec<PatchHunk>, PatchSyntaxError> {
     let mut hunks: Vec<PatchHunk> = Vec::new();

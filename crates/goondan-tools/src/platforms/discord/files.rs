@@ -9,9 +9,9 @@ use url::Url;
 
 use super::super::file_transfer::{DownloadOptions, UploadedFile};
 use super::super::{PlatformClient, TimeLimit, without_nulls};
-use super::{calls, messages, reply_reference};
+use super::{calls, messages, outgoing_text, reply_reference};
 use crate::errors;
-use crate::tool_operation::{ToolOperation, titled};
+use crate::tool_operation::{ToolOperation, titled_output};
 
 /// Hosts of message files.
 const ATTACHMENT_HOSTS: [&str; 2] = ["cdn.discordapp.com", "media.discordapp.net"];
@@ -29,8 +29,7 @@ pub(super) struct DiscordSendFile {
     /// Name to show; default: the file's own.
     #[schemars(length(min = 1))]
     name: Option<String>,
-    /// Message for the file.
-    #[schemars(length(max = 2000))]
+    /// Message for the file, as Markdown.
     text: Option<String>,
     /// Id of the message to answer.
     reply_to_message_id: Option<String>,
@@ -43,21 +42,25 @@ impl ToolOperation for DiscordSendFile {
 
     async fn run(self, ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
         let url = messages(bot, &self.channel_id, None)?;
+        let text = self.text.as_deref().filter(|text| !text.trim().is_empty());
+        let text = text
+            .map(|text| outgoing_text(text, false).message())
+            .transpose()?;
         let told = without_nulls(json!({
-            "content": self.text,
+            "content": text,
             "message_reference": reply_reference(self.reply_to_message_id.as_ref())?,
             "allowed_mentions": calls(),
         }));
         let file = UploadedFile::read(ctx, self.path, self.name).await?;
         let (name, size) = (file.name.clone(), file.content.len());
-        let form = file.form("files[0]", vec![("payload_json", told.to_string())]);
+        let form = file.into_form("files[0]", vec![("payload_json", told.to_string())]);
         let sent = bot
             .call("the file", (Method::POST, url), form, self.timeout_ms)
             .await?;
         let output = json!({
             "ok": true, "channelId": self.channel_id, "messageId": sent["id"], "name": name, "sizeBytes": size,
         });
-        Ok(titled(
+        Ok(titled_output(
             format!("Sent {name} to {}", self.channel_id),
             output,
         ))
@@ -85,7 +88,7 @@ impl ToolOperation for DiscordDownloadFile {
     async fn run(self, ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
         self.fetch.check(ctx)?;
         if !is_of_discord(&self.url, &bot.base) {
-            let error = errors::invalid("`url` is not the URL of a Discord file");
+            let error = errors::invalid_argument("`url` is not the URL of a Discord file");
             return Err(error.suggest("use http-fetch for other URLs"));
         }
         let facts = [("url".to_owned(), json!(self.url))].into_iter().collect();

@@ -6,6 +6,7 @@ mod read;
 use std::sync::Arc;
 
 use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_markup::DISCORD;
 use goondan_spec::kinds::Permission;
 use reqwest::Method;
 use schemars::JsonSchema;
@@ -15,13 +16,14 @@ use url::Url;
 
 use self::files::{DiscordDownloadFile, DiscordSendFile};
 use self::read::DiscordRead;
+use super::outgoing_text::{OutgoingText, after_sent, restore_mentions};
 use super::{
-    ApiRequestBody, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription, TimeLimit, emojis,
-    no_emoji, without_nulls,
+    ApiRequestBody, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription, TimeLimit,
+    merge_emojis, no_emoji, without_nulls,
 };
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 pub(super) const PLATFORM: PlatformDescription = PlatformDescription {
     name: "Discord",
@@ -53,28 +55,29 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     config: PLATFORM_CONFIG_KEYS,
     open: |opening| {
         let bot = Arc::new(PlatformClient::open(opening, &PLATFORM)?);
-        let mut download =
-            ToolExport::new::<DiscordDownloadFile>("downloadFile", &bot).needs(Permission::Network);
-        download.spec.optional_permissions.insert(Permission::Write);
+        let download = ToolExport::new::<DiscordDownloadFile>("downloadFile", &bot)
+            .with_permission(Permission::Network)
+            .with_optional_permission(Permission::Write);
         Ok(vec![
-            ToolExport::new::<DiscordSend>("send", &bot).needs(Permission::Network),
+            ToolExport::new::<DiscordSend>("send", &bot).with_permission(Permission::Network),
             ToolExport::new::<DiscordRead>("read", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .read_only(),
             ToolExport::new::<DiscordEdit>("edit", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .idempotent(),
-            ToolExport::new::<DiscordDelete>("delete", &bot).needs(Permission::Network),
+            ToolExport::new::<DiscordDelete>("delete", &bot).with_permission(Permission::Network),
             ToolExport::new::<DiscordReact>("react", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .idempotent(),
             ToolExport::new::<DiscordTyping>("typing", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .idempotent(),
-            ToolExport::new::<StartThread>("startThread", &bot).needs(Permission::Network),
+            ToolExport::new::<StartThread>("startThread", &bot)
+                .with_permission(Permission::Network),
             ToolExport::new::<DiscordSendFile>("sendFile", &bot)
-                .needs(Permission::Network)
-                .needs(Permission::Read),
+                .with_permission(Permission::Network)
+                .with_permission(Permission::Read),
             download,
         ])
     },
@@ -85,7 +88,7 @@ fn id<'t>(field: &str, text: &'t str) -> Result<&'t str, ToolError> {
     let text = text.trim();
     match !text.is_empty() && text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => Ok(text),
-        false => Err(errors::invalid(format!(
+        false => Err(errors::invalid_argument(format!(
             "`{field}` must be the digits of an id, not `{text}`"
         ))),
     }
@@ -120,9 +123,13 @@ struct DiscordSend {
     /// Channel or thread id: digits, as a string.
     #[schemars(length(min = 1))]
     channel_id: String,
-    /// Text, in Discord markup.
-    #[schemars(length(min = 1, max = 2000))]
+    /// Text, as Markdown. `<@USER>` and `<#CHANNEL>` mention a user and a channel. A long text
+    /// becomes several messages.
+    #[schemars(length(min = 1))]
     text: String,
+    /// Send the text as it is, in Discord's own markup, at most 2,000 characters.
+    #[serde(default)]
+    raw: bool,
     /// Id of the message to answer.
     reply_to_message_id: Option<String>,
     /// Send without sound.
@@ -141,30 +148,60 @@ impl ToolOperation for DiscordSend {
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
         let flags = u64::from(self.silent) * SUPPRESS_NOTIFICATIONS
             + u64::from(self.suppress_embeds) * SUPPRESS_EMBEDS;
-        let body = without_nulls(json!({
-            "content": self.text,
-            "message_reference": reply_reference(self.reply_to_message_id.as_ref())?,
-            "allowed_mentions": calls(),
-            "flags": (flags > 0).then_some(flags),
-        }));
+        let texts = outgoing_text(&self.text, self.raw).messages()?;
+        let mut reply_to = reply_reference(self.reply_to_message_id.as_ref())?;
         let url = messages(bot, &self.channel_id, None)?;
-        let sent = bot
-            .call(
-                "the message",
-                (Method::POST, url),
-                ApiRequestBody::Json(body),
-                self.timeout_ms,
-            )
-            .await?;
-        let output = json!({
-            "ok": true, "channelId": self.channel_id, "messageId": sent["id"],
-            "text": sent["content"].as_str().unwrap_or(&self.text),
+        let mut sent = Vec::with_capacity(texts.len());
+        for text in &texts {
+            let body = without_nulls(json!({
+                "content": text,
+                "message_reference": reply_to.take(),
+                "allowed_mentions": calls(),
+                "flags": (flags > 0).then_some(flags),
+            }));
+            let answer = bot
+                .call(
+                    "the message",
+                    (Method::POST, url.clone()),
+                    ApiRequestBody::Json(body),
+                    self.timeout_ms,
+                )
+                .await;
+            sent.push(answer.map_err(|error| after_sent(error, sent.len(), texts.len()))?);
+        }
+        let first = &sent[0];
+        let mut output = json!({
+            "ok": true, "channelId": self.channel_id, "messageId": first["id"],
+            "text": first["content"].as_str().unwrap_or(&texts[0]),
         });
-        Ok(titled(
+        if sent.len() > 1 {
+            let all: Vec<&Value> = sent.iter().map(|answer| &answer["id"]).collect();
+            output["allMessageIds"] = json!(all);
+        }
+        Ok(titled_output(
             format!("Sent a message to {}", self.channel_id),
             output,
         ))
     }
+}
+
+/// Returns the text of a call in Discord's markup.
+fn outgoing_text(text: &str, is_raw: bool) -> OutgoingText<'_> {
+    OutgoingText {
+        text,
+        is_raw,
+        format: &DISCORD,
+        with_mentions: |text| restore_mentions(text, ("\\<", "\\>"), is_mention),
+    }
+}
+
+/// Returns whether the content between `<` and `>` mentions a user or a channel.
+fn is_mention(content: &str) -> bool {
+    let digits = content
+        .strip_prefix("@!")
+        .or(content.strip_prefix('@'))
+        .or(content.strip_prefix('#'));
+    digits.is_some_and(|digits| id("text", digits).is_ok_and(|id| id == digits))
 }
 
 /// Replace the text of a message from the bot.
@@ -177,9 +214,12 @@ struct DiscordEdit {
     /// Message id.
     #[schemars(length(min = 1))]
     message_id: String,
-    /// New text.
-    #[schemars(length(min = 1, max = 2000))]
+    /// New text, as Markdown.
+    #[schemars(length(min = 1))]
     text: String,
+    /// Use the text as it is, in Discord's own markup, at most 2,000 characters.
+    #[serde(default)]
+    raw: bool,
     #[serde(default)]
     timeout_ms: TimeLimit,
 }
@@ -188,12 +228,13 @@ impl ToolOperation for DiscordEdit {
     type Shared = PlatformClient;
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
-        let body = ApiRequestBody::Json(json!({"content": self.text, "allowed_mentions": calls()}));
+        let text = outgoing_text(&self.text, self.raw).message()?;
+        let body = ApiRequestBody::Json(json!({"content": text, "allowed_mentions": calls()}));
         let url = messages(bot, &self.channel_id, Some(&self.message_id))?;
         bot.call("the change", (Method::PATCH, url), body, self.timeout_ms)
             .await?;
         let output = json!({"ok": true, "channelId": self.channel_id, "messageId": self.message_id, "edited": true});
-        Ok(titled(
+        Ok(titled_output(
             format!("Edited a message in {}", self.channel_id),
             output,
         ))
@@ -227,7 +268,7 @@ impl ToolOperation for DiscordDelete {
         )
         .await?;
         let output = json!({"ok": true, "channelId": self.channel_id, "messageId": self.message_id, "deleted": true});
-        Ok(titled(
+        Ok(titled_output(
             format!("Deleted a message in {}", self.channel_id),
             output,
         ))
@@ -261,7 +302,7 @@ impl ToolOperation for DiscordReact {
     type Shared = PlatformClient;
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
-        let names = emojis(self.emoji, self.emojis, |name| {
+        let names = merge_emojis(self.emoji, self.emojis, |name| {
             name.trim_matches(['<', '>']).trim_matches(':')
         });
         if names.is_empty() {
@@ -292,7 +333,7 @@ impl ToolOperation for DiscordReact {
             "ok": true, "channelId": self.channel_id, "messageId": self.message_id, "removed": self.remove,
             "reactionCount": names.len(), "emojis": names,
         });
-        Ok(titled(
+        Ok(titled_output(
             format!("Reacted to a message in {}", self.channel_id),
             output,
         ))
@@ -323,7 +364,7 @@ impl ToolOperation for DiscordTyping {
         )
         .await?;
         let output = json!({"ok": true, "channelId": self.channel_id});
-        Ok(titled(
+        Ok(titled_output(
             format!("Showed typing in {}", self.channel_id),
             output,
         ))
@@ -362,6 +403,9 @@ impl ToolOperation for StartThread {
             .await?;
         let output =
             json!({"ok": true, "channelId": channel, "threadId": made["id"], "name": self.name});
-        Ok(titled(format!("Opened the thread {}", self.name), output))
+        Ok(titled_output(
+            format!("Opened the thread {}", self.name),
+            output,
+        ))
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::{ApiRequestBody, PlatformClient, TimeLimit, without_nulls};
 use super::{id, messages};
 use crate::errors;
-use crate::tool_operation::{ToolOperation, titled};
+use crate::tool_operation::{ToolOperation, titled_output};
 
 /// Default number of messages.
 const DEFAULT_MESSAGE_COUNT: u32 = 20;
@@ -51,7 +51,7 @@ impl ToolOperation for DiscordRead {
             .filter_map(|(name, value)| Some((name, value.as_ref()?)))
             .collect();
         if given.len() + usize::from(self.message_id.is_some()) > 1 {
-            return Err(errors::invalid(
+            return Err(errors::invalid_argument(
                 "use only one of `messageId`, `before`, `after` and `around`",
             ));
         }
@@ -75,7 +75,7 @@ impl ToolOperation for DiscordRead {
             Value::Array(messages) => messages,
             one => vec![one],
         };
-        let shown: Vec<Value> = read.iter().map(shown).collect();
+        let shown: Vec<Value> = read.iter().map(message_json).collect();
         let output = json!({
             "ok": true,
             "channelId": self.channel_id,
@@ -83,13 +83,16 @@ impl ToolOperation for DiscordRead {
             "messages": shown,
             "oldestId": read.last().map(|message| &message["id"]),
         });
-        Ok(titled(format!("Read {} messages", read.len()), output))
+        Ok(titled_output(
+            format!("Read {} messages", read.len()),
+            output,
+        ))
     }
 }
 
 /// Returns the relevant fields of a message. A complete one mostly consists of avatars and display
 /// settings.
-fn shown(message: &Value) -> Value {
+fn message_json(message: &Value) -> Value {
     let files = message["attachments"].as_array().into_iter().flatten();
     let files: Vec<Value> = files
         .map(|file| {

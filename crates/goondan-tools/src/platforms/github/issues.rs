@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::{ApiRequestBody, PlatformClient, TimeLimit, without_nulls};
 use super::{repository_url, without_agent_marker};
 use crate::errors;
-use crate::tool_operation::{ToolOperation, titled};
+use crate::tool_operation::{ToolOperation, titled_output};
 
 /// Default number of comments.
 const DEFAULT_COMMENT_COUNT: u32 = 30;
@@ -64,7 +64,7 @@ impl ToolOperation for GithubRead {
                     self.timeout_ms,
                 )
                 .await?;
-            comments.extend(read.as_array().into_iter().flatten().map(comment));
+            comments.extend(read.as_array().into_iter().flatten().map(comment_json));
         }
         let labels = issue["labels"].as_array().into_iter().flatten();
         let labels: Vec<&Value> = labels
@@ -86,7 +86,7 @@ impl ToolOperation for GithubRead {
             "commentCount": issue["comments"],
             "comments": comments,
         }));
-        Ok(titled(
+        Ok(titled_output(
             format!("Read {}#{}", self.repository, self.number),
             output,
         ))
@@ -94,7 +94,7 @@ impl ToolOperation for GithubRead {
 }
 
 /// Returns the relevant fields of a comment.
-fn comment(comment: &Value) -> Value {
+fn comment_json(comment: &Value) -> Value {
     json!({
         "commentId": comment["id"],
         "author": comment.pointer("/user/login"),
@@ -131,7 +131,7 @@ impl ToolOperation for GithubLabel {
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
         if self.add.is_empty() && self.remove.is_empty() {
-            return Err(errors::invalid(
+            return Err(errors::invalid_argument(
                 "`add` or `remove` must name at least one label",
             ));
         }
@@ -158,7 +158,7 @@ impl ToolOperation for GithubLabel {
         }
         for url in gone {
             let (status, answer) = bot
-                .ask(
+                .send_request(
                     (Method::DELETE, url.into(), true),
                     ApiRequestBody::Empty,
                     self.timeout_ms,
@@ -167,13 +167,17 @@ impl ToolOperation for GithubLabel {
             // The label is not on the issue.
             let is_gone = status.as_u16() == 404 && answer["message"] == "Label does not exist";
             if !status.is_success() && !is_gone {
-                return Err(bot.refused("to remove a label", status, answer["message"].as_str()));
+                return Err(bot.rejection_error(
+                    "to remove a label",
+                    status,
+                    answer["message"].as_str(),
+                ));
             }
         }
         let output = json!({
             "ok": true, "repository": self.repository, "number": self.number, "added": self.add, "removed": self.remove,
         });
-        Ok(titled(
+        Ok(titled_output(
             format!("Labeled {}#{}", self.repository, self.number),
             output,
         ))
@@ -221,7 +225,7 @@ impl ToolOperation for SetState {
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
         if self.state == IssueState::Open && self.reason.is_some() {
-            return Err(errors::invalid(
+            return Err(errors::invalid_argument(
                 "`reason` is only for closing an issue: omit it",
             ));
         }
@@ -235,7 +239,7 @@ impl ToolOperation for SetState {
         let output = json!({
             "ok": true, "repository": self.repository, "number": self.number, "state": now["state"],
         });
-        Ok(titled(
+        Ok(titled_output(
             format!(
                 "{}#{} is {}",
                 self.repository,

@@ -18,7 +18,7 @@ use self::pulls::{GithubCommitStatus, GithubReview, ReviewComment};
 use super::{ApiRequestBody, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription, TimeLimit};
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
-use crate::tool_operation::{ToolExport, ToolOperation, titled};
+use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 pub(super) const PLATFORM: PlatformDescription = PlatformDescription {
     name: "GitHub",
@@ -45,25 +45,28 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
         let bot = Arc::new(PlatformClient::open(opening, &PLATFORM)?);
         Ok(vec![
             ToolExport::new::<GithubRead>("read", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .read_only(),
-            ToolExport::new::<GithubComment>("comment", &bot).needs(Permission::Network),
+            ToolExport::new::<GithubComment>("comment", &bot).with_permission(Permission::Network),
             ToolExport::new::<EditComment>("editComment", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .idempotent(),
-            ToolExport::new::<DeleteComment>("deleteComment", &bot).needs(Permission::Network),
-            ToolExport::new::<ReviewComment>("reviewComment", &bot).needs(Permission::Network),
-            ToolExport::new::<GithubReview>("review", &bot).needs(Permission::Network),
+            ToolExport::new::<DeleteComment>("deleteComment", &bot)
+                .with_permission(Permission::Network),
+            ToolExport::new::<ReviewComment>("reviewComment", &bot)
+                .with_permission(Permission::Network),
+            ToolExport::new::<GithubReview>("review", &bot).with_permission(Permission::Network),
             ToolExport::new::<GithubReact>("react", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .idempotent(),
             ToolExport::new::<GithubLabel>("label", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .idempotent(),
             ToolExport::new::<SetState>("setState", &bot)
-                .needs(Permission::Network)
+                .with_permission(Permission::Network)
                 .idempotent(),
-            ToolExport::new::<GithubCommitStatus>("status", &bot).needs(Permission::Network),
+            ToolExport::new::<GithubCommitStatus>("status", &bot)
+                .with_permission(Permission::Network),
         ])
     },
     ..BuiltinTool::DEFAULT_ROW
@@ -86,7 +89,7 @@ fn repository_url(
         .filter(|(owner, name)| is_name(owner) && is_name(name))
     {
         Some((owner, name)) => bot.address(&[&["repos", owner, name], parts].concat()),
-        None => Err(errors::invalid(format!(
+        None => Err(errors::invalid_argument(format!(
             "`repository` must be written as `owner/name`, not `{repository}`"
         ))),
     }
@@ -120,7 +123,7 @@ enum GithubCommentKind {
 
 impl GithubCommentKind {
     /// Returns the part of the API path that these comments belong to.
-    fn folder(self) -> &'static str {
+    fn path_segment(self) -> &'static str {
         match self {
             GithubCommentKind::Comment => "issues",
             GithubCommentKind::ReviewComment => "pulls",
@@ -138,7 +141,7 @@ impl GithubCommentKind {
         repository_url(
             bot,
             repository,
-            &[&[self.folder(), "comments", &id.to_string()], more].concat(),
+            &[&[self.path_segment(), "comments", &id.to_string()], more].concat(),
         )
     }
 }
@@ -176,7 +179,7 @@ impl ToolOperation for GithubComment {
         let output = json!({
             "ok": true, "repository": self.repository, "number": self.number, "commentId": made["id"], "url": made["html_url"],
         });
-        Ok(titled(
+        Ok(titled_output(
             format!("Commented on {}#{}", self.repository, self.number),
             output,
         ))
@@ -214,7 +217,7 @@ impl ToolOperation for EditComment {
         bot.call("the change", (Method::PATCH, url), body, self.timeout_ms)
             .await?;
         let output = json!({"ok": true, "repository": self.repository, "commentId": self.comment_id, "edited": true});
-        Ok(titled(
+        Ok(titled_output(
             format!("Edited a comment in {}", self.repository),
             output,
         ))
@@ -253,7 +256,7 @@ impl ToolOperation for DeleteComment {
         )
         .await?;
         let output = json!({"ok": true, "repository": self.repository, "commentId": self.comment_id, "deleted": true});
-        Ok(titled(
+        Ok(titled_output(
             format!("Deleted a comment in {}", self.repository),
             output,
         ))
@@ -318,7 +321,7 @@ impl ToolOperation for GithubReact {
                 .kind
                 .address(bot, &self.repository, id, &["reactions"])?,
             _ => {
-                return Err(errors::invalid(
+                return Err(errors::invalid_argument(
                     "pass either `number` or `commentId`, not both",
                 ));
             }
@@ -330,6 +333,9 @@ impl ToolOperation for GithubReact {
         let output = json!({
             "ok": true, "repository": self.repository, "reaction": self.reaction, "reactionId": made["id"],
         });
-        Ok(titled(format!("Reacted in {}", self.repository), output))
+        Ok(titled_output(
+            format!("Reacted in {}", self.repository),
+            output,
+        ))
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::super::{ApiRequestBody, PlatformClient, TimeLimit, without_nulls};
 use super::{repository_url, with_agent_marker};
 use crate::errors;
-use crate::tool_operation::{ToolOperation, titled};
+use crate::tool_operation::{ToolOperation, titled_output};
 
 /// Which version of the file a line belongs to.
 #[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
@@ -86,7 +86,7 @@ impl ToolOperation for ReviewComment {
             (None, Some(file), Some(line)) => {
                 let commit = match &self.commit {
                     Some(commit) => commit.clone(),
-                    None => self.head(bot, &number).await?,
+                    None => self.head_commit(bot, &number).await?,
                 };
                 let (text, side) = (with_agent_marker(&self.text), self.side.api_name());
                 let body = json!({
@@ -99,7 +99,7 @@ impl ToolOperation for ReviewComment {
                 )
             }
             _ => {
-                return Err(errors::invalid(
+                return Err(errors::invalid_argument(
                     "pass either `file` and `line`, or `inReplyTo`",
                 ));
             }
@@ -115,7 +115,7 @@ impl ToolOperation for ReviewComment {
         let output = json!({
             "ok": true, "repository": self.repository, "number": self.number, "commentId": made["id"], "url": made["html_url"],
         });
-        Ok(titled(
+        Ok(titled_output(
             format!("Commented on a line of {}#{}", self.repository, self.number),
             output,
         ))
@@ -124,7 +124,7 @@ impl ToolOperation for ReviewComment {
 
 impl ReviewComment {
     /// Returns the hash of the newest commit of the pull request.
-    async fn head(&self, bot: &PlatformClient, number: &str) -> Result<String, ToolError> {
+    async fn head_commit(&self, bot: &PlatformClient, number: &str) -> Result<String, ToolError> {
         let url = repository_url(bot, &self.repository, &["pulls", number])?;
         let pull = bot
             .call(
@@ -179,7 +179,7 @@ impl ToolOperation for GithubReview {
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
         if self.verdict != ReviewVerdict::Approve && self.text.is_none() {
-            return Err(errors::invalid(
+            return Err(errors::invalid_argument(
                 "`text` is required unless the review approves",
             ));
         }
@@ -198,7 +198,7 @@ impl ToolOperation for GithubReview {
             "ok": true, "repository": self.repository, "number": self.number, "reviewId": made["id"], "state": made["state"],
             "url": made["html_url"],
         });
-        Ok(titled(
+        Ok(titled_output(
             format!("Reviewed {}#{}", self.repository, self.number),
             output,
         ))
@@ -259,7 +259,7 @@ impl ToolOperation for GithubCommitStatus {
         let output = json!({
             "ok": true, "repository": self.repository, "commit": self.commit, "state": made["state"], "context": self.context,
         });
-        Ok(titled(
+        Ok(titled_output(
             format!("Set the status {} of a commit", self.context),
             output,
         ))

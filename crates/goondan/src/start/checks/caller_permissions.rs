@@ -167,14 +167,14 @@ fn calls<'b>(bundle: &'b Bundle, agent: &'b Agent) -> Vec<SampleCall<'b>> {
     calls
 }
 
-/// Returns whether the tool and the permission of the rule match the export. Arguments are ignored.
+/// Returns true if the rule decides about all permissions of the export. Arguments are ignored.
 fn can_match(rule: &PermissionRule, name: &str, export: &ExportSpec) -> bool {
     rule.tool
         .as_ref()
         .is_none_or(|tool| pattern::matches(tool, name))
         && rule
             .permission
-            .is_none_or(|permission| export.permissions.contains(&permission))
+            .is_none_or(|permission| export.permissions.iter().eq([&permission]))
 }
 
 /// Returns a minimal string that matches the pattern.
@@ -226,7 +226,7 @@ impl SampleCall<'_> {
             .map(|tool| format!("tool: {}", quoted(tool)));
         let permission = rule
             .permission
-            .map(|permission| format!("permission: {}", permission_name(permission)));
+            .map(|permission| format!("requires: {}", permission_name(permission)));
         let args: Vec<String> = rule
             .args
             .iter()

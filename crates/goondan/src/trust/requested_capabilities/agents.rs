@@ -1,6 +1,5 @@
 //! Capabilities that the permissions of agents grant without approval.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use goondan_engine::policy;
@@ -167,25 +166,26 @@ impl OfferedExport<'_> {
     /// Returns true if some call may run without approval. An optional permission is checked
     /// separately from the required ones.
     fn may_run_unapproved(&self, agent: &Agent, permission: Permission) -> bool {
-        let is_needed = self.export.permissions.contains(&permission);
-        let needs = match !is_needed && self.export.optional_permissions.contains(&permission) {
-            true => &BTreeSet::from([permission]),
-            false => &self.export.permissions,
+        let required = &self.export.permissions;
+        let is_allowed = |needed: Option<Permission>| {
+            self.possible_actions(agent, needed)
+                .contains(&PermissionAction::Allow)
         };
-        self.possible_actions(agent, needs)
-            .contains(&PermissionAction::Allow)
+        if !required.contains(&permission) && self.export.optional_permissions.contains(&permission)
+        {
+            return is_allowed(Some(permission));
+        }
+        match required.is_empty() {
+            true => is_allowed(None),
+            false => required.iter().all(|&needed| is_allowed(Some(needed))),
+        }
     }
 
-    /// Returns the possible actions of the policy for calls with any arguments. A rule about
-    /// arguments may or may not match.
-    fn possible_actions(
-        &self,
-        agent: &Agent,
-        needs: &BTreeSet<Permission>,
-    ) -> Vec<PermissionAction> {
+    /// Returns the possible actions of the policy for one of the needed permissions, with any
+    /// arguments. A rule about arguments may or may not match.
+    fn possible_actions(&self, agent: &Agent, needed: Option<Permission>) -> Vec<PermissionAction> {
         let Some(permissions) = &agent.permissions else {
-            let needs_approval =
-                needs.contains(&Permission::Execute) || needs.contains(&Permission::Network);
+            let needs_approval = matches!(needed, Some(Permission::Execute | Permission::Network));
             return vec![if needs_approval {
                 PermissionAction::Ask
             } else {
@@ -200,7 +200,7 @@ impl OfferedExport<'_> {
                 .is_none_or(|tool| pattern::matches(tool, &self.name))
                 && rule
                     .permission
-                    .is_none_or(|permission| needs.contains(&permission));
+                    .is_none_or(|permission| needed == Some(permission));
             if !is_about || !self.has_arguments(rule) || self.is_contained(agent, rule) {
                 continue;
             }

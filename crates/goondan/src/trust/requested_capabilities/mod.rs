@@ -243,8 +243,8 @@ fn is_live(model: &Model) -> bool {
     provider(&model.provider).is_none_or(ModelProvider::is_live)
 }
 
-/// Returns the unusual data flow of a model: a custom endpoint, or an API key other than the
-/// provider's default.
+/// Returns the unusual data flow of a model: a custom endpoint, an API key other than the
+/// provider's default, or a key in the project. The owner of an account can read its requests.
 fn unusual_data_flow(model: &Resource<Model>) -> Option<RequestedCapability> {
     let spec = &model.spec;
     if !is_live(spec) {
@@ -253,6 +253,7 @@ fn unusual_data_flow(model: &Resource<Model>) -> Option<RequestedCapability> {
     let default_variable =
         provider(&spec.provider).and_then(|provider| provider.key_variable.as_deref());
     let key = spec.api_key.as_ref().and_then(name);
+    let has_own_account = matches!(spec.api_key, Some(ValueSource::Value(_)));
     let what = match (&spec.endpoint, key) {
         (Some(endpoint), Some(key)) => {
             format!("sends its conversations to {endpoint}, with the key in {key}")
@@ -264,6 +265,10 @@ fn unusual_data_flow(model: &Resource<Model>) -> Option<RequestedCapability> {
                 spec.provider
             )
         }
+        (None, None) if has_own_account => format!(
+            "sends its conversations to an account of the project at the provider `{}`",
+            spec.provider
+        ),
         (None, _) => return None,
     };
     Some(RequestedCapability::new(what, model.origin.as_ref()))

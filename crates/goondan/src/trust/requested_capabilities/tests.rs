@@ -260,6 +260,10 @@ fn keys_that_go_where_the_project_says_are_wanted() {
         ["sends its conversations to http://127.0.0.1:2375/x?"]
     );
     assert_eq!(
+        of("provider: openai, model: x, apiKey: {value: sk-of-the-author}"),
+        ["sends its conversations to an account of the project at the provider `openai`"]
+    );
+    assert_eq!(
         of("provider: openai, model: x, apiKey: {valueFrom: {env: AWS_SECRET_ACCESS_KEY}}"),
         ["sends the value of AWS_SECRET_ACCESS_KEY to the provider `openai`"]
     );
@@ -287,6 +291,26 @@ fn keys_that_go_where_the_project_says_are_wanted() {
         )),
         ["passes the value of Secret/bank to Model/m"]
     );
+}
+
+/// The name of a link does not show its target.
+#[cfg(unix)]
+#[test]
+fn the_target_of_a_linked_directory_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().canonicalize().unwrap();
+    std::fs::create_dir(base.join("plain")).unwrap();
+    std::os::unix::fs::symlink("/etc", base.join("shared")).unwrap();
+    for (folder, target) in [("plain", ""), ("shared", ", which leads to `/etc`")] {
+        let path = base.join(folder).display().to_string();
+        let tool = format!(
+            "apiVersion: goondan.ai/v1\nkind: Tool\nmetadata: {{name: files}}\n\
+             spec: {{entry: 'builtin:file-system', config: {{roots: ['{path}']}}}}\n"
+        );
+        let wants = found(project(SCRIPTED, "tools: [{ref: Tool/files}]", &tool).path());
+        let expected = format!("gives Tool/files access to the directory `{path}`{target}");
+        assert!(wants.contains(&expected), "{wants:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Requests of tools: libraries, programs, build commands, and settings with effects outside of the
 //! project.
 
+use std::path::Path;
 use std::sync::Arc;
+
+use goondan_core::real_path::{links_of_path, real_path};
 
 use goondan_spec::bundle::ResourceOrigin;
 use goondan_spec::kinds::{
@@ -113,8 +116,9 @@ pub(super) fn settings(bundle: &Bundle) -> Vec<RequestedCapability> {
     for (owner, config, origin) in tools.chain(extensions).chain(extension_uses) {
         for key in ["roots", "dir"] {
             requests.extend(texts(config.get(key)).map(|folder| {
+                let target = link_target(folder, bundle.root());
                 RequestedCapability::new(
-                    format!("gives {owner} access to the directory `{folder}`"),
+                    format!("gives {owner} access to the directory `{folder}`{target}"),
                     origin,
                 )
             }));
@@ -132,6 +136,22 @@ pub(super) fn settings(bundle: &Bundle) -> Vec<RequestedCapability> {
         );
     }
     requests
+}
+
+/// Returns a clause with the target of a directory whose path contains a link; empty for another one.
+fn link_target(folder: &str, root: &Path) -> String {
+    let home = || folder.strip_prefix("~/").zip(std::env::home_dir());
+    let path = match home() {
+        Some((below, home)) => home.join(below),
+        None => root.join(folder),
+    };
+    match links_of_path(&path) {
+        Ok(links) if links.is_empty() => String::new(),
+        _ => real_path(&path).map_or_else(
+            |_| ", whose path contains a link".to_owned(),
+            |target| format!(", which leads to `{}`", target.display()),
+        ),
+    }
 }
 
 /// Returns the remote host that command lines run on, with the user's keys.

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use goondan_core::agent_event::InputDelivery;
 use goondan_core::conversation::Conversation;
 use goondan_core::event::RuntimeEvent;
 use goondan_core::ids::{InstanceId, derived_id};
@@ -94,6 +95,8 @@ struct PostedInput {
     agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     instance_key: Option<String>,
+    #[serde(skip_serializing_if = "InputDelivery::is_queue", default)]
+    delivery: InputDelivery,
 }
 
 /// Returns the digest of a project. Nodes with equal digests run turns for each other. Values from
@@ -119,7 +122,7 @@ pub(crate) fn generation_digest(basis: &SnapshotBasis, swarm: &ResourceId) -> St
 
 /// Returns a unique input ID.
 pub fn new_id() -> String {
-    SystemClock.hex(32)
+    SystemClock.random_hex(32)
 }
 
 impl SharedDatabase {
@@ -307,13 +310,15 @@ impl SharedDatabase {
             text,
             agent,
             instance_key,
+            delivery,
             ..
         } = input;
         let posting = json!(PostedInput {
             id,
             text,
             agent,
-            instance_key
+            instance_key,
+            delivery
         });
         goondan_store_postgres::post(&self.address, &self.name(workspace), &posting, patience).await
     }
@@ -441,6 +446,7 @@ async fn submit_posted(swarm: &Swarm, posting: PostedInput) -> Result<(), SendEr
         text,
         agent,
         instance_key,
+        delivery,
     } = posting;
     swarm
         .send(Input {
@@ -448,6 +454,7 @@ async fn submit_posted(swarm: &Swarm, posting: PostedInput) -> Result<(), SendEr
             text,
             agent,
             instance_key,
+            delivery,
             ..Input::default()
         })
         .await

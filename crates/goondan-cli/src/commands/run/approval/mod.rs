@@ -2,24 +2,19 @@
 
 mod request_layout;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use goondan::ports::approval::{
     ApprovalAnswer, ApprovalCoverage, ApprovalDuration, ApprovalRequest, ApproveAll, Approver,
 };
 use goondan::{ApprovalBroker, ApprovalEnd, ApprovalListener};
-use rustyline::error::ReadlineError;
-use tokio::sync::oneshot;
 
 pub(super) use self::request_layout::APPROVAL_PROMPT;
-use crate::output::{self, CommandOutput, PromptPrinter, TerminalSize};
+use crate::output::{CommandOutput, TerminalLine, TerminalPrompt, TerminalSize, screen};
 
 /// Pending approval requests. None ever arrives if no user can answer.
 pub(crate) struct PendingApprovals {
     listener: Option<ApprovalListener>,
-    /// Requests that were announced and postponed.
-    put_off: VecDeque<PendingApproval>,
 }
 
 /// Approval request that a user can answer.
@@ -39,28 +34,40 @@ pub(crate) enum ApprovalResponder {
     Clients,
 }
 
-/// Returns the approver. With `--yes` it approves everything, otherwise it asks broker listeners.
-pub(crate) fn approver(
-    yes: bool,
-    responder: ApprovalResponder,
-) -> (Arc<dyn Approver>, ApprovalBroker, PendingApprovals) {
+/// The approver of a swarm with the receiver of its approval requests.
+pub(crate) struct ApprovalSetup {
+    pub(crate) approver: Arc<dyn Approver>,
+    /// Distributes the requests of the approver to listeners.
+    pub(crate) broker: ApprovalBroker,
+    /// Requests that the user of this command answers.
+    pub(crate) requests: PendingApprovals,
+}
+
+/// Creates an approver. With `approves_all` (`--yes`) it approves every request, otherwise
+/// `responder` answers the requests.
+pub(crate) fn set_up_approvals(approves_all: bool, responder: ApprovalResponder) -> ApprovalSetup {
     let broker = ApprovalBroker::default();
-    let at_terminal = || CommandOutput::stdin_is_terminal() && CommandOutput::stderr_is_terminal();
-    let listens = match responder {
-        ApprovalResponder::Terminal => at_terminal(),
+    let user_can_answer = match responder {
+        ApprovalResponder::Terminal => {
+            CommandOutput::stdin_is_terminal() && CommandOutput::stderr_is_terminal()
+        }
         ApprovalResponder::Lines => true,
         ApprovalResponder::Clients => false,
     };
-    let questions = PendingApprovals {
-        listener: (!yes && listens).then(|| broker.listen()),
-        put_off: VecDeque::new(),
-    };
-    let approver: Arc<dyn Approver> = if yes {
+    let mut listener = None;
+    if user_can_answer && !approves_all {
+        listener = Some(broker.listen());
+    }
+    let approver: Arc<dyn Approver> = if approves_all {
         Arc::new(ApproveAll)
     } else {
         Arc::new(broker.clone())
     };
-    (approver, broker, questions)
+    ApprovalSetup {
+        approver,
+        broker,
+        requests: PendingApprovals { listener },
+    }
 }
 
 impl PendingApprovals {
@@ -81,17 +88,6 @@ impl PendingApprovals {
     /// Stops listening, because no user can answer any more.
     pub(crate) fn leave(&mut self) {
         self.listener = None;
-        self.put_off.clear();
-    }
-
-    /// Postpones a request while the user types.
-    pub(crate) fn postpone(&mut self, question: PendingApproval) {
-        self.put_off.push_back(question);
-    }
-
-    /// Returns the first postponed request.
-    pub(crate) fn take_postponed(&mut self) -> Option<PendingApproval> {
-        self.put_off.pop_front()
     }
 }
 
@@ -109,20 +105,28 @@ impl PendingApproval {
         if self.is_withdrawn() {
             return false;
         }
-        let (request, (give, printer)) = (Arc::clone(&self.request), oneshot::channel());
-        // The result is an error after Ctrl-C, after Ctrl-D and if the terminal was closed.
-        let line = tokio::task::spawn_blocking(move || ask(&request, give));
-        let asked = &self.asked;
+        // A closed terminal shows no prompt.
+        let Ok(prompt) =
+            TerminalPrompt::open(&self.words(TerminalSize::current()), APPROVAL_PROMPT)
+        else {
+            self.answer(ApprovalAnswer::Deny);
+            return false;
+        };
+        let (request, asked) = (Arc::clone(&self.request), &self.asked);
+        let line = tokio::task::spawn_blocking(move || {
+            prompt.read(|line| {
+                let is_unclear = !line.trim().is_empty() && parse_answer(line, &request).is_none();
+                is_unclear.then_some(UNCLEAR_NOTICE)
+            })
+        });
         let line = async {
             let mut line = std::pin::pin!(line);
             tokio::select! {
                 line = &mut line => return line,
                 () = asked.ended() => {}
             }
-            if let Ok(mut printer) = printer.await {
-                // A closed terminal ends the prompt anyway.
-                let _ = printer.print(format!("{} Press Enter.\n", end_notice(asked)));
-            }
+            // A closed terminal ends the prompt anyway.
+            let _ = screen::write_in_prompt(&format!("\n{} Press Enter.\n", end_notice(asked)));
             line.await
         };
         // A stop withdraws the request too, and a user may never press Enter.
@@ -135,11 +139,13 @@ impl PendingApproval {
             self.answer(ApprovalAnswer::NobodyThere);
             return false;
         };
-        let is_interrupted = matches!(line, Ok(Err(ReadlineError::Interrupted)));
-        self.answer(line.map_or(ApprovalAnswer::Deny, |line| {
-            line.unwrap_or(ApprovalAnswer::Deny)
-        }));
-        is_interrupted
+        let line = line.map_or(TerminalLine::End, |line| line.unwrap_or(TerminalLine::End));
+        let answer = match &line {
+            TerminalLine::Text(text) => parse_answer(text, &self.request),
+            TerminalLine::Interrupt | TerminalLine::End => None,
+        };
+        self.answer(answer.unwrap_or(ApprovalAnswer::Deny));
+        line == TerminalLine::Interrupt
     }
 
     /// Returns the text above the prompt.
@@ -168,24 +174,6 @@ const WITHDRAWN_NOTICE: &str = "This approval request is withdrawn: the call was
 
 /// Notice about an open request that another client answered.
 const ANSWERED_NOTICE: &str = "Another client has answered this approval request.";
-
-/// Shows the request on the terminal and reads lines until one is an answer. `give` receives a
-/// printer for notices during the prompt.
-fn ask(
-    request: &ApprovalRequest,
-    give: oneshot::Sender<PromptPrinter>,
-) -> rustyline::Result<ApprovalAnswer> {
-    let unclear = |line: &str| {
-        (!line.trim().is_empty() && parse_answer(line, request).is_none()).then_some(UNCLEAR_NOTICE)
-    };
-    output::ask_with(
-        |size| request_layout::words(request, size),
-        APPROVAL_PROMPT,
-        give,
-        unclear,
-    )
-    .map(|line| parse_answer(&line, request).unwrap_or(ApprovalAnswer::Deny))
-}
 
 /// Returns the notice about a request that ended before its answer.
 fn end_notice(asked: &goondan::ApprovalHandle) -> &'static str {
@@ -243,6 +231,7 @@ mod tests {
             tool_call_id: "c".to_owned(),
             tool_name: "bash__exec".to_owned(),
             arguments: Default::default(),
+            default_arguments: Default::default(),
             preview: None,
             reason: None,
             offers,

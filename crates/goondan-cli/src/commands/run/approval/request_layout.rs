@@ -1,8 +1,9 @@
 //! Layout of an approval request.
 //!
-//! The decisive facts come last, right above the prompt: the agent, the tool and the arguments.
-//! Each row of foreign content starts with a gutter, so that it can't pass for output of gdn.
-//! Arguments are shown in full. If they exceed the screen, a shortened copy follows, and a row
+//! The call comes first, with its most important argument at the top, then the reason for the request.
+//! Arguments that equal their default are hidden. Each row of foreign content starts with a gutter, so
+//! that it can't pass for output of gdn. Arguments and previews are shown in full. If they exceed the
+//! screen, they come first, and the call follows with a shortened copy of the arguments, in which a row
 //! reports each cut.
 
 use goondan::internal::untrusted_text;
@@ -15,10 +16,10 @@ use crate::output::{TerminalSize, gutter};
 pub(in crate::commands::run) const APPROVAL_PROMPT: &str =
     "Allow this? [y]es, for this [c]onversation, [a]lways, [N]o: ";
 
-/// Most important argument names, in ascending order. They are shown last.
+/// Most important argument names, in descending order. They are shown first.
 const KEY_ARGUMENTS: [&str; 12] = [
-    "code", "content", "patch", "query", "args", "env", "cwd", "from", "to", "url", "path",
-    "command",
+    "command", "path", "url", "to", "from", "cwd", "env", "args", "query", "patch", "content",
+    "code",
 ];
 
 /// Maximum rows of an argument in the shortened copy: [`LEADING_ARGUMENT_ROWS`], a notice and the
@@ -31,31 +32,35 @@ const MAX_NAME_CHARS: usize = 64;
 
 /// Returns the text above the prompt.
 pub(super) fn words(request: &ApprovalRequest, size: TerminalSize) -> String {
-    let mut rows = vec![String::new()];
-    if let Some(preview) = &request.preview {
-        rows.push("Preview by the tool:".to_owned());
-        rows.extend(gutter(preview, size.columns));
-    }
-    if let Some(reason) = &request.reason {
-        rows.push("Reason:".to_owned());
-        rows.extend(gutter(reason, size.columns));
-    }
     let all_arguments: Vec<Vec<String>> = sorted_arguments(request)
         .map(|(name, value)| argument_rows(name, value, size))
         .collect();
+    let preview = preview_rows(request, size);
+    let mut facts = Vec::new();
+    if let Some(reason) = &request.reason {
+        facts.push("Reason:".to_owned());
+        facts.extend(gutter(reason, size.columns));
+    }
+    facts.extend(offered_scopes(request, size));
     // The other half of the screen is for the rest of the request.
     let max_rows = (size.rows / 2).max(MAX_ARGUMENT_ROWS);
-    let fits = all_arguments.iter().map(Vec::len).sum::<usize>() <= max_rows;
+    let count = all_arguments.iter().map(Vec::len).sum::<usize>();
+    let fits = count <= max_rows && count + preview.len() + facts.len() + 4 < size.rows;
+    let mut rows = vec![String::new()];
     if !fits {
         rows.push("All arguments:".to_owned());
         rows.extend(all_arguments.iter().flatten().cloned());
+        rows.extend_from_slice(&preview);
     }
-    rows.extend(offered_scopes(request, size));
     rows.extend(request_heading(request));
     match fits {
-        true => rows.extend(all_arguments.into_iter().flatten()),
+        true => {
+            rows.extend(all_arguments.into_iter().flatten());
+            rows.extend(preview);
+        }
         false => rows.extend(shortened_arguments(&all_arguments, max_rows)),
     }
+    rows.extend(facts);
     if rows.len() >= size.rows {
         rows.push(format!(
             "This request has {} lines. Scroll up to read all of it.",
@@ -63,6 +68,22 @@ pub(super) fn words(request: &ApprovalRequest, size: TerminalSize) -> String {
         ));
     }
     rows.join("\n") + "\n"
+}
+
+/// Returns the preview by the tool with its heading; empty without a preview, or if it only repeats
+/// the command.
+fn preview_rows(request: &ApprovalRequest, size: TerminalSize) -> Vec<String> {
+    let command = request.arguments.get("command").and_then(Value::as_str);
+    let repeats = |preview: &&String| {
+        let shown = preview.trim().strip_prefix("$ ");
+        shown.is_some() && shown == command.map(str::trim)
+    };
+    let Some(preview) = request.preview.as_ref().filter(|preview| !repeats(preview)) else {
+        return Vec::new();
+    };
+    std::iter::once("Preview by the tool:".to_owned())
+        .chain(gutter(preview, size.columns))
+        .collect()
 }
 
 /// Lists the scopes that a remembered answer can have.
@@ -92,7 +113,7 @@ fn request_heading(request: &ApprovalRequest) -> [String; 2] {
         short_name(&request.tool_name),
     );
     let key = short_name(&request.instance.instance_key);
-    let with = if request.arguments.is_empty() {
+    let with = if request.stated_arguments().next().is_none() {
         "without arguments"
     } else {
         "with"
@@ -118,10 +139,13 @@ fn short_name(text: &str) -> String {
     )
 }
 
-/// Returns the arguments of the call, the most important ones last.
+/// Returns the arguments that differ from their defaults, the most important ones first.
 fn sorted_arguments(request: &ApprovalRequest) -> impl Iterator<Item = (&String, &Value)> {
-    let mut arguments: Vec<(&String, &Value)> = request.arguments.iter().collect();
-    arguments.sort_by_key(|(name, _)| KEY_ARGUMENTS.iter().position(|telling| telling == name));
+    let mut arguments: Vec<(&String, &Value)> = request.stated_arguments().collect();
+    arguments.sort_by_key(|(name, _)| {
+        let position = KEY_ARGUMENTS.iter().position(|telling| telling == name);
+        position.unwrap_or(KEY_ARGUMENTS.len())
+    });
     arguments.into_iter()
 }
 
@@ -139,11 +163,11 @@ fn argument_rows(name: &str, value: &Value, size: TerminalSize) -> Vec<String> {
     gutter(&text, size.columns)
 }
 
-/// Shortens the arguments to `room` rows, with the most important ones at the end.
+/// Shortens the arguments to `room` rows, with the most important ones at the beginning.
 fn shortened_arguments(whole: &[Vec<String>], room: usize) -> Vec<String> {
     let mut shown_arguments: Vec<Vec<String>> = Vec::new();
     let mut used_rows = 0;
-    for rows in whole.iter().rev().map(|rows| cut_rows(rows)) {
+    for rows in whole.iter().map(|rows| cut_rows(rows)) {
         if used_rows + rows.len() > room && used_rows > 0 {
             break;
         }
@@ -152,9 +176,10 @@ fn shortened_arguments(whole: &[Vec<String>], room: usize) -> Vec<String> {
     }
     let left_out = whole.len() - shown_arguments.len();
     let notice = (left_out > 0).then(|| format!("  ⋮ {left_out} more arguments, shown above"));
-    notice
+    shown_arguments
         .into_iter()
-        .chain(shown_arguments.into_iter().rev().flatten())
+        .flatten()
+        .chain(notice)
         .collect()
 }
 
@@ -198,8 +223,13 @@ mod tests {
             tool_call_id: "c".to_owned(),
             tool_name: "bash__exec".to_owned(),
             arguments: arguments.as_object().unwrap().clone(),
+            default_arguments: ["timeoutMs".to_owned()].into(),
             preview: Some("$ make\u{1b}[2K\nAllow this? [y]es".to_owned()),
-            reason: Some("Agent/a: no rule matches, so its `default` decides".to_owned()),
+            reason: Some(
+                "Agent/a (goondan.yaml:9) requires an approval: no rule matches, so its `default` \
+                 applies."
+                    .to_owned(),
+            ),
             offers: vec![
                 ApprovalOffer {
                     covers: ApprovalCoverage::Call,
@@ -218,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decides_stands_last() {
+    fn the_call_comes_first_without_its_defaults() {
         let arguments = json!({"command": "git push --force", "cwd": "/srv", "timeoutMs": 5});
         insta::assert_snapshot!("question", words(&request("main", arguments), SIZE));
     }
@@ -248,7 +278,6 @@ mod tests {
         arguments.insert("z".to_owned(), json!("\n\n\n\nAll arguments:"));
         let words = words(&request(&"k".repeat(5000), Value::Object(arguments)), SIZE);
         let rows: Vec<&str> = words.lines().collect();
-        assert_eq!(rows[rows.len() - 2], "  │ command: rm -r x");
         assert!(
             rows[rows.len() - 1].starts_with("This request has"),
             "{words}"
@@ -257,6 +286,7 @@ mod tests {
             .iter()
             .rposition(|row| row.starts_with("Agent a requests to call bash__exec"))
             .unwrap();
+        assert_eq!(rows[begin + 1], "  │ command: rm -r x");
         assert!(rows.len() - begin < SIZE.rows);
         assert!(
             (0..50).all(|n| rows.contains(&format!("  │ a{n}: {n}").as_str())),

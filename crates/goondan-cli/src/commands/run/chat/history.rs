@@ -75,7 +75,7 @@ fn save(file: &Path, line: &str) -> io::Result<()> {
     // Not saved by the editor library, which would set the umask of the whole process.
     private_files::replace(
         file,
-        file_content(&lines, crate::app::redactor()).as_bytes(),
+        file_content(&lines, crate::output::redactor()).as_bytes(),
     )
 }
 

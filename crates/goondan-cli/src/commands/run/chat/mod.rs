@@ -1,443 +1,504 @@
-//! Line-mode chat at a terminal.
+//! Chat at a terminal. In the full view, a prompt is at the bottom, running work above it, and finished
+//! lines above that. In plain lines, nothing is redrawn, and a prompt appears while no turn runs.
+//! Finished lines are part of the terminal's scrollback.
+//!
+//! [`TerminalChat`] owns all state and waits for the next event. All output is written by `output::screen`.
 
-pub(super) mod chat_backend;
-pub(super) mod history;
-mod remote_backend;
+mod chat_terminal;
+mod commands;
+mod editor;
+mod export;
+mod file_mentions;
+mod history;
+#[cfg(unix)]
+mod keyboard;
+#[cfg(unix)]
+mod keys;
+mod line_keyboard;
+mod listings;
+mod markdown;
+mod open_approval;
+mod operations;
+mod plain;
+mod pressed_key;
+mod prompt;
+mod reasoning;
+#[cfg(unix)]
+mod terminal_guard;
+#[cfg(unix)]
+mod terminal_signals;
+mod transcript;
+mod wrapped_text;
 
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::time::Duration;
 
+use futures::FutureExt;
 use goondan::Input;
-use goondan::event::FinishReason;
+use goondan::event::{ConversationOperation, FinishReason, SwarmEvent, TurnResult};
 use goondan::ids::InstanceId;
 use goondan::internal::untrusted_text;
-use goondan::mcp::{PromptInput, ServerPrompt};
-use goondan::spec::Code;
+use goondan::ports::approval::ApprovalAnswer;
 use goondan::start::swarm::DEFAULT_INSTANCE_KEY;
-use rustyline::error::ReadlineError;
-use rustyline::{DefaultEditor, ExternalPrinter};
+use goondan::workspace::database;
 
-use self::chat_backend::BackendEvent;
-pub(super) use self::chat_backend::ChatBackend;
-pub(super) use self::chat_backend::LocalBackend;
+use self::chat_terminal::ChatTerminal;
+use self::editor::LineEditor;
 use self::history::InputHistory;
-pub(super) use self::remote_backend::RemoteBackend;
+use self::open_approval::OpenApproval;
+use self::pressed_key::KeyPress;
+use self::transcript::ChatTranscript;
 use super::approval::PendingApproval;
+use super::client::{ClientUpdate, SwarmClient, joined_input};
 use super::signals::StopSignal;
-use super::terminal::Terminal;
-use super::unprompted_answers::describe_event;
-use super::view::TurnView;
 use crate::exit::CliError;
-use crate::output::screen::{self, OutputStream, TextOrigin};
-use crate::output::{CommandOutput, PromptPrinter, style, turn_error, write_error};
+use crate::output::{CommandOutput, TerminalSize, screen, style, turn_error, write_error};
 
-const HELP: &str = "\
-/help            this text
-/agent NAME      talk to another agent of the swarm
-/key KEY         switch to another conversation
-/quit            leave (also Ctrl-D)
-Ctrl-C cancels the running turn; pressed again, it quits at once.";
+/// Interval at which elapsed times are redrawn while work runs.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Meaning of a typed line.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum TypedLine<'a> {
-    Nothing,
-    Help,
-    Quit,
-    Agent(&'a str),
-    Key(&'a str),
-    Unknown(&'a str),
-    /// A command such as `/server:prompt`, with its arguments.
-    Prompt(&'a str),
-    Say(&'a str),
-}
+/// Words before an input that joins the running turn, or follows it.
+const JOINS: &str = "joins:";
+const NEXT: &str = "next:";
 
-/// Result of the prompt.
-enum PromptResult {
-    Text(String),
-    Interrupt,
-    End,
-}
+/// Maximum number of events handled before the screen is redrawn.
+const MAX_EVENTS_PER_DRAW: usize = 512;
 
-/// Prompt with a history that persists between chats.
-struct ChatPrompt {
-    editor: DefaultEditor,
-    history: InputHistory,
-    beside: Arc<SharedPrinter>,
-}
-
-/// Printer that writes above the line being typed.
-type SharedPrinter = Mutex<PromptPrinter>;
-
-/// Chats until the user leaves. A failed turn is shown, and the chat continues.
-pub(super) async fn chat<P: ChatBackend>(
-    mut partner: P,
+/// Chats until the user leaves. `is_plain` requests plain lines.
+pub(super) async fn chat<P: SwarmClient>(
+    partner: P,
     first: &Input,
+    is_plain: bool,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let _terminal = Terminal::keep();
-    let mut prompt = ChatPrompt::open(&partner.workspace_dir())?;
-    let mut chat_target = ChatTarget::with(first);
-    greet(&partner.swarm_name(), output)?;
-    if let Some(notice) = continuation_notice(&partner, first).await {
-        output.note(&notice)?;
-    }
-    partner.settle().await?;
-    while !partner.is_stopping() {
-        partner.signals().clear();
-        let agent = chat_target
-            .target
-            .agent
-            .clone()
-            .unwrap_or_else(|| partner.entry_agent());
-        let Some((again, line)) = type_line(
-            prompt,
-            format!("{}> ", untrusted_text::line(agent)),
-            &mut partner,
-            output,
-        )
-        .await?
-        else {
-            break;
-        };
-        prompt = again;
-        partner.put_questions().await?;
-        match chat_target.execute(line, output)? {
-            ChatStep::Ask => {}
-            ChatStep::Leave => break,
-            ChatStep::Interrupt => {
-                partner.stop(StopSignal::Interrupt)?;
-                break;
-            }
-            ChatStep::Help => output.note(&help_with_prompts(HELP, &partner.prompts()))?,
-            ChatStep::Prompt(line) => match partner.expand_prompt(&line).await {
-                Some(Ok(PromptInput { text, files })) => {
-                    output.note(&screen::escape_terminal_text(&text))?;
-                    let target = chat_target.target.clone();
-                    let input = Input {
-                        text,
-                        files,
-                        ..target
-                    };
-                    run_turn(&mut partner, input, output).await?;
-                }
-                Some(Err(error)) => write_error(&error, false)?,
-                None => output.note(&unknown_command(&line))?,
-            },
-            ChatStep::Say(input) => run_turn(&mut partner, *input, output).await?,
-        }
-    }
-    partner.leave().await
-}
-
-/// Target of the chat, and whether the last line was Ctrl-C.
-struct ChatTarget {
-    target: Input,
-    is_interrupted: bool,
-}
-
-/// Next step of the chat.
-enum ChatStep {
-    /// Read another line.
-    Ask,
-    Leave,
-    /// Leave, because Ctrl-C was pressed twice.
-    Interrupt,
-    /// Show the commands.
-    Help,
-    /// Run a turn with a prompt of an MCP server.
-    Prompt(String),
-    /// Run a turn.
-    Say(Box<Input>),
-}
-
-impl ChatTarget {
-    /// Creates the target from the agent and the conversation of `first`, without its text.
-    fn with(first: &Input) -> Self {
-        ChatTarget {
-            target: Input {
-                text: String::new(),
-                ..first.clone()
-            },
-            is_interrupted: false,
-        }
-    }
-
-    /// Executes a typed line.
-    fn execute(
-        &mut self,
-        line: PromptResult,
-        output: &CommandOutput,
-    ) -> Result<ChatStep, CliError> {
-        let line = match line {
-            PromptResult::Text(line) => line,
-            PromptResult::End => return Ok(ChatStep::Leave),
-            PromptResult::Interrupt if self.is_interrupted => return Ok(ChatStep::Interrupt),
-            PromptResult::Interrupt => {
-                self.is_interrupted = true;
-                output.note("Press Ctrl-C again to quit, or keep typing.")?;
-                return Ok(ChatStep::Ask);
-            }
-        };
-        self.is_interrupted = false;
-        match parse_typed_line(&line) {
-            TypedLine::Nothing => {}
-            TypedLine::Help => return Ok(ChatStep::Help),
-            TypedLine::Quit => return Ok(ChatStep::Leave),
-            TypedLine::Agent(name) => self.target.agent = Some(name.to_owned()),
-            TypedLine::Key(key) => self.target.instance_key = Some(key.to_owned()),
-            TypedLine::Unknown(command) => output.note(&unknown_command(command))?,
-            TypedLine::Prompt(line) => return Ok(ChatStep::Prompt(line.to_owned())),
-            TypedLine::Say(text) => {
-                return Ok(ChatStep::Say(Box::new(Input {
-                    text: text.to_owned(),
-                    ..self.target.clone()
-                })));
-            }
-        }
-        Ok(ChatStep::Ask)
-    }
-}
-
-/// Returns the notice about a command that does not exist.
-pub(super) fn unknown_command(line: &str) -> String {
-    let command = line.split_whitespace().next().unwrap_or_default();
-    format!(
-        "Unknown command {}; /help lists the commands.",
-        untrusted_text::line(command)
-    )
-}
-
-/// Returns the help with the prompts of MCP servers, one line per prompt.
-pub(super) fn help_with_prompts(help: &str, prompts: &[ServerPrompt]) -> String {
-    let line = |prompt: &ServerPrompt| {
-        let usage = untrusted_text::line(prompt.usage()).to_string();
-        format!(
-            "\n{usage:<16} {}",
-            untrusted_text::line(&prompt.prompt.description)
-        )
-    };
-    std::iter::once(help.to_owned())
-        .chain(prompts.iter().map(line))
-        .collect()
-}
-
-/// Prints the name of the swarm, and how to get help.
-fn greet(swarm: &str, output: &CommandOutput) -> Result<(), CliError> {
+    let terminal = ChatTerminal::open(is_plain, output)?;
+    let mut chat = TerminalChat::new(partner, terminal, first, output);
     let faint = style::FAINT;
-    output.note(&format!(
-        "{faint}Swarm {}. /help lists commands, Ctrl-D leaves.{faint:#}",
-        untrusted_text::line(swarm)
-    ))
-}
-
-/// Returns a notice if the chat continues a conversation that has messages.
-pub(super) async fn continuation_notice<P: ChatBackend>(
-    partner: &P,
-    first: &Input,
-) -> Option<String> {
-    let agent = first.agent.clone();
-    let key = first.instance_key.as_deref();
-    let id = InstanceId::new(
-        agent.unwrap_or_else(|| partner.entry_agent()),
-        key.unwrap_or(DEFAULT_INSTANCE_KEY),
+    chat.tell_styled(
+        &format!(
+            "Swarm {}. /help lists commands, Ctrl-D leaves.",
+            untrusted_text::line(chat.partner.swarm_name())
+        ),
+        faint,
     );
-    let count = match partner.message_count(&id).await {
-        0 => return None,
-        1 => "1 message".to_owned(),
-        count => format!("{count} messages"),
-    };
-    Some(format!(
-        "Continuing the conversation {} ({count}). `/key NAME` selects another conversation.",
-        untrusted_text::line(id)
-    ))
+    if let Some(notice) = chat.continuation_notice().await {
+        chat.tell_styled(&notice, faint);
+    }
+    let outcome = chat.run_until_leave().await;
+    chat.end_prompt_line();
+    let TerminalChat {
+        partner,
+        stage: terminal,
+        stopped_by,
+        ..
+    } = chat;
+    drop(terminal);
+    // Even if the terminal is closed, the swarm must end properly.
+    let left_outcome = partner.leave(stopped_by).await;
+    outcome.and(left_outcome)
 }
 
-/// Waits for a line, and shows notices above it.
-/// These are reloads, approval requests and the ends of turns that no input began. Returns `None`
-/// if a signal ends the chat.
-async fn type_line<P: ChatBackend>(
-    prompt: ChatPrompt,
-    text: String,
-    partner: &mut P,
-    output: &CommandOutput,
-) -> Result<Option<(ChatPrompt, PromptResult)>, CliError> {
-    let printer = Arc::clone(&prompt.beside);
-    let mut typed = std::pin::pin!(prompt.ask(text));
-    loop {
-        let event = tokio::select! {
-            typed = &mut typed => return typed.map(Some),
-            event = partner.next() => event?,
+/// State of the chat.
+struct TerminalChat<P> {
+    /// Client of the swarm.
+    partner: P,
+    stage: ChatTerminal,
+    /// Rows above the prompt.
+    pane: ChatTranscript,
+    /// Prompt line.
+    editor: LineEditor,
+    /// Earlier inputs, including inputs of other chats.
+    history: InputHistory,
+    /// Agent and conversation of the next input.
+    target: Input,
+    /// Inputs that wait for the end of the turn.
+    queue: VecDeque<Input>,
+    /// Inputs that were sent to join the running turn, and have not joined it. All have ids.
+    steering: VecDeque<Input>,
+    /// Conversation of the running turn. `None`: no turn runs.
+    turn: Option<InstanceId>,
+    is_cancelling: bool,
+    /// Operation that runs instead of a turn.
+    operation: Option<ConversationOperation>,
+    /// Approval request on the screen.
+    asking: Option<OpenApproval>,
+    /// Approval requests that are not shown yet, oldest first.
+    questions: VecDeque<PendingApproval>,
+    /// Notice next to the prompt, until the next key.
+    notice: Option<String>,
+    /// Last key, if pressing that key again ends the chat.
+    leaves_again: Option<KeyPress>,
+    /// Signal that ends the chat.
+    stopped_by: Option<StopSignal>,
+    /// In plain lines, the prompt is shown, and no line was typed since.
+    has_prompt: bool,
+    /// In plain lines, a line was typed.
+    has_typed: bool,
+}
+
+/// Next event of the chat.
+enum ChatEvent {
+    Key(KeyPress),
+    News(ClientUpdate),
+    /// The open approval request is obsolete, for this reason.
+    Withdrawn(&'static str),
+    /// The rows at the bottom need a redraw.
+    Redraw,
+}
+
+/// Decision to continue or end the chat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChatFlow {
+    Continue,
+    Leave,
+}
+
+impl<P: SwarmClient> TerminalChat<P> {
+    /// Creates the chat. The first input goes to the agent and the conversation of `first`.
+    fn new(partner: P, stage: ChatTerminal, first: &Input, output: &CommandOutput) -> Self {
+        let history = InputHistory::of(&partner.workspace_dir());
+        let target = Input {
+            text: String::new(),
+            ..first.clone()
         };
-        match event {
-            BackendEvent::Event(event) => describe_event(&event)
-                .into_iter()
-                .for_each(|notice| print_above_prompt(&printer, &notice)),
-            BackendEvent::Question(question) => {
-                print_above_prompt(&printer, &approval_notice(&question));
-                partner.put_off(question);
-            }
-            BackendEvent::Reloaded(notice) if !output.quiet => {
-                print_above_prompt(&printer, &notice)
-            }
-            BackendEvent::Reloaded(_) | BackendEvent::Begun(_) | BackendEvent::Ended(_) => {}
-            BackendEvent::Signal(signal) => {
-                partner.stop(signal)?;
-                return Ok(None);
-            }
-        }
-    }
-}
-
-/// Returns the notice about an approval request that arrived while the user types.
-fn approval_notice(question: &PendingApproval) -> String {
-    let request = &question.request;
-    let (conversation, tool) = (
-        untrusted_text::line(&request.instance),
-        untrusted_text::line(&request.tool_name),
-    );
-    format!("{conversation} requests approval to call {tool}. Press Enter to see the request.")
-}
-
-/// Writes above the line being typed.
-fn print_above_prompt(shared_printer: &SharedPrinter, notice: &str) {
-    let mut printer = shared_printer
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    // A closed terminal ends the chat anyway.
-    let _ = printer.print(format!("{}\n", screen::escape_terminal_text(notice)));
-}
-
-/// Runs one turn. Returns only errors that end the chat.
-async fn run_turn<P: ChatBackend>(
-    partner: &mut P,
-    input: Input,
-    output: &CommandOutput,
-) -> Result<(), CliError> {
-    let mut view = TurnView::text(output);
-    let result = match partner.say(input, &mut view).await {
-        Ok(result) => result,
-        Err(error) if partner.is_stopping() || error.silent || error.is_stop() => {
-            return Err(error);
-        }
-        Err(error) => return Ok(write_error(&error, false)?),
-    };
-    view.end(&result)?;
-    match turn_error(&result) {
-        Some(_) if result.finish_reason == FinishReason::Cancelled => output.note("Cancelled."),
-        Some(error) => Ok(write_error(&error, false)?),
-        None => Ok(()),
-    }
-}
-
-/// Parses a typed line: a slash command, or an input for the agent.
-pub(super) fn parse_typed_line(line: &str) -> TypedLine<'_> {
-    let line = line.trim();
-    if line.is_empty() {
-        return TypedLine::Nothing;
-    }
-    if !line.starts_with('/') {
-        return TypedLine::Say(line);
-    }
-    let (command, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    match (command, argument.trim()) {
-        ("/help", _) => TypedLine::Help,
-        ("/quit" | "/exit", _) => TypedLine::Quit,
-        ("/agent", name) if !name.is_empty() => TypedLine::Agent(name),
-        ("/key", key) if !key.is_empty() => TypedLine::Key(key),
-        (command, _) if command.contains(':') => TypedLine::Prompt(line),
-        _ => TypedLine::Unknown(command),
-    }
-}
-
-impl ChatPrompt {
-    /// Opens the prompt with the history of earlier chats.
-    fn open(workspace: &Path) -> Result<Self, CliError> {
-        let history = InputHistory::of(workspace);
-        let mut editor = DefaultEditor::new().map_err(terminal_error)?;
-        for line in history.lines() {
-            editor.add_history_entry(line).map_err(terminal_error)?;
-        }
-        let printer: PromptPrinter = match editor.create_external_printer() {
-            Ok(printer) => Box::new(printer),
-            Err(_) => Box::new(FallbackPrinter),
-        };
-        Ok(ChatPrompt {
-            editor,
+        let shown_conversation = conversation(&target, &partner);
+        TerminalChat {
+            pane: ChatTranscript::new(shown_conversation, stage.is_plain(), output),
+            partner,
+            stage,
+            editor: LineEditor::with(history.lines().to_vec()),
             history,
-            beside: Arc::new(Mutex::new(printer)),
-        })
-    }
-
-    /// Reads a line on a blocking thread, and returns the prompt with it.
-    async fn ask(mut self, text: String) -> Result<(Self, PromptResult), CliError> {
-        let answer = tokio::task::spawn_blocking(move || {
-            let line = self.read(&text);
-            (self, line)
-        });
-        let (prompt, line) = answer.await.map_err(std::io::Error::other)?;
-        Ok((prompt, line?))
-    }
-
-    /// Reads a line, and adds it to the history if it is not blank.
-    fn read(&mut self, text: &str) -> Result<PromptResult, CliError> {
-        match self.editor.readline(text) {
-            Ok(line) => {
-                if !line.trim().is_empty() {
-                    self.history.remember(&line);
-                    self.editor
-                        .add_history_entry(&line)
-                        .map_err(terminal_error)?;
-                }
-                Ok(PromptResult::Text(line))
-            }
-            Err(ReadlineError::Interrupted) => Ok(PromptResult::Interrupt),
-            Err(ReadlineError::Eof) => Ok(PromptResult::End),
-            Err(error) => Err(terminal_error(error)),
+            target,
+            queue: VecDeque::new(),
+            steering: VecDeque::new(),
+            turn: None,
+            is_cancelling: false,
+            operation: None,
+            asking: None,
+            questions: VecDeque::new(),
+            notice: None,
+            leaves_again: None,
+            stopped_by: None,
+            has_prompt: false,
+            has_typed: false,
         }
     }
-}
 
-/// Fallback printer, for terminals on which the editor can't write above the line.
-struct FallbackPrinter;
+    /// Handles events and redraws the screen until the user leaves.
+    async fn run_until_leave(&mut self) -> Result<(), CliError> {
+        loop {
+            self.paint()?;
+            let chat_event = self.next_event().await?;
+            if self.handle_event(chat_event).await? == ChatFlow::Leave {
+                return Ok(());
+            }
+            for _ in 0..MAX_EVENTS_PER_DRAW {
+                let Some(event) = self.partner.next().now_or_never() else {
+                    break;
+                };
+                if self.handle_event(ChatEvent::News(event?)).await? == ChatFlow::Leave {
+                    return Ok(());
+                }
+            }
+            if self.may_ask() {
+                self.put_question()?;
+            }
+        }
+    }
 
-impl ExternalPrinter for FallbackPrinter {
-    fn print(&mut self, text: String) -> rustyline::Result<()> {
-        Ok(screen::write(OutputStream::Err, TextOrigin::Ours, &text)?)
+    /// Waits for the next event.
+    async fn next_event(&mut self) -> Result<ChatEvent, CliError> {
+        let is_busy = self.turn.is_some() || self.pane.is_busy();
+        let (is_redrawn, asking) = (is_busy && !self.stage.is_plain(), &self.asking);
+        let withdrawn = async {
+            match asking {
+                Some(asking) => asking.ended().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            key = self.stage.next() => Ok(key?.map_or(ChatEvent::Redraw, ChatEvent::Key)),
+            reason = withdrawn => Ok(ChatEvent::Withdrawn(reason)),
+            event = self.partner.next() => event.map(ChatEvent::News),
+            () = tokio::time::sleep(REDRAW_INTERVAL), if is_redrawn => Ok(ChatEvent::Redraw),
+        }
+    }
+
+    /// Handles an event, and returns whether the chat continues.
+    async fn handle_event(&mut self, event: ChatEvent) -> Result<ChatFlow, CliError> {
+        match event {
+            ChatEvent::Key(key) => return self.key(key).await,
+            ChatEvent::News(update) => {
+                return self.handle_update(update).await;
+            }
+            ChatEvent::Withdrawn(reason) => {
+                if let Some(asking) = self.asking.take() {
+                    asking.withdraw(reason)?;
+                }
+            }
+            ChatEvent::Redraw => {}
+        }
+        Ok(ChatFlow::Continue)
+    }
+
+    /// Handles an update of the client: an event of the swarm, an approval request or a signal.
+    /// Returns whether the chat continues.
+    async fn handle_update(&mut self, update: ClientUpdate) -> Result<ChatFlow, CliError> {
+        match update {
+            ClientUpdate::Begun { instance: id, .. } => {
+                self.pane.begin(&id);
+                self.note_begin(&id);
+                self.turn = Some(id);
+            }
+            ClientUpdate::Event(event) => {
+                self.pane
+                    .show(&event, |event_id| self.partner.is_mine(event_id));
+                self.show_joined(&event);
+            }
+            ClientUpdate::Question(question) => {
+                self.announce(&question);
+                self.questions.push_back(question);
+            }
+            ClientUpdate::Reloaded(notice) => self.pane.tell(&notice),
+            ClientUpdate::Signal(StopSignal::Interrupt) => {
+                let next = self.interrupt().await?;
+                if next == ChatFlow::Continue {
+                    // The signal is handled, so the next one must not end the command at once.
+                    self.partner.signals().clear();
+                }
+                return Ok(next);
+            }
+            ClientUpdate::Signal(signal) => {
+                return Ok(self.leave_with_signal(signal));
+            }
+            ClientUpdate::Ended(result) => self.end_turn(result.map_err(CliError::from)).await?,
+        }
+        Ok(ChatFlow::Continue)
+    }
+
+    /// Handles the end of a turn and starts the next queued input.
+    async fn end_turn(
+        &mut self,
+        result: Result<Box<TurnResult>, CliError>,
+    ) -> Result<(), CliError> {
+        // The notice was about this turn.
+        if self.is_cancelling || self.leaves_again == Some(KeyPress::Leave) {
+            self.notice = None;
+            self.leaves_again = None;
+        }
+        self.turn = None;
+        self.is_cancelling = false;
+        let operation = self.operation.take();
+        match result {
+            Ok(result) if operation.is_some() => self.show_operation_end(&result)?,
+            Ok(result) => self.show_end(&result)?,
+            Err(error) if error.silent || error.is_stop() => return Err(error),
+            Err(error) => {
+                self.pane.flush()?;
+                write_error(&error, false)?;
+            }
+        }
+        if let Some(input) = self.steering.pop_front() {
+            // The turn ended without this input, whose own turn follows.
+            self.turn = Some(conversation(&input, &self.partner));
+            self.show_input(&input);
+            return Ok(());
+        }
+        match self.queue.pop_front() {
+            Some(input) => {
+                self.show_input(&input);
+                self.send(input).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Shows the end of a turn: the rest of its answer, or its error.
+    fn show_end(&mut self, result: &TurnResult) -> Result<(), CliError> {
+        self.pane.end(result);
+        match turn_error(result) {
+            Some(_) if result.finish_reason == FinishReason::Cancelled => {
+                self.pane.tell("Cancelled.")
+            }
+            Some(error) => {
+                self.pane.flush()?;
+                write_error(&error, false)?;
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Sends an input. The input joins the running turn of its conversation. If another turn is
+    /// running, or the turn is being cancelled, sends the input after that turn.
+    async fn say(&mut self, input: Input) -> Result<(), CliError> {
+        let target = conversation(&input, &self.partner);
+        match &self.turn {
+            Some(running)
+                if *running == target && !self.is_cancelling && self.operation.is_none() =>
+            {
+                self.steer(input).await
+            }
+            _ => self.say_later(input).await,
+        }
+    }
+
+    /// Sends an input now, or after the running turn.
+    async fn say_later(&mut self, input: Input) -> Result<(), CliError> {
+        match self.turn {
+            Some(_) => {
+                self.note_waiting(NEXT, &input);
+                self.queue.push_back(input);
+                Ok(())
+            }
+            None => {
+                // In plain lines, the terminal repeats it.
+                if !self.stage.is_plain() {
+                    self.show_input(&input);
+                }
+                self.send(input).await
+            }
+        }
+    }
+
+    /// Sends an input that joins the running turn.
+    async fn steer(&mut self, input: Input) -> Result<(), CliError> {
+        let input = Input {
+            id: Some(new_input_id()),
+            ..input
+        };
+        match self.partner.steer(input.clone()).await {
+            Ok(()) => {
+                self.note_waiting(JOINS, &input);
+                self.steering.push_back(input);
+                Ok(())
+            }
+            Err(error) => self.show_send_error(error),
+        }
+    }
+
+    /// Shows an input once it joins the turn, at its place in the conversation.
+    fn show_joined(&mut self, event: &SwarmEvent) {
+        let joined = joined_input(event);
+        let is_joined = |input: &Input| joined.is_some() && input.id.as_deref() == joined;
+        if let Some(index) = self.steering.iter().position(is_joined)
+            && let Some(input) = self.steering.remove(index)
+        {
+            self.show_input(&input);
+        }
+    }
+
+    /// Repeats an input as a permanent line.
+    fn show_input(&mut self, input: &Input) {
+        let agent = conversation(input, &self.partner).agent;
+        self.pane.add_input(&agent, &input.text);
+    }
+
+    /// Sends an input. Returns only errors that end the chat.
+    async fn send(&mut self, input: Input) -> Result<(), CliError> {
+        let target = conversation(&input, &self.partner);
+        match self.partner.send(input).await {
+            Ok(()) => {
+                self.turn = Some(target);
+                Ok(())
+            }
+            Err(failure) => self.show_send_error(failure.into()),
+        }
+    }
+
+    /// Shows why an input was not sent. Returns only errors that end the chat.
+    fn show_send_error(&mut self, error: CliError) -> Result<(), CliError> {
+        match error {
+            error if error.silent => Err(error),
+            error => {
+                self.pane.flush()?;
+                Ok(write_error(&error, false)?)
+            }
+        }
+    }
+
+    /// Shows the first request that still needs an answer. Keys pressed earlier do not answer it.
+    fn put_question(&mut self) -> Result<(), CliError> {
+        while self.asking.is_none() {
+            let Some(question) = self.questions.pop_front() else {
+                return Ok(());
+            };
+            if question.is_withdrawn() {
+                continue;
+            }
+            self.end_prompt_line();
+            self.pane.flush()?;
+            let asking = OpenApproval::put(question, size(), self.stage.is_plain())?;
+            // The prompt is drawn after this, so keys pressed in response to it are kept.
+            self.stage.forget();
+            asking.show_plain_prompt()?;
+            self.asking = Some(asking);
+        }
+        Ok(())
+    }
+
+    /// Answers the open approval request, if there is one.
+    fn answer(&mut self, answer: ApprovalAnswer) -> Result<(), CliError> {
+        self.asking
+            .take()
+            .map_or(Ok(()), |asking| asking.close(answer))
+    }
+
+    /// Ends the chat because of a signal, and clears the rows at the bottom.
+    fn leave_with_signal(&mut self, signal: StopSignal) -> ChatFlow {
+        self.end_prompt_line();
+        // First, so that an open approval request stays open for the next start. The end of the chat
+        // reports the signal.
+        let _ = self.partner.interrupt(signal);
+        // The terminal may be closed, which may be the cause.
+        let _ = self.pane.flush();
+        let _ = self
+            .asking
+            .take()
+            .map(|asking| asking.close(ApprovalAnswer::NobodyThere));
+        let _ = screen::remove_status_rows();
+        self.stopped_by = Some(signal);
+        ChatFlow::Leave
+    }
+
+    /// Returns a notice if the chat continues a conversation that has messages.
+    async fn continuation_notice(&self) -> Option<String> {
+        let id = conversation(&self.target, &self.partner);
+        let count = match self.partner.message_count(&id).await {
+            0 => return None,
+            1 => "1 message".to_owned(),
+            count => format!("{count} messages"),
+        };
+        Some(format!(
+            "Continuing the conversation {} ({count}). `/key NAME` selects another conversation.",
+            untrusted_text::line(id)
+        ))
+    }
+
+    /// Adds a line of gdn in this style.
+    fn tell_styled(&mut self, text: &str, style: anstyle::Style) {
+        self.pane.tell(&format!("{style}{text}{style:#}"));
     }
 }
 
-/// Returns the error of a terminal that can't be used.
-fn terminal_error(error: ReadlineError) -> CliError {
-    CliError::failure(
-        Code::INTERNAL_ERROR,
-        format!("The terminal can't be used: {error}."),
-    )
-    .suggest("Use `--input TEXT` instead of the chat.")
+/// Returns a new id for an input.
+fn new_input_id() -> String {
+    format!("evt-{}", database::new_id())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Returns the target conversation of an input.
+fn conversation<P: SwarmClient>(input: &Input, client: &P) -> InstanceId {
+    let agent = input.agent.clone().unwrap_or_else(|| client.entry_agent());
+    let key = input.instance_key.as_deref();
+    InstanceId::new(agent, key.unwrap_or(DEFAULT_INSTANCE_KEY))
+}
 
-    #[test]
-    fn a_line_is_said_unless_it_begins_with_a_slash() {
-        assert_eq!(parse_typed_line("  "), TypedLine::Nothing);
-        assert_eq!(parse_typed_line(" hello "), TypedLine::Say("hello"));
-        assert_eq!(parse_typed_line("/help"), TypedLine::Help);
-        assert_eq!(parse_typed_line("/exit"), TypedLine::Quit);
-        assert_eq!(
-            parse_typed_line("/agent writer"),
-            TypedLine::Agent("writer")
-        );
-        assert_eq!(
-            parse_typed_line("/git:review a.rs"),
-            TypedLine::Prompt("/git:review a.rs")
-        );
-        assert_eq!(parse_typed_line("/agent"), TypedLine::Unknown("/agent"));
-        assert_eq!(
-            parse_typed_line("/etc/passwd"),
-            TypedLine::Unknown("/etc/passwd")
-        );
+/// Returns the terminal size without its last column, because text that ends there may wrap.
+fn size() -> TerminalSize {
+    let TerminalSize { columns, rows } = TerminalSize::current();
+    TerminalSize {
+        columns: columns.saturating_sub(1).max(2),
+        rows: rows.max(2),
     }
 }

@@ -14,7 +14,7 @@ const OUTPUT_FIELDS: [&str; 8] = [
 ];
 
 /// Formats the start of a call.
-pub(super) fn called(tool_name: &str, arguments: &Value) -> String {
+pub(in crate::commands::run) fn called(tool_name: &str, arguments: &Value) -> String {
     let (name, faint) = (style::NAME, style::FAINT);
     let tool = untrusted_text::line(tool_name);
     let arguments = if arguments.is_null() {

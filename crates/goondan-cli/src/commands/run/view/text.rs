@@ -1,9 +1,7 @@
 //! Events as text for users.
 
 use chrono::Utc;
-use goondan::event::CRON_EVENT;
-use goondan::event::INPUT_EVENT;
-use goondan::event::RESPONSE_EVENT;
+use goondan::event::{COMPACT_EVENT, CRON_EVENT, INPUT_EVENT, RESPONSE_EVENT, UNDO_EVENT};
 use goondan::event::{
     FinishReason, RuntimeEvent, RuntimeEventKind, ShownError, ShownResult, SwarmEvent, TurnResult,
 };
@@ -37,7 +35,7 @@ pub(crate) struct TextView {
     /// Reasoning of the current step that is not shown yet.
     reasoning: String,
     /// The cursor is at the start of a line.
-    fresh_line: bool,
+    is_at_line_start: bool,
     running: WorkTracker,
 }
 
@@ -55,7 +53,7 @@ impl TextView {
             written: String::new(),
             shows_reasoning: output.verbose > 0,
             reasoning: String::new(),
-            fresh_line: true,
+            is_at_line_start: true,
             running: WorkTracker::default(),
         }
     }
@@ -67,7 +65,7 @@ impl TextView {
         self.instance = Some(instance.clone());
         self.written.clear();
         self.reasoning.clear();
-        self.fresh_line = true;
+        self.is_at_line_start = true;
     }
 
     /// Shows an event, as far as the user asked for it.
@@ -106,7 +104,9 @@ impl TextView {
     /// Shows the activity line, unless it would split a line of the answer.
     pub(crate) fn resume(&mut self) {
         match self.running.latest(Utc::now()) {
-            Some((words, elapsed)) if self.fresh_line => self.activity.show_since(words, elapsed),
+            Some((words, elapsed)) if self.is_at_line_start => {
+                self.activity.show_since(words, elapsed)
+            }
             Some(_) => self.activity.hide(),
             None => {}
         }
@@ -286,17 +286,18 @@ impl TextView {
         self.activity.hide();
         self.output.foreign(text)?;
         self.written.push_str(text);
-        self.fresh_line = text.ends_with('\n');
+        self.is_at_line_start = text.ends_with('\n');
         Ok(())
     }
 
     /// Writes a line break, unless the cursor is at the start of a line.
     fn end_line(&mut self) -> Result<(), CliError> {
-        if !std::mem::replace(&mut self.fresh_line, true) {
-            self.activity.hide();
-            self.output.piece("\n")?;
+        if self.is_at_line_start {
+            return Ok(());
         }
-        Ok(())
+        self.is_at_line_start = true;
+        self.activity.hide();
+        self.output.piece("\n")
     }
 
     /// Forgets the text of an answer that broke off, and notes that it starts again.
@@ -363,7 +364,7 @@ pub(in crate::commands::run) fn remembered(
 /// Returns why a conversation continues without an input; `None` if it has one.
 pub(in crate::commands::run) fn goes_on(event_type: &str) -> Option<&'static str> {
     match event_type {
-        INPUT_EVENT => None,
+        INPUT_EVENT | COMPACT_EVENT | UNDO_EVENT => None,
         RESPONSE_EVENT => Some("A response arrived."),
         CRON_EVENT => Some("A scheduled job started."),
         _ => Some("A message from another agent arrived."),

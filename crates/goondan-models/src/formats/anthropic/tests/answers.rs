@@ -262,10 +262,17 @@ fn a_refusal_states_its_reason_and_the_providers_words() {
         let mut events = message(&[], "refusal");
         events[1]["delta"]["stop_details"] = details;
         let refused = decoded(&events);
-        let Err(ProviderError::Declined { reason, words }) = refused else {
+        let Err(ProviderError::Declined {
+            reason,
+            explanation,
+        }) = refused
+        else {
             panic!("{refused:?}")
         };
-        assert_eq!((reason.as_str(), words.as_str()), ("refusal", expected));
+        assert_eq!(
+            (reason.as_str(), explanation.as_str()),
+            ("refusal", expected)
+        );
     }
 }
 

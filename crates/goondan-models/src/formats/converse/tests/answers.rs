@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{CLAUDE, format};
 use crate::errors::ProviderError;
-use crate::testing::{cut, decode_pieces, decode_stream};
+use crate::testing::{cut_at, decode_pieces, decode_stream};
 
 /// Events by their names.
 type Events = Vec<(&'static str, Value)>;
@@ -112,7 +112,7 @@ proptest! {
     fn a_stream_that_is_cut_anywhere_gives_the_same_answer(
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
-        let pieces = cut(&body(&whole_answer()), &cuts);
+        let pieces = cut_at(&body(&whole_answer()), &cuts);
         let pieces = pieces.iter().map(Vec::as_slice);
         let answer = decode_pieces(&*format(CLAUDE), "bedrock", pieces).expect("an answer");
         prop_assert_eq!(answer, decoded(&whole_answer()).expect("an answer"));
@@ -162,7 +162,10 @@ fn reasons_are_classified() {
         );
     }
     let declined = |word: &str| match answer(word) {
-        Err(ProviderError::Declined { reason, words }) => (reason, words),
+        Err(ProviderError::Declined {
+            reason,
+            explanation,
+        }) => (reason, explanation),
         other => panic!("{other:?}"),
     };
     assert_eq!(

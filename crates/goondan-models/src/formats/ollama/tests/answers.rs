@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{body, call, decoded, end, format_for, piece, whole_answer};
-use crate::errors::{ProviderError, error_of_any_shape};
+use crate::errors::{ProviderError, read_error_body};
 use crate::formats::EventFraming;
 use crate::testing::{decode_pieces, decode_stream, messy_bodies};
 
@@ -122,7 +122,7 @@ fn reasons_are_classified() {
     assert_eq!(finish_reason("load"), Some(ModelFinishReason::Stop));
     assert_eq!(finish_reason(""), Some(ModelFinishReason::Stop));
     assert!(
-        matches!(reason("error"), Err(ProviderError::Failed { words, .. }) if words.is_empty())
+        matches!(reason("error"), Err(ProviderError::Failed { explanation, .. }) if explanation.is_empty())
     );
 }
 
@@ -131,31 +131,35 @@ fn a_model_that_was_only_loaded_is_a_failure() {
     for word in ["load", "unload"] {
         let failure =
             decoded(&[json!({"message": {"content": ""}, "done": true, "done_reason": word})]);
-        let Err(ProviderError::Failed { reason, words }) = failure else {
+        let Err(ProviderError::Failed {
+            reason,
+            explanation,
+        }) = failure
+        else {
             panic!("{failure:?}")
         };
         assert_eq!(reason, word);
-        assert!(words.contains("generated nothing"), "{words}");
+        assert!(explanation.contains("generated nothing"), "{explanation}");
     }
 }
 
 #[test]
 fn error_lines_keep_their_words() {
-    let words = "model requires more system memory (7.5 GiB) than is available (6.0 GiB)";
+    let explanation = "model requires more system memory (7.5 GiB) than is available (6.0 GiB)";
     let text = piece(json!({"content": "half"}));
     for lines in [
-        vec![json!({"error": words})],
-        vec![text, json!({"error": words}), end("stop")],
+        vec![json!({"error": explanation})],
+        vec![text, json!({"error": explanation}), end("stop")],
     ] {
         let failure = decoded(&lines);
         let Err(ProviderError::Reported(error)) = failure else {
             panic!("{failure:?}")
         };
-        assert_eq!((error.message.as_str(), error.status), (words, None));
+        assert_eq!((error.message.as_str(), error.status), (explanation, None));
     }
     let refused = json!({"error": "registry.ollama.ai/library/gemma:2b does not support tools"});
     assert_eq!(
-        error_of_any_shape(&refused).message,
+        read_error_body(&refused).message,
         "registry.ollama.ai/library/gemma:2b does not support tools"
     );
 }

@@ -33,7 +33,7 @@ fn answer(parts: Vec<MessagePart>) -> CompletedAnswer {
 }
 
 fn recovered(answer: CompletedAnswer) -> CompletedAnswer {
-    recover(answer, &tools(), &mut CallIds::new(&HashSet::new()))
+    extract_calls(answer, &tools(), &mut CallIds::new(&HashSet::new()))
 }
 
 fn call(number: u32, name: &str, input: Value) -> MessagePart {
@@ -251,7 +251,7 @@ fn only_answers_without_structured_calls_change() {
     let text = MessagePart::text("<function=fs__write></function>");
     let structured = answer(vec![text.clone(), call(7, "weather__now", json!({}))]);
     assert_eq!(recovered(structured.clone()), structured);
-    let none = recover(
+    let none = extract_calls(
         answer(vec![text.clone()]),
         &[],
         &mut CallIds::new(&HashSet::new()),
@@ -281,7 +281,7 @@ fn the_reason_becomes_tool_calls_unless_the_answer_was_cut() {
 fn ids_are_unique_in_the_conversation() {
     let taken = HashSet::from(["call_2".to_owned()]);
     let text = "<function=fs__write></function>";
-    let answer = recover(
+    let answer = extract_calls(
         answer(vec![MessagePart::text([text, text].concat())]),
         &tools(),
         &mut CallIds::new(&taken),

@@ -2,6 +2,7 @@
 
 import { align } from "../alignment.js";
 import { get, place as placeOf } from "../api.js";
+import { originalOf, readWords, wordsOf } from "../conversation-list.js";
 import { fill, h } from "../dom.js";
 import * as facts from "../facts.js";
 import { instances } from "../feed.js";
@@ -15,6 +16,8 @@ import { nameOf, onFrame, state } from "../state.js";
 const COMPARED = 1_000;
 /** Maximum number of conversations that a list offers, the latest. */
 const OFFERED = 200;
+/** Maximum number of offered conversations whose first words are read, the latest. */
+const NAMED = 40;
 
 /** @type {import("../app.js").View} */
 export function compare(place, [leftAgent, leftKey, rightAgent, rightKey]) {
@@ -36,7 +39,7 @@ export function compare(place, [leftAgent, leftKey, rightAgent, rightKey]) {
   function drawChoice() {
     const selects = chosen.map((whose, side) => ({
       key: String(side),
-      sign: optionsOf(whose).map((option) => option.value).join("\n"),
+      sign: optionsOf(whose).map((option) => option.words).join("\n"),
       make: () => select(whose, side, choose),
     }));
     keep(chooser, selects);
@@ -47,6 +50,13 @@ export function compare(place, [leftAgent, leftKey, rightAgent, rightKey]) {
   async function load() {
     await instances().catch(() => null);
     drawChoice();
+    const original = chosen[0] && !chosen[1] && (await readOriginal(chosen[0]).catch(() => null));
+    if (isGone) return;
+    if (original) {
+      // A fork is shown next to its original, without a step of the history that leads back here.
+      location.replace(address("compare", original.agentName, original.instanceKey, chosen[0].agentName, chosen[0].instanceKey));
+      return;
+    }
     if (!chosen[0] || !chosen[1]) return fill(rows, nothing("Choose two conversations", "Their messages appear side by side."));
     const read = await attempt(() => Promise.all(chosen.map((whose) => get(`${placeOf(whose)}/messages?last=${COMPARED}`))));
     if (isGone || !read) return;
@@ -65,15 +75,24 @@ export function compare(place, [leftAgent, leftKey, rightAgent, rightKey]) {
   };
 }
 
+/** Returns the conversation that a fork was created from. */
+async function readOriginal(whose) {
+  const { messages } = await get(`${placeOf(whose)}/messages?first=1`);
+  return originalOf(messages[0], whose);
+}
+
 /** Returns the conversations to choose from, the latest first. */
 function optionsOf(whose) {
   const latest = [...state.instances].sort((a, b) => b.updatedAt.localeCompare(a.updatedAt)).slice(0, OFFERED).map(nameOf);
   const names = whose && !latest.includes(nameOf(whose)) ? [nameOf(whose), ...latest] : latest;
-  return names.map((name) => ({ value: name, isChosen: whose !== null && name === nameOf(whose) }));
+  const named = state.instances.filter((meta) => names.slice(0, NAMED).includes(nameOf(meta)) || (whose && nameOf(meta) === nameOf(whose)));
+  named.forEach(readWords);
+  const titles = new Map(state.instances.map((meta) => [nameOf(meta), wordsOf(meta)]));
+  return names.map((name) => ({ value: name, words: titles.get(name) ? `${name} · ${titles.get(name)}` : name, isChosen: whose !== null && name === nameOf(whose) }));
 }
 
 function select(whose, side, choose) {
-  const options = optionsOf(whose).map(({ value, isChosen }) => h("option", { value, selected: isChosen }, value));
+  const options = optionsOf(whose).map(({ value, words, isChosen }) => h("option", { value, selected: isChosen }, words));
   const list = h("select", { "aria-label": side ? "Second conversation" : "First conversation" }, !whose && h("option", { value: "", selected: true }, "Choose…"), options);
   list.addEventListener("change", () => choose(side, list.value));
   return list;
@@ -106,13 +125,13 @@ function totalsTable(chosen, counts) {
   );
 }
 
-const WORDS = { same: "same", changed: "different", left: "only in the first", right: "only in the second" };
+const words = ([left, right]) => ({ changed: "different", left: `only in ${nameOf(left)}`, right: `only in ${nameOf(right)}` });
 const KINDS = { same: "plain", changed: "ask", left: "bad", right: "ok" };
 
 /** Shows the aligned messages. Equal messages that follow each other are folded. */
 function drawRows(place, chosen, [left, right]) {
   const rows = align(left, right);
-  const contexts = [contextOf(left), contextOf(right)];
+  const contexts = [left, right].map((messages, side) => contextOf(messages, { agentName: chosen[side].agentName }));
   const runs = [];
   for (const row of rows) {
     if (row.kind === "same" && runs.at(-1)?.kind === "same") runs.at(-1).rows.push(row);
@@ -124,15 +143,15 @@ function drawRows(place, chosen, [left, right]) {
     if (run.kind !== "same") return drawn;
     return h("details.compare-same", {}, h("summary.muted", {}, `${counted(run.rows.length, "equal message")}`), drawn);
   });
-  const words = !rows.length ? "No messages" : differing ? counted(differing, "difference") : "No differences";
-  fill(place, h("p.compare-count", { role: "status" }, words), shown);
+  const told = !rows.length ? "No messages" : differing ? counted(differing, "difference") : "No differences";
+  fill(place, h("p.compare-count", { role: "status" }, told), shown);
 }
 
 function rowElement({ kind, left, right }, chosen, contexts) {
   const cell = (message, side) =>
     message ? h("div.compare-cell", { "aria-label": nameOf(chosen[side]), role: "group" }, h("p.compare-name.muted", {}, nameOf(chosen[side])), messageElement(message, contexts[side])) : h("div.compare-cell.missing");
   if (kind === "same") return h("div.compare-row.same", {}, cell(left, 0));
-  return h(`section.compare-row.${kind}`, {}, h("p.compare-mark", {}, mark(KINDS[kind], WORDS[kind])), cell(left, 0), cell(right, 1));
+  return h(`section.compare-row.${kind}`, {}, h("p.compare-mark", {}, mark(KINDS[kind], words(chosen)[kind])), cell(left, 0), cell(right, 1));
 }
 
 function messageElement(message, context) {

@@ -3,8 +3,8 @@
 import { fill, h } from "../dom.js";
 import { agentNames, eventTypes } from "../facts.js";
 import { counted, excerpt, time } from "../format.js";
-import { data, head, nothing } from "../parts.js";
-import { nameOf, on, state } from "../state.js";
+import { address, conversationLink, data, head, nothing } from "../parts.js";
+import { nameOf, numberOf, on, state } from "../state.js";
 
 /** The height of a row, in pixels; style.css says the same. */
 const ROW = 30;
@@ -30,7 +30,7 @@ export function events(place) {
   let planned = 0;
   let isStale = false;
 
-  const fits = (event) => (!agent.value || event.agentName === agent.value) && (!type.value || event.type === type.value || event.type.startsWith(`${type.value}.`));
+  const fits = (event) => (!agent.value || (event.agentName === agent.value && !isOfSwarm(event))) && (!type.value || event.type === type.value || event.type.startsWith(`${type.value}.`));
   function filter() {
     wanted = state.events.filter(fits);
     draw();
@@ -45,12 +45,13 @@ export function events(place) {
     const first = Math.max(0, Math.floor(list.scrollTop / ROW) - MORE);
     const last = Math.min(wanted.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + MORE);
     fill(rows, wanted.slice(first, last).map((event, nth) => row(event, first + nth, event.sequence === chosen, choose)));
-    fill(count, wanted.length === state.events.length ? counted(wanted.length, "event") : `${wanted.length.toLocaleString("en")} of ${counted(state.events.length, "event")}`);
+    if (!state.isLoaded) fill(count, "Loading events…");
+    else fill(count, wanted.length === state.events.length ? counted(wanted.length, "event") : `${wanted.length.toLocaleString("en")} of ${counted(state.events.length, "event")}`);
   }
   const soon = () => (planned ||= requestAnimationFrame(draw));
   function choose(event) {
     chosen = event.sequence;
-    fill(detail, h("h2", {}, `${event.sequence ? `#${event.sequence} ` : ""}${event.type}`), data(event, "The event"));
+    fill(detail, h("h2", {}, `${numberOf(event)} ${event.type}`), links(event), data(event, "The event"));
     draw();
   }
   list.addEventListener("scroll", () => {
@@ -74,12 +75,14 @@ export function events(place) {
     for (const event of fresh) wanted.push(event);
     soon();
   });
+  const stopLoading = on("connection", soon);
   fill(detail, nothing("No event selected", "Select an event to see its details."));
   filter();
   return () => {
     resized.disconnect();
     cancelAnimationFrame(planned);
     stop();
+    stopLoading();
   };
 }
 
@@ -95,16 +98,32 @@ function offer(select, all, values) {
   fill(select, h("option", { value: "" }, all), [...values].sort().map((value) => h("option", { value, selected: value === had }, value)));
 }
 
+/** Returns true for an event of the whole swarm, such as a reload. */
+const isOfSwarm = (event) => event.instanceKey === "*";
+
+/** Returns links to the conversation, the trace and the model call of an event. */
+function links(event) {
+  if (isOfSwarm(event)) return h("p.event-links", {}, h("a", { href: address("reloads") }, "Reloads"));
+  const isModelCall = event.type === "model.completed" || event.type === "model.failed";
+  return h(
+    "p.event-links",
+    {},
+    conversationLink(event),
+    event.traceId && [" · ", h("a", { href: address("traces", event.traceId) }, "Trace")],
+    isModelCall && [" · ", h("a", { href: address("traces", event.traceId, event.spanId) }, "Model call")],
+  );
+}
+
 function row(event, nth, isChosen, choose) {
   const words = Object.entries(event).filter(([name]) => !PLACE.has(name));
   const told = words.map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join("  ");
   const button = h(
     "button.event-row",
     { type: "button", "aria-pressed": String(isChosen) },
-    h("span.number", {}, nth + 1),
+    h("span.number", {}, numberOf(event)),
     h("time", {}, time(event.timestamp)),
     h(`span.type.${event.type.split(".")[0]}`, {}, event.type),
-    h("span.whose", {}, nameOf(event)),
+    h("span.whose", {}, isOfSwarm(event) ? "swarm" : nameOf(event)),
     h("span.told", {}, excerpt(told, 220)),
   );
   button.addEventListener("click", () => choose(event));

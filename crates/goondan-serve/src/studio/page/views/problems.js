@@ -4,10 +4,17 @@ import { place as placeOf, post, remove, segment } from "../api.js";
 import { button, fill, h } from "../dom.js";
 import { failures } from "../facts.js";
 import { letters } from "../feed.js";
-import { when } from "../format.js";
+import { excerpt, when } from "../format.js";
 import { address, attempt, conversationLink, data, head, mark, nothing, notice } from "../parts.js";
 import { nameOf, onFrame, state } from "../state.js";
 import { uncertainCalls } from "../uncertain.js";
+
+/** Returns the failures that no failed input shows. A failed turn also shows the failure of its model call. */
+function others() {
+  const inputs = new Set(state.letters.map(({ event }) => `turn-${event.id.replace(/^evt-/, "")}`));
+  const turns = new Set(failures.filter((event) => event.type === "turn.failed").map((event) => event.turnId));
+  return failures.filter((event) => (event.type === "turn.failed" ? !inputs.has(event.turnId) : event.type !== "model.failed" || !turns.has(event.turnId)));
+}
 
 /** How many wait for somebody to do something about them. */
 export function problemCount() {
@@ -27,15 +34,16 @@ export function problems(place) {
   );
   const drawLetters = () => fill(waiting, state.letters.length ? [...state.letters].reverse().map(letter) : nothing("No failed inputs"));
   function drawEvents() {
-    fill(failed, failures.length ? [...failures].reverse().map(failure) : nothing("No failures"));
+    const latest = others();
+    fill(failed, latest.length ? latest.reverse().map(failure) : nothing("No other failures"));
   }
   // Other events must not redraw an opened failure.
-  const last = () => failures.at(-1)?.sequence;
+  const last = () => others().map((event) => event.sequence).join();
   let drawn = last();
   const isNew = () => last() !== drawn;
   const stops = [
     onFrame(["letters"], drawLetters),
-    onFrame(["events"], () => ((drawn = last()), drawEvents()), isNew),
+    onFrame(["events", "letters"], () => ((drawn = last()), drawEvents()), isNew),
     uncertainCalls(uncertain),
   ];
   drawLetters();
@@ -78,7 +86,7 @@ function failure(event) {
   return h(
     "details.panel.failure",
     {},
-    h("summary", {}, mark("bad", code), h("code", {}, event.toolName ?? event.model ?? event.type), h("span", {}, nameOf(event)), h("time.muted", {}, when(event.timestamp))),
+    h("summary", {}, mark("bad", code), h("code", {}, event.toolName ?? event.model ?? event.type), h("span", {}, nameOf(event)), h("time.muted", {}, when(event.timestamp)), words && h("span.failure-words", {}, excerpt(words, 160))),
     h("p", {}, words),
     h("p", {}, h("a", { href: address("traces", event.traceId) }, "Trace"), " · ", conversationLink(event)),
     data(event, "The event"),

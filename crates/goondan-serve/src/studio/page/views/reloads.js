@@ -11,10 +11,14 @@ const EFFECTS = { added: "now accepts inputs", draining: "accepts no more inputs
 
 /** @type {import("../app.js").View} */
 export function reloadsView(place) {
+  const none = h("div");
   const list = h("ol.timeline");
   const now = button("Reload now", () => attempt(reload), { class: "primary" });
-  place.append(head("Reloads", now), h("p.muted", {}, "Changes since this process started. A running step keeps the version it started with."), list);
-  const draw = () => fill(list, state.reloads.length ? [...state.reloads].reverse().map(entry) : h("li", {}, nothing("No reloads yet", "The swarm reloads when a project file changes.")), first());
+  place.append(head("Reloads", now), h("p.muted", {}, "Changes since this process started. A running step keeps the version it started with."), none, list);
+  const draw = () => {
+    fill(none, state.reloads.length ? null : nothing("No reloads yet", "The swarm reloads when a project file changes."));
+    fill(list, [...state.reloads].reverse().map(entry), first());
+  };
   const stop = on("reloads", draw);
   draw();
   return stop;
@@ -64,7 +68,7 @@ function change(kind, sign, names) {
 }
 
 function effect(agent) {
-  const parts = (names, when) => (names?.length ? `${names.join(", ")} with the next ${when}` : "");
-  const how = [parts(agent.nextStep, "step"), parts(agent.nextTurn, "turn")].filter(Boolean).join("; ");
+  const parts = (names, when) => (names?.length ? `uses the new ${names.join(", ")} from the next ${when}` : "");
+  const how = [parts(agent.nextStep, "step"), parts(agent.nextTurn, "turn")].filter(Boolean).join(", and ");
   return h("li", {}, h("code", {}, agent.name), ` ${how || EFFECTS[agent.effect] || agent.effect}`);
 }

@@ -7,6 +7,7 @@ import { totals } from "../facts.js";
 import { counted, duration, when } from "../format.js";
 import { drawLines, drawTable, markActive } from "../graph.js";
 import { address, diagnostic, head, mark, nothing } from "../parts.js";
+import { openQuestion } from "../requests.js";
 import { on, onFrame, state } from "../state.js";
 
 /** Pause before the schedules are read again, in milliseconds. */
@@ -80,7 +81,7 @@ export function swarm(place) {
     }),
     on("topology", soon),
     onFrame(["topology", "reloads"], draw),
-    onFrame(["events"], progress),
+    onFrame(["events", "questions"], progress),
   ];
   draw();
   readSchedules();
@@ -154,7 +155,9 @@ function agentCard(agent) {
   );
 }
 
+/** The effects of rules on calls, and on one tool. */
 const ACTIONS = { allow: "allowed", ask: "need approval", deny: "denied" };
+const ACTIONS_OF_TOOL = { ...ACTIONS, ask: "needs approval" };
 
 /** The permissions of an agent as they apply: the default, then its own rules. */
 function permissions({ permissions: stated, permissionRules }) {
@@ -171,7 +174,7 @@ function permissions({ permissions: stated, permissionRules }) {
 function ruleWords({ tool, permission, args, action }) {
   const patterns = Object.entries(args ?? {}).map(([name, pattern]) => h("code", {}, `${name}: ${pattern}`));
   const mine = [permission && `calls that ${{ read: "read", write: "write", execute: "run programs", network: "use the network" }[permission]}`, tool && h("code", {}, tool), ...patterns].filter(Boolean);
-  return [mine.map((part, number) => [number > 0 && " with ", part]), `: ${ACTIONS[action]}`];
+  return [mine.map((part, number) => [number > 0 && " with ", part]), `: ${(permission ? ACTIONS : ACTIONS_OF_TOOL)[action]}`];
 }
 
 function toolCard(tool) {
@@ -187,9 +190,12 @@ function toolCard(tool) {
 /** The running turns of an agent, and its totals among the loaded events. */
 function tally(name) {
   const { turns, failed, duration: took } = totals.get(name) ?? { turns: 0, failed: 0, duration: 0 };
-  const running = [...state.running.keys()].filter((instance) => instance.startsWith(`${name}:`)).length;
+  const turnsOf = [...state.running.keys()].filter((instance) => instance.startsWith(`${name}:`));
+  const waiting = turnsOf.filter((instance) => openQuestion(instance)).length;
+  const running = turnsOf.length - waiting;
   return [
-    running > 0 ? mark("busy", `${running} running`) : mark("plain", "idle"),
+    waiting > 0 && mark("ask", `${waiting} waiting`),
+    running > 0 ? mark("busy", `${running} running`) : !waiting && mark("plain", "idle"),
     h("span.muted", {}, turns ? `${counted(turns, "turn")}, ${duration(took / turns)} each` : "no turns yet"),
     failed > 0 && mark("bad", `${failed} failed`),
   ];

@@ -1,0 +1,340 @@
+//! Files that well-known programs load because of their names, such as the settings of a package
+//! manager, or for a word that is no path of a file, such as the module of `python -m`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use goondan_spec::regular_file;
+use serde_json::Value;
+
+use crate::started_files::{command_words, pieces};
+
+/// Programs that run a script, or the start file of a directory.
+const INTERPRETERS: [&str; 21] = [
+    "ash", "bash", "bun", "dash", "deno", "fish", "ksh", "lua", "luajit", "node", "nodejs", "perl",
+    "php", "pypy", "python", "ruby", "sh", "ts-node", "tsx", "uv", "zsh",
+];
+
+/// Interpreters that expand variables and patterns.
+const SHELLS: [&str; 7] = ["ash", "bash", "dash", "fish", "ksh", "sh", "zsh"];
+
+/// Programs that run the local installation of a package, if there is one.
+const PACKAGE_RUNNERS: [&str; 6] = ["bunx", "npm", "npx", "pnpm", "pnpx", "yarn"];
+
+/// Programs that run an installed or downloaded package, and no code of the working directory.
+const DOWNLOADERS: [&str; 5] = ["bunx", "npx", "pipx", "pnpx", "uvx"];
+
+/// Files that define the commands that a program runs, such as the scripts in `package.json`, or the
+/// code that it loads, such as `.npmrc`. The paths are relative to its working directory.
+const COMMAND_FILES: [(&str, &[&str]); 22] = [
+    (
+        "bun",
+        &["package.json", "bunfig.toml", ".npmrc", "tsconfig.json"],
+    ),
+    ("bunx", &["package.json", "bunfig.toml", ".npmrc"]),
+    ("bundle", &["Gemfile", ".bundle/config"]),
+    (
+        "cargo",
+        &[
+            "Cargo.toml",
+            "build.rs",
+            ".cargo/config",
+            ".cargo/config.toml",
+            "rust-toolchain",
+            "rust-toolchain.toml",
+        ],
+    ),
+    ("composer", &["composer.json"]),
+    (
+        "deno",
+        &["deno.json", "deno.jsonc", "package.json", ".npmrc"],
+    ),
+    ("just", &["justfile", "Justfile", ".justfile"]),
+    ("make", &["Makefile", "makefile", "GNUmakefile"]),
+    ("node", &["package.json"]),
+    ("npm", &["package.json", ".npmrc"]),
+    ("npx", &["package.json", ".npmrc"]),
+    ("php", &["php.ini", ".user.ini"]),
+    ("pipx", &["pyproject.toml"]),
+    (
+        "pnpm",
+        &[
+            "package.json",
+            ".npmrc",
+            ".pnpmfile.cjs",
+            "pnpm-workspace.yaml",
+        ],
+    ),
+    (
+        "pnpx",
+        &[
+            "package.json",
+            ".npmrc",
+            ".pnpmfile.cjs",
+            "pnpm-workspace.yaml",
+        ],
+    ),
+    ("poetry", &["pyproject.toml", "poetry.toml"]),
+    ("rake", &["Rakefile", "rakefile"]),
+    ("ts-node", &["package.json", "tsconfig.json"]),
+    ("tsx", &["package.json", "tsconfig.json"]),
+    ("uv", &["pyproject.toml", "uv.toml", ".python-version"]),
+    ("uvx", &["uv.toml", ".python-version"]),
+    (
+        "yarn",
+        &[
+            "package.json",
+            ".npmrc",
+            ".yarnrc",
+            ".yarnrc.yml",
+            ".pnp.cjs",
+            ".pnp.loader.mjs",
+        ],
+    ),
+];
+
+/// Suffixes that an interpreter adds to the name of a script.
+const SCRIPT_SUFFIXES: [&str; 10] = [
+    "js", "mjs", "cjs", "ts", "json", "node", "py", "pyc", "rb", "lua",
+];
+
+/// Files that an interpreter runs if its argument is a directory.
+const START_FILES: [&str; 9] = [
+    "package.json",
+    "index.js",
+    "index.mjs",
+    "index.cjs",
+    "index.ts",
+    "index.json",
+    "index.node",
+    "__main__.py",
+    "__main__.pyc",
+];
+
+/// Fields of `package.json` that name code.
+const CODE_FIELDS: [&str; 5] = ["bin", "exports", "imports", "main", "module"];
+
+/// Options of interpreters whose code comes from the command line or is searched in the working
+/// directory.
+const INLINE_OPTIONS: [&str; 7] = ["-c", "-e", "-m", "-p", "--eval", "--print", "--test"];
+
+/// Maximum size in bytes of a `package.json`.
+const MAX_MANIFEST_BYTES: u64 = 1 << 20;
+
+/// Maximum size in bytes of the part of a file of settings that is searched for paths.
+const MAX_SETTINGS_BYTES: u64 = 64 << 10;
+
+/// Maximum number of paths that are searched for one file of settings.
+const MAX_SETTINGS_PATHS: usize = 8000;
+
+/// Maximum number of files that the fields of a `package.json` name.
+const MAX_MANIFEST_FILES: usize = 64;
+
+/// Names of the programs in a command line.
+pub struct ProgramNames(BTreeSet<String>);
+
+impl ProgramNames {
+    /// Takes the words of a command line.
+    pub fn of<'w>(words: impl Iterator<Item = &'w str>) -> ProgramNames {
+        ProgramNames(words.map(program_name).collect())
+    }
+
+    /// Returns whether one of `programs` is named.
+    fn has_any(&self, programs: &[&str]) -> bool {
+        programs.iter().any(|name| self.0.contains(*name))
+    }
+
+    /// Returns true if one of the programs runs the commands of a file, such as a `Makefile`.
+    pub fn run_command_files(&self) -> bool {
+        COMMAND_FILES
+            .iter()
+            .any(|(program, _)| self.has_any(&[program]))
+    }
+
+    /// Returns true if one of the programs runs a script, which can import code from its directory or
+    /// from the working directory.
+    pub fn import_code(&self) -> bool {
+        let of_commands = COMMAND_FILES.iter().map(|(program, _)| program);
+        let mut programs = INTERPRETERS.iter().chain(of_commands);
+        programs.any(|name| !DOWNLOADERS.contains(name) && self.has_any(&[name]))
+    }
+
+    /// Returns the local packages that the programs may run for a name. They may not exist.
+    pub fn package_directories(&self, folder: &Path, name: &str) -> Option<PathBuf> {
+        self.has_any(&PACKAGE_RUNNERS)
+            .then(|| package_directory(folder, name))
+    }
+
+    /// Returns true if one of the programs is a shell, which expands variables and patterns.
+    pub fn have_shell(&self) -> bool {
+        self.has_any(&SHELLS)
+    }
+
+    /// Returns the files that define the commands of the programs, in each of `folders`. They may
+    /// not exist.
+    pub fn command_files(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
+        let used = COMMAND_FILES
+            .iter()
+            .filter(|(program, _)| self.has_any(&[program]));
+        let files = used.flat_map(|(_, files)| files.iter());
+        files
+            .flat_map(|file| folders.iter().map(move |folder| folder.join(file)))
+            .collect()
+    }
+
+    /// Returns the files that the programs load for a name that is no path of a file, such as a
+    /// module. They may not exist.
+    pub fn implied_files(&self, folder: &Path, name: &str) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        if self.has_any(&PACKAGE_RUNNERS) {
+            files.extend(package_files(folder, name));
+        }
+        if self.has_any(&INTERPRETERS) {
+            files.extend(script_files(folder, name));
+        }
+        files
+    }
+}
+
+/// Returns the paths that a file of settings may name, relative to `folder`. Accesses the file system.
+pub fn paths_in_settings(file: &Path, folder: &Path) -> Vec<PathBuf> {
+    let Ok(text) = regular_file::read_start(file, MAX_SETTINGS_BYTES) else {
+        return Vec::new();
+    };
+    let text = String::from_utf8_lossy(&text).replace(['[', ']', '{', '}'], " ");
+    let pieces = command_words(&text).flat_map(pieces);
+    pieces
+        .take(MAX_SETTINGS_PATHS)
+        .map(|piece| folder.join(piece))
+        .collect()
+}
+
+/// Returns true if the words contain an option after which an interpreter runs no script of the
+/// command line.
+pub fn has_inline_code<'w>(mut words: impl Iterator<Item = &'w str>) -> bool {
+    words.any(|word| {
+        let is_cluster = word.starts_with('-') && !word.starts_with("--");
+        INLINE_OPTIONS.contains(&word)
+            || is_cluster && word.len() > 2 && word.contains(['c', 'e', 'm', 'p'])
+    })
+}
+
+/// Returns the files that an interpreter may load in place of a module in `file`: other files and
+/// directories of that name, and compiled files. Accesses the file system.
+pub fn shadowing_files(file: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
+        return Vec::new();
+    };
+    let stem = |name: &std::ffi::OsStr| {
+        let name = name.to_string_lossy().into_owned();
+        name.split('.').next().unwrap_or_default().to_owned()
+    };
+    let expected = stem(name);
+    let folders = [folder.to_owned(), folder.join("__pycache__")];
+    let entries = folders.iter().filter_map(|folder| folder.read_dir().ok());
+    let paths = entries
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()));
+    let shadows =
+        |path: &PathBuf| path != file && path.file_name().map(stem).as_ref() == Some(&expected);
+    paths.filter(shadows).collect()
+}
+
+/// Returns the files that an interpreter can run for a name: with a suffix, or in a directory or
+/// module of this name.
+fn script_files(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let path = folder.join(name);
+    let mut files = with_suffixes(&path);
+    files.extend(START_FILES.map(|file| path.join(file)));
+    files.extend(manifest_files(&path));
+    // `python -m package.module`, which also runs the start files of all packages around the module.
+    let module = folder.join(name.replace('.', "/"));
+    files.push(module.with_extension("py"));
+    files.extend(["__init__.py", "__main__.py"].map(|file| module.join(file)));
+    let parts: Vec<&str> = name.split('.').collect();
+    for count in 1..parts.len() {
+        files.push(folder.join(parts[..count].join("/")).join("__init__.py"));
+    }
+    files
+}
+
+fn with_suffixes(path: &Path) -> Vec<PathBuf> {
+    let with_suffix = SCRIPT_SUFFIXES.map(|suffix| {
+        let mut file = path.as_os_str().to_owned();
+        file.push(".");
+        file.push(suffix);
+        PathBuf::from(file)
+    });
+    with_suffix.to_vec()
+}
+
+/// Returns the files that `package.json` in a directory names as its code. Accesses the file system.
+fn manifest_files(folder: &Path) -> Vec<PathBuf> {
+    let Some(manifest) = read_manifest(folder) else {
+        return Vec::new();
+    };
+    let mut names = Vec::new();
+    for field in CODE_FIELDS {
+        manifest
+            .get(field)
+            .iter()
+            .for_each(|value| collect_strings(value, &mut names));
+    }
+    let paths = names.into_iter().map(|name| folder.join(name));
+    let each = |path: PathBuf| {
+        let mut files = with_suffixes(&path);
+        files.extend(START_FILES.map(|file| path.join(file)));
+        files.push(path);
+        files
+    };
+    paths.flat_map(each).collect()
+}
+
+/// Reads `package.json` in `folder`; `None` if it is missing or unreadable.
+fn read_manifest(folder: &Path) -> Option<Value> {
+    let path = folder.join("package.json");
+    let text = regular_file::read_start(&path, MAX_MANIFEST_BYTES).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// Collects the strings in a value.
+fn collect_strings(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) if found.len() < MAX_MANIFEST_FILES => found.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| collect_strings(item, found)),
+        Value::Object(fields) => fields
+            .values()
+            .for_each(|field| collect_strings(field, found)),
+        _ => {}
+    }
+}
+
+/// Returns the files of the local installation of a package, such as `@scope/name@1.0`.
+fn package_files(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let package = package_directory(folder, name);
+    let mut files = vec![package.join("package.json")];
+    let program = package.file_name();
+    files.extend(program.map(|program| folder.join("node_modules/.bin").join(program)));
+    files
+}
+
+/// Returns the directory of the local installation of a package.
+fn package_directory(folder: &Path, name: &str) -> PathBuf {
+    let version = name.char_indices().skip(1).find(|(_, c)| *c == '@');
+    let name = version.map_or(name, |(at, _)| &name[..at]);
+    folder.join("node_modules").join(name)
+}
+
+/// Returns true if a word is the name or the path of a program that runs scripts.
+pub(crate) fn is_interpreter(word: &str) -> bool {
+    INTERPRETERS.contains(&program_name(word).as_str())
+}
+
+/// Returns the name of a program without its directory and version.
+fn program_name(word: &str) -> String {
+    let name = Path::new(word).file_name().unwrap_or_default();
+    let name = name.to_string_lossy().to_lowercase();
+    let name = name.strip_suffix(".exe").unwrap_or(&name);
+    name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'))
+        .to_owned()
+}

@@ -1,0 +1,273 @@
+use std::fs;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Files that the scripts of these tests can name.
+const TEXTS: [&str; 5] = ["a.txt", "b.txt", "sub/c.txt", "my text.txt", "rules.txt"];
+
+/// Returns the files that a script runs as part of itself, relative to its directory; `None` if one is
+/// unknown.
+fn sourced(name: &str, text: &str) -> Option<Vec<String>> {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().to_owned();
+    fs::create_dir_all(folder.join("sub")).unwrap();
+    for file in TEXTS {
+        fs::write(folder.join(file), "true\n").unwrap();
+    }
+    fs::write(folder.join("sub/other.sh"), ". ./a.txt\n").unwrap();
+    let script = folder.join(name);
+    fs::write(&script, text).unwrap();
+    let found = sourced_files(
+        &[],
+        &BTreeSet::from([script]),
+        std::slice::from_ref(&folder),
+        &folder,
+    );
+    let below = found.files.iter().map(|file| {
+        let file = file.strip_prefix(&folder).unwrap_or(file);
+        file.display().to_string()
+    });
+    (!found.are_unknown).then(|| below.collect())
+}
+
+#[test]
+fn the_files_that_a_script_sources_are_found() {
+    for (text, expected) in [
+        (". ./a.txt", &["a.txt"][..]),
+        ("source b.txt # with words", &["b.txt"]),
+        (
+            "true && . ./a.txt; builtin source b.txt",
+            &["a.txt", "b.txt"],
+        ),
+        ("if [ -f a.txt ]; then\n  . ./a.txt\nfi", &["a.txt"]),
+        ("f() { . ./a.txt; }\nf", &["a.txt"]),
+        (". \\\n  './my text.txt'", &["my text.txt"]),
+        (". \"./my text.txt\" > out 2>&1", &["my text.txt"]),
+        (". \"$(dirname \"$0\")/a.txt\"", &["a.txt"]),
+        (". \"${0%/*}/sub/c.txt\"", &["sub/c.txt"]),
+        (
+            "HERE=\"$(cd \"$(dirname \"${BASH_SOURCE[0]}\")\" && pwd)\"\nL=$HERE/sub\nsource \"$L/c.txt\"",
+            &["sub/c.txt"],
+        ),
+        ("cd sub && . ./c.txt", &["sub/c.txt"]),
+        ("sh a.txt", &["a.txt"]),
+        ("exec bash -x a.txt 1", &["a.txt"]),
+        ("sh < a.txt", &["a.txt"]),
+        ("sh -c '. ./a.txt'", &["a.txt"]),
+        ("X=$(sh b.txt)", &["b.txt"]),
+        ("echo \"`sh b.txt`\"", &["b.txt"]),
+        ("sub/other.sh", &["a.txt", "sub/other.sh"]),
+        ("make -f rules.txt", &["rules.txt"]),
+        ("make -s --file=rules.txt all", &["rules.txt"]),
+        ("X=1 Y=2 sh a.txt", &["a.txt"]),
+        ("env -u Z X=1 sh a.txt", &["a.txt"]),
+        ("nohup sh a.txt &", &["a.txt"]),
+        ("timeout -k 1 5 nice -n 5 sh a.txt", &["a.txt"]),
+        ("sudo -u me sub/other.sh", &["a.txt", "sub/other.sh"]),
+        ("watch 'sh a.txt'", &["a.txt"]),
+        ("trap '. ./a.txt' EXIT", &["a.txt"]),
+        ("python3 -u a.txt \"$@\"", &["a.txt"]),
+        ("env perl -w a.txt", &["a.txt"]),
+        ("awk -f a.txt b.txt; sed -fb.txt a.txt", &["a.txt", "b.txt"]),
+        ("awk \"{print \\$$1}\" b.txt | sed \"s/$X/y/\"", &["b.txt"]),
+        ("find . -name '*.o' -exec rm {} +", &[]),
+        ("find . -name *.o | xargs -n 1 -I {} cp {} sub", &[]),
+        ("ls | xargs -P 4 sub/other.sh", &["a.txt", "sub/other.sh"]),
+        ("$CC -o x a.txt", &["a.txt"]),
+        ("case $1 in sh) echo a.txt;; esac", &[]),
+        ("cat a.txt; echo . ./a.txt; grep source b.txt >&2", &[]),
+        ("cat a.txt > c.txt; sh b.txt", &["a.txt", "b.txt"]),
+        ("cp a.txt later.sh", &["a.txt"]),
+        ("timeout 5 sh a.txt", &["a.txt"]),
+        ("env X=1 sh ./a.txt", &["a.txt"]),
+        ("nohup setsid -w flock lock sh a.txt &", &["a.txt"]),
+        ("sudo -u x bash a.txt", &["a.txt"]),
+        ("./a.txt", &["a.txt"]),
+        ("X=1 sh a.txt", &["a.txt"]),
+        ("trap '. ./a.txt' EXIT", &["a.txt"]),
+        ("eval \"sh a.txt\"", &["a.txt"]),
+        ("script -c 'sh a.txt' out", &["a.txt"]),
+        ("\"$SHELL\" a.txt", &["a.txt"]),
+        ("${SHELL:-sh} a.txt", &["a.txt"]),
+        ("coproc sh a.txt", &["a.txt"]),
+        ("cat <(sh a.txt)", &["a.txt"]),
+        ("python3 a.txt", &["a.txt"]),
+        ("run() { \"$@\"; }; run sh a.txt", &["a.txt"]),
+        ("command -v bash && apt-get install -y bash", &[]),
+        ("rm -f a.txt; mkdir -p sub; touch b.txt", &[]),
+        ("exec \"$@\"", &[]),
+        ("eval \"set -- $(cat a.txt)\" x", &[]),
+        (
+            "if [ -n \"$JAVA_HOME\" ]; then C=$JAVA_HOME/bin/java; else C=java; fi; exec \"$C\"",
+            &[],
+        ),
+        ("$CC -c main.o", &[]),
+        ("# . ./a.txt", &[]),
+        ("for f in *.txt; do wc $f; done", &[]),
+        ("D=$1; echo $D > b.txt", &[]),
+    ] {
+        let expected: Vec<String> = expected.iter().map(|file| (*file).to_owned()).collect();
+        assert_eq!(sourced("run.sh", text), Some(expected), "{text}");
+    }
+}
+
+#[test]
+fn a_file_that_the_text_does_not_determine_is_unknown() {
+    for text in [
+        ". \"$LIB/a.txt\"",
+        "source $1",
+        ". $(cat b.txt)",
+        "D=a.txt\nD=b.txt\n. ./$D",
+        "read D < b.txt; . ./$D",
+        "for D in a b; do . ./$D.txt; done",
+        ". ./*.txt",
+        ". ./{a,b}.txt",
+        "cat a.txt | sh",
+        "cat a.txt | setsid -w sh",
+        "echo ./a.txt | xargs sh",
+        "find . -name 'a*.txt' -exec sh {} +",
+        "C=$(cat a.txt); $C",
+        "read line < a.txt; $line",
+        "sh -c \"$(cat a.txt)\"",
+        "eval \"$(cat a.txt)\"",
+        "for f in *.txt; do ./$f; done",
+        "./*.txt",
+        "\"$LIB/run\"",
+        "sh -c '. $0' b.txt",
+        "make -f \"$X\"",
+        "find sub -exec sh {} +",
+        "find sub -type f -exec {} \\;",
+        "find sub -ok timeout 5 bash {} \\;",
+        "nice find sub -execdir sh -c '. $0' {} +",
+        "ls sub | xargs -n 1 sh",
+        "xargs -a b.txt -I F env python3 F",
+        "ls sub | xargs -I {} {}",
+        "parallel sh :::: b.txt",
+        "fd . sub -x sh",
+        "run-parts --regex=x sub",
+        "X=1 sh \"$1\"",
+        "python3 \"$1\"",
+        "awk -f \"$1\"",
+        "sub/$1",
+    ] {
+        assert_eq!(sourced("run.sh", text), None, "{text}");
+    }
+}
+
+#[test]
+fn the_files_of_makefiles_and_manifests_are_found() {
+    for (name, text, expected) in [
+        (
+            "Makefile",
+            "include a.txt b.txt # c\n",
+            Some(&["a.txt", "b.txt"][..]),
+        ),
+        (
+            "rules.mk",
+            "-include a.txt\nsinclude sub/c.txt\n",
+            Some(&["a.txt", "sub/c.txt"]),
+        ),
+        (
+            "Makefile",
+            "all:\n\t@-. ./a.txt && $(MAKE) -f rules.txt\n",
+            Some(&["a.txt", "rules.txt"]),
+        ),
+        (
+            "Makefile",
+            "all:\n\tfor f in x; do sh b.txt $$f; done\n",
+            Some(&["b.txt"]),
+        ),
+        (
+            "Makefile",
+            "all: a.txt\n\tcc -o $@ $<\n\tcat include\n",
+            Some(&[]),
+        ),
+        ("Makefile", "include $(DIR)/a.txt\n", None),
+        ("Makefile", "include *.txt\n", None),
+        ("Makefile", "all:\n\t. $(FILE)\n", None),
+        ("Makefile", "all:\n\tsh $<\n", None),
+        ("justfile", "all:\n  sh a.txt\n", Some(&["a.txt"])),
+        (
+            "package.json",
+            r#"{"name": "x", "scripts": {"build": "sh a.txt && node x.js", "test": ". ./b.txt"}}"#,
+            Some(&["a.txt", "b.txt"]),
+        ),
+        (
+            "package.json",
+            r#"{"scripts": {"build": "sh $FILE"}}"#,
+            None,
+        ),
+        ("notes.md", "include a.txt\n. ./a.txt\n", Some(&[])),
+    ] {
+        let expected: Option<Vec<String>> =
+            expected.map(|files| files.iter().map(|file| (*file).to_owned()).collect());
+        assert_eq!(sourced(name, text), expected, "{name}: {text}");
+    }
+}
+
+#[test]
+fn files_are_found_through_each_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().to_owned();
+    for (name, text) in [
+        ("run.txt", ". ./a.txt"),
+        ("a.txt", "sh b.txt"),
+        ("b.txt", ". ./run.txt; make -f c.txt"),
+        ("c.txt", "include d.txt"),
+        ("d.txt", "x:\n\ttrue"),
+    ] {
+        fs::write(folder.join(name), text).unwrap();
+    }
+    let line = ["sh ./run.txt".to_owned()];
+    let found = sourced_files(
+        &line,
+        &BTreeSet::new(),
+        std::slice::from_ref(&folder),
+        &folder,
+    );
+    assert!(!found.are_unknown);
+    let names = ["a.txt", "b.txt", "c.txt", "d.txt", "run.txt"];
+    let names: BTreeSet<PathBuf> = names.iter().map(|name| folder.join(name)).collect();
+    let found: BTreeSet<PathBuf> = found
+        .files
+        .iter()
+        .map(|path| path.canonicalize().unwrap())
+        .collect();
+    let names: BTreeSet<PathBuf> = names
+        .iter()
+        .map(|path| path.canonicalize().unwrap())
+        .collect();
+    assert_eq!(found, names);
+}
+
+#[test]
+fn a_file_that_does_not_exist_yet_is_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().to_owned();
+    let script = folder.join("run.sh");
+    fs::write(
+        &script,
+        "[ -f later.txt ] && . ./later.txt; sh < /dev/stdin",
+    )
+    .unwrap();
+    let found = sourced_files(
+        &[],
+        &BTreeSet::from([script]),
+        std::slice::from_ref(&folder),
+        &folder,
+    );
+    assert_eq!(found.missing, BTreeSet::from([folder.join("later.txt")]));
+    assert!(found.files.is_empty() && !found.are_unknown);
+}
+
+proptest! {
+    /// No text makes the reader fail or recurse without a limit.
+    #[test]
+    fn any_text_is_read(text in "[.$(){}`'\"\\\\ \n;|<>a=*#]{0,200}", count in 0usize..300) {
+        sourced("run.sh", &text);
+        sourced("run.sh", &"$(".repeat(count));
+        sourced("run.sh", &"`\"$(".repeat(count));
+    }
+}

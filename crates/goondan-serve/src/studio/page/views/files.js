@@ -1,0 +1,39 @@
+// Files of the project: edits them with the checks of the language server, and saves them.
+
+import { get } from "../api.js";
+import { fill, h } from "../dom.js";
+import { fileEditor, hasDraft } from "../file-editor.js";
+import { address, attempt, mark, nothing, withHeading } from "../parts.js";
+
+const KINDS = { resources: "YAML", text: "Prompts and texts", instructions: "Instructions", skill: "Skills", cases: "Test cases" };
+
+/** @type {import("../app.js").View} */
+export function files(place, parts) {
+  const chosen = parts.length ? parts.join("/") : undefined;
+  const list = h("div.file-list");
+  const detail = h("section.detail", { "aria-label": chosen ? "The file" : "No file" });
+  place.classList.toggle("has-chosen", chosen !== undefined);
+  place.append(...withHeading("Files", h("aside.side", { "aria-label": "All files" }, list)), detail);
+  let known = [];
+  const draw = () => fill(list, known.length ? groups(known, chosen) : nothing("No files"));
+  attempt(() => get("/api/project/files")).then((told) => {
+    known = told?.files ?? [];
+    draw();
+  });
+  if (!chosen) {
+    fill(detail, nothing("Choose a file", "The list has the text files that the project loads."));
+    return () => {};
+  }
+  return fileEditor(detail, chosen, draw);
+}
+
+function groups(known, chosen) {
+  return Object.entries(KINDS).map(([kind, title]) => {
+    const ofKind = known.filter((file) => file.kind === kind);
+    if (!ofKind.length) return null;
+    const items = ofKind.map(({ path }) =>
+      h("li", {}, h("a.item", { href: address("files", path), "aria-current": path === chosen ? "true" : undefined }, h("span", {}, path), hasDraft(path) && mark("ask", "not saved"))),
+    );
+    return h("section", { "aria-label": title }, h("h2", {}, title), h("ul.list", {}, items));
+  });
+}

@@ -1,0 +1,182 @@
+//! Files that can contain keys, such as `.env`, and their other names. A program in a sandbox can
+//! give such a file another name with a hard link, so files are also compared by their identity.
+
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
+
+/// Returns true for the name of a file or directory with keys. `name` is in lower case.
+pub fn is_secret_name(name: &str) -> bool {
+    name.starts_with(".env")
+}
+
+/// Returns true if a component of `path` is the name of a file or directory with keys.
+pub fn has_secret_name(path: &Path) -> bool {
+    path.components()
+        .any(|part| is_secret_name(&part.as_os_str().to_string_lossy().to_lowercase()))
+}
+
+/// Files with keys below some directories. They are searched at the first comparison with a file
+/// that has several hard links.
+#[derive(Debug)]
+pub struct SecretFiles {
+    bases: Vec<PathBuf>,
+    #[cfg(unix)]
+    found: std::sync::OnceLock<by_identity::FoundFiles>,
+}
+
+impl SecretFiles {
+    /// Returns the files below `bases`.
+    pub fn below<B: AsRef<Path>>(bases: impl IntoIterator<Item = B>) -> SecretFiles {
+        let bases = bases.into_iter().map(|base| base.as_ref().to_owned());
+        SecretFiles {
+            bases: bases.collect(),
+            #[cfg(unix)]
+            found: std::sync::OnceLock::new(),
+        }
+    }
+
+    /// Returns true if a file can contain keys, because of its path or of another name. Accesses the
+    /// file system.
+    pub fn contains(&self, path: &Path, metadata: &Metadata) -> bool {
+        self.contains_name(path) || self.contains_link(metadata)
+    }
+
+    /// Returns true if a file can contain keys because of its path.
+    pub fn contains_name(&self, path: &Path) -> bool {
+        let mut bases = self.bases.iter();
+        let below = bases.find_map(|base| path.strip_prefix(base).ok());
+        let name = path.file_name().map(Path::new);
+        below.or(name).is_some_and(has_secret_name)
+    }
+
+    /// Returns true if a file has several hard links and can be one of the files with keys. This is
+    /// also true if the directories have too many entries to find out. Accesses the file system.
+    #[cfg(unix)]
+    pub fn contains_link(&self, metadata: &Metadata) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
+        metadata.is_file()
+            && metadata.nlink() > 1
+            && self
+                .found
+                .get_or_init(|| by_identity::FoundFiles::below(&self.bases))
+                .may_contain(metadata)
+    }
+
+    /// Returns false: the system reports no identity of files.
+    #[cfg(not(unix))]
+    pub fn contains_link(&self, _: &Metadata) -> bool {
+        false
+    }
+}
+
+#[cfg(unix)]
+mod by_identity {
+    use std::collections::{BTreeSet, VecDeque};
+    use std::fs::Metadata;
+    use std::os::unix::fs::MetadataExt as _;
+    use std::path::PathBuf;
+
+    use super::has_secret_name;
+
+    /// Limit of searched entries.
+    pub(super) const MAX_SEARCHED_ENTRIES: usize = 200_000;
+
+    /// Directories in which no file with keys of a project is searched.
+    const SKIPPED_DIRECTORIES: [&str; 6] = [
+        ".git",
+        ".venv",
+        "__pycache__",
+        "node_modules",
+        "target",
+        "venv",
+    ];
+
+    /// Identities of files with keys.
+    #[derive(Debug, Default)]
+    pub(super) struct FoundFiles {
+        /// Devices and numbers of the files.
+        identities: BTreeSet<(u64, u64)>,
+        /// The directories have more entries than the limit.
+        is_incomplete: bool,
+    }
+
+    impl FoundFiles {
+        pub(super) fn below(bases: &[PathBuf]) -> FoundFiles {
+            let mut found = FoundFiles::default();
+            let mut count = 0;
+            let mut todo: VecDeque<(PathBuf, bool)> =
+                bases.iter().map(|base| (base.clone(), false)).collect();
+            while let Some((folder, is_secret)) = todo.pop_front() {
+                for entry in folder.read_dir().into_iter().flatten().flatten() {
+                    count += 1;
+                    if count > MAX_SEARCHED_ENTRIES {
+                        found.is_incomplete = true;
+                        return found;
+                    }
+                    let name = entry.file_name();
+                    let is_secret = is_secret || has_secret_name(name.as_ref());
+                    let kind = entry.file_type();
+                    let is_folder = kind.as_ref().is_ok_and(|kind| kind.is_dir());
+                    let is_skipped =
+                        || SKIPPED_DIRECTORIES.contains(&&*name.to_string_lossy().to_lowercase());
+                    if is_folder && !is_skipped() {
+                        todo.push_back((entry.path(), is_secret));
+                    } else if is_secret
+                        && kind.is_ok_and(|kind| kind.is_file())
+                        && let Ok(metadata) = entry.metadata()
+                    {
+                        found.identities.insert((metadata.dev(), metadata.ino()));
+                    }
+                }
+            }
+            found
+        }
+
+        /// Returns true if the files include this file, or if that is unknown.
+        pub(super) fn may_contain(&self, metadata: &Metadata) -> bool {
+            self.is_incomplete || self.identities.contains(&(metadata.dev(), metadata.ino()))
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn another_name_of_a_file_with_keys_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path();
+        for folder in ["a", ".env.d/b"] {
+            fs::create_dir_all(base.join(folder)).unwrap();
+        }
+        for (name, link) in [
+            ("a/.ENV.local", Some("key.txt")),
+            (".env.d/b/file", Some("a/deep")),
+            ("notes.txt", Some("other.txt")),
+            ("plain.txt", None),
+        ] {
+            fs::write(base.join(name), name).unwrap();
+            if let Some(link) = link {
+                fs::hard_link(base.join(name), base.join(link)).unwrap();
+            }
+        }
+        let files = SecretFiles::below([base]);
+        for (name, by_link, by_name) in [
+            ("key.txt", true, false),
+            ("a/deep", true, false),
+            ("a/.ENV.local", true, true),
+            (".env.d/b/file", true, true),
+            ("notes.txt", false, false),
+            ("other.txt", false, false),
+            ("plain.txt", false, false),
+        ] {
+            let metadata = base.join(name).metadata().unwrap();
+            assert_eq!(files.contains_link(&metadata), by_link, "{name}");
+            let is_secret = files.contains(&base.join(name), &metadata);
+            assert_eq!(is_secret, by_link || by_name, "{name}");
+        }
+    }
+}
