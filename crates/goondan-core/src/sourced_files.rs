@@ -179,6 +179,14 @@ impl SourceSearch {
         }
     }
 
+    /// Adds the files of a command line in the arguments of a command. Data that a script reads can
+    /// end the command in which it is inserted, and begin another one.
+    fn read_string(&mut self, words: &[&ScriptWord], around: &Path) {
+        self.sourced.are_unknown |= words.iter().any(|word| word.is_computed);
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        self.read_shell(&texts.join(" "), around);
+    }
+
     /// Adds the files of the command lines in a `package.json`.
     fn read_manifest(&mut self, text: &str, around: &Path) {
         let manifest: Value = serde_json::from_str(text).unwrap_or_default();
@@ -229,10 +237,7 @@ impl SourceSearch {
         let first = arguments.iter().find(|word| !word.text.starts_with('-'));
         match program.text.as_str() {
             "cd" | "pushd" => return self.add_directory(first.copied()),
-            "eval" => {
-                let texts: Vec<&str> = arguments.iter().map(|word| word.text.as_str()).collect();
-                return self.read_shell(&texts.join(" "), around);
-            }
+            "eval" => return self.read_string(arguments, around),
             "." | "source" => {
                 if let Some(word) = first {
                     self.add_word(word, ScriptKind::Shell, around);
@@ -265,7 +270,7 @@ impl SourceSearch {
                 name if is_interpreter(name) => self.read_interpreter_call(&words[at + 1..]),
                 "make" | "gmake" => self.read_make_call(&words[at + 1..], around),
                 _ if word.text.contains(char::is_whitespace) && shell::runs_strings(&command) => {
-                    self.read_shell(&word.text, around);
+                    self.read_string(&[word], around);
                 }
                 _ => {}
             }
@@ -323,7 +328,7 @@ impl SourceSearch {
             return;
         };
         match is_line {
-            true => self.read_shell(&first.text, around),
+            true => self.read_string(&[first], around),
             false => self.add_word(first, ScriptKind::Shell, around),
         }
     }

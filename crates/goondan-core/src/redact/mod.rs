@@ -265,6 +265,20 @@ mod tests {
     }
 
     #[test]
+    fn hexadecimal_digits_with_separators_are_masked() {
+        let redactor = knows("key-4711");
+        for dump in [
+            "6b 65 79 2d 34 37 31 31",
+            "6B:65:79:2D:34:37:31:31",
+            "6b-65-79-2d-34-37-31-31",
+        ] {
+            assert_eq!(redactor.text(dump), MASK);
+        }
+        let list = "[0x6b, 0x65, 0x79, 0x2d, 0x34, 0x37, 0x31, 0x31]";
+        assert_eq!(redactor.text(list), format!("[0x{MASK}]"));
+    }
+
+    #[test]
     fn secrets_are_masked_in_json_of_ascii_characters() {
         let redactor = knows("Pässwörd/\u{7f}\"\u{1F511}");
         for text in [

@@ -44,6 +44,10 @@ pub(super) enum MaskScope {
     Anywhere,
 }
 
+/// Texts between the bytes of a secret in hexadecimal digits, as `hexdump`, OpenSSL, Windows, C
+/// strings and lists write them.
+const HEX_SEPARATORS: [&str; 7] = ["", " ", ":", "-", "\\x", ", 0x", ",0x"];
+
 /// Minimum length in bytes of a line that is masked separately.
 const MIN_LINE_BYTES: usize = 16;
 
@@ -79,9 +83,10 @@ pub(super) fn add(secret: &Secret, forms: &mut BTreeMap<String, MaskScope>) {
 pub fn forms_of(secret: &str) -> BTreeSet<String> {
     let mut forms = written_forms(secret);
     let bytes = secret.as_bytes();
-    let hex = |digits: fn(&u8) -> String| bytes.iter().map(digits).collect::<String>();
-    forms.insert(hex(|byte| format!("{byte:02x}")));
-    forms.insert(hex(|byte| format!("{byte:02X}")));
+    let lower: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let upper: Vec<String> = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+    forms.extend(HEX_SEPARATORS.map(|separator| lower.join(separator)));
+    forms.extend(HEX_SEPARATORS.map(|separator| upper.join(separator)));
     for shift in 0..3 {
         forms.extend(base64_at_offset(bytes, shift));
     }

@@ -21,6 +21,8 @@ pub(crate) struct LineWord {
     pub(super) text: String,
     /// A shell can expand a part of the word.
     pub(super) is_expanded: bool,
+    /// A part is the output of commands.
+    pub(super) is_substituted: bool,
     is_quoted: bool,
 }
 
@@ -30,6 +32,7 @@ impl LineWord {
         LineWord {
             text: text.to_owned(),
             is_expanded,
+            is_substituted: false,
             is_quoted: false,
         }
     }
@@ -280,6 +283,7 @@ impl<'a> CommandReader<'a> {
             }
             _ => return Some(()),
         };
+        self.current().is_substituted = true;
         self.add_inner(&inner)
     }
 

@@ -207,17 +207,22 @@ pub(crate) fn runs_listed_files(words: &[LineWord]) -> bool {
     if name == "run-parts" {
         return true;
     }
-    let Some(start) = listed_command_start(name, arguments) else {
-        return false;
-    };
-    let started = &arguments[start.min(arguments.len())..];
+    let starts = listed_command_starts(name, arguments);
+    starts
+        .into_iter()
+        .any(|start| runs_its_arguments(&arguments[start.min(arguments.len())..]))
+}
+
+/// Returns true if a command can run the files in its arguments. A script with a path only gets
+/// them.
+fn runs_its_arguments(command: &[LineWord]) -> bool {
     let is_own_script = |word: &LineWord| {
         let is_program = is_shell(&word.text) || is_interpreter(&word.text);
         !word.is_expanded && word.text.contains('/') && !is_program
     };
-    match effect(started) {
+    match effect(command) {
         CommandEffect::Prints | CommandEffect::Copies => false,
-        CommandEffect::RunsScript => !started.first().is_some_and(is_own_script),
+        CommandEffect::RunsScript => !command.first().is_some_and(is_own_script),
         CommandEffect::Builds | CommandEffect::Unknown => true,
     }
 }
@@ -230,6 +235,19 @@ pub(crate) fn runs_strings(words: &[LineWord]) -> bool {
     })
 }
 
+/// Returns true if a string that a command runs contains the output of other commands. Such output
+/// can end the command in which it is inserted, and begin another one.
+fn runs_output_as_text(words: &[LineWord]) -> bool {
+    let starts_string = |word: &LineWord| {
+        let text = word.text.as_str();
+        let is_option = text.starts_with('-') && !text.starts_with("--") && text.contains('c');
+        is_option || ["eval", "trap"].contains(&text) || STRING_RUNNERS.contains(&base_name(text))
+    };
+    let mut strings = words.iter().skip_while(|word| !starts_string(word)).skip(1);
+    runs_strings(words)
+        && strings.any(|word| word.is_substituted && !is_assignment(&word.text))
+}
+
 /// Adds the commands in strings that a shell or a similar program runs. `None` if they are unclear.
 fn with_inner_commands(commands: Vec<LineCommand>, depth: usize) -> Option<Vec<LineCommand>> {
     if depth > MAX_STRING_DEPTH || commands.len() > MAX_COMMANDS {
@@ -237,6 +255,9 @@ fn with_inner_commands(commands: Vec<LineCommand>, depth: usize) -> Option<Vec<L
     }
     let mut all = Vec::new();
     for command in commands {
+        if runs_output_as_text(&command.words) {
+            return None;
+        }
         let words = unwrapped(&command.words);
         let effect = effect(&command.words);
         let name = words
@@ -373,24 +394,24 @@ const LISTING_VALUES: [&str; 14] = [
     "--arg-file",
 ];
 
-/// Returns the position among the arguments of the command that a program starts with files of a
-/// list or of a searched directory; `None` if it starts none.
-fn listed_command_start(name: &str, arguments: &[LineWord]) -> Option<usize> {
+/// Returns the positions among the arguments of the commands that a program starts with files of a
+/// list or of a searched directory.
+fn listed_command_starts(name: &str, arguments: &[LineWord]) -> Vec<usize> {
     let texts = arguments.iter().map(|word| word.text.as_str());
     let mut arguments = texts.enumerate();
     if let Some(starts) = searching_options(name) {
         let is_start = |text: &str| starts.iter().any(|start| text.starts_with(start));
-        let option = arguments.find(|(_, text)| is_start(text));
-        return option.map(|(at, _)| at + 1);
+        let options = arguments.filter(|(_, text)| is_start(text));
+        return options.map(|(at, _)| at + 1).collect();
     }
     while let Some((at, text)) = arguments.next() {
         if LISTING_VALUES.contains(&text) {
             arguments.next();
         } else if !text.starts_with('-') {
-            return Some(at);
+            return vec![at];
         }
     }
-    None
+    Vec::new()
 }
 
 /// Returns the starts of the options with which a program that searches directories runs files.
