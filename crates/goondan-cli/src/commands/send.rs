@@ -9,7 +9,6 @@ use goondan::internal::untrusted_text;
 use goondan::spec::Code;
 use goondan::workspace::database::{self, MailboxInputState, SharedDatabase};
 use goondan::{Input, StateRoot};
-use goondan_serve::wire::InputState;
 use serde_json::{Value, json};
 
 use crate::complete;
@@ -77,10 +76,7 @@ pub(crate) async fn run(
         delivery: delivery(args.steer),
         ..Input::default()
     };
-    let state: InputState = remote
-        .client
-        .post("/api/inputs", &remote::body(input))
-        .await?;
+    let state = remote.submit(input).await?;
     if output.json {
         return output.json_line(&state);
     }

@@ -1,16 +1,17 @@
 //! Connection to a swarm in another process, through the control endpoint of its workspace.
 
 mod event_listener;
+mod inputs;
 
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use goondan::spec::{Bundle, Code};
-use goondan::{Input, LockError, OpenWorkspaceError, StartError, StateRoot, Workspace};
+use goondan::{LockError, OpenWorkspaceError, StartError, StateRoot, Workspace};
 use goondan_serve::client::{ClientError, LocalClient};
 use goondan_serve::local_endpoint::LocalEndpoint;
-use goondan_serve::wire::{InputBody, SwarmBody};
+use goondan_serve::wire::SwarmBody;
 
 pub(crate) use event_listener::RemoteEventListener;
 
@@ -170,20 +171,6 @@ async fn connect_endpoint(workspace: Workspace) -> Option<RemoteSwarm> {
         workspace,
         pid: endpoint.pid,
     })
-}
-
-/// Returns the request body for an input.
-pub(crate) fn body(input: Input) -> InputBody {
-    InputBody {
-        input: input.text,
-        agent: input.agent,
-        instance_key: input.instance_key,
-        id: input.id,
-        files: input.files,
-        instructions: input.instructions,
-        metadata: input.metadata,
-        delivery: input.delivery,
-    }
 }
 
 /// Returns true if the process was exiting or gone, so that it did not accept the request.

@@ -244,8 +244,7 @@ fn runs_output_as_text(words: &[LineWord]) -> bool {
         is_option || ["eval", "trap"].contains(&text) || STRING_RUNNERS.contains(&base_name(text))
     };
     let mut strings = words.iter().skip_while(|word| !starts_string(word)).skip(1);
-    runs_strings(words)
-        && strings.any(|word| word.is_substituted && !is_assignment(&word.text))
+    runs_strings(words) && strings.any(|word| word.is_substituted && !is_assignment(&word.text))
 }
 
 /// Adds the commands in strings that a shell or a similar program runs. `None` if they are unclear.

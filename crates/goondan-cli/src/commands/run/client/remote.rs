@@ -137,8 +137,7 @@ impl RemoteClient {
     /// Submits an input and follows its turn.
     async fn submit(&self, input: Input) -> Result<RemoteTurn, TurnFailure> {
         let approvals = self.turn_approvals();
-        let path = format!("/api/inputs?approvals={}", approvals.is_open);
-        let events = self.remote.client.follow(&path, &remote::body(input)).await;
+        let events = self.remote.submit_followed(input, approvals.is_open).await;
         // Sending an input twice begins one turn. A broken connection may mean that none has begun.
         let events = events.map_err(|error| match error {
             ClientError::Broken(_) => TurnFailure::NotBegun(error.into()),
@@ -150,12 +149,8 @@ impl RemoteClient {
     /// Follows the turn of an accepted event.
     async fn follow_accepted(&self, state: &InputState) -> Result<RemoteTurn, CliError> {
         let approvals = self.turn_approvals();
-        let path = format!(
-            "/api/inputs/{}/events?approvals={}",
-            segment(&state.id),
-            approvals.is_open
-        );
-        let events = self.remote.client.events(&path).await?;
+        let events = self.remote.follow_input(&state.id, approvals.is_open);
+        let events = events.await?;
         Ok(self.follow(events, approvals))
     }
 
@@ -179,20 +174,6 @@ impl RemoteClient {
             is_open: self.yes || approvals.requests.can_receive(),
             approver: approvals.approver,
             questions: approvals.requests,
-        }
-    }
-
-    /// Cancels the turn. A turn that has already ended counts as cancelled.
-    async fn cancel_input(&self, event_id: &str) -> Result<(), CliError> {
-        match self
-            .remote
-            .client
-            .delete(&format!("/api/inputs/{}", segment(event_id)))
-            .await
-        {
-            // The turn ended first.
-            Err(ClientError::Refused(body)) if body.code == Code::SERVE_CLOSED => Ok(()),
-            cancelled => Ok(cancelled?),
         }
     }
 
@@ -421,7 +402,7 @@ impl SwarmClient for RemoteClient {
 
     async fn withdraw(&mut self, event_id: &str) -> Result<(), CliError> {
         self.steering.retain(|(id, _)| id != event_id);
-        self.cancel_input(event_id).await
+        Ok(self.remote.cancel_input(event_id).await?)
     }
 
     /// Always true: the stream contains only events of this client.
@@ -435,7 +416,7 @@ impl SwarmClient for RemoteClient {
         let Some(accepted) = self.turn.as_ref().and_then(|turn| turn.accepted.as_ref()) else {
             return Ok(false);
         };
-        self.cancel_input(&accepted.id).await?;
+        self.remote.cancel_input(&accepted.id).await?;
         Ok(true)
     }
 
