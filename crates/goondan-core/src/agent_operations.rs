@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::plugin_session::short_name;
 use crate::ports::tool::{
-    AgentEventInput, AgentToolRuntime, RequestOptions, SpawnOptions, ToolError,
+    AgentEventInput, AgentToolRuntime, HandlerError, RequestOptions, SpawnOptions,
 };
 
 /// Performs the operation `name` with the arguments `payload`. Returns the result as JSON.
@@ -22,7 +22,7 @@ pub async fn perform(
     runtime: &dyn AgentToolRuntime,
     name: &str,
     payload: Value,
-) -> Result<Value, ToolError> {
+) -> Result<Value, HandlerError> {
     match name {
         REQUEST => {
             let request: AgentRequest = read(name, payload)?;
@@ -68,22 +68,22 @@ pub async fn perform(
         _ => {
             let known = ALL.map(short_name).join(", ");
             let name = short_name(name);
-            Err(ToolError::new(format!("unknown operation `{name}`"))
+            Err(HandlerError::new(format!("unknown operation `{name}`"))
                 .suggest(format!("use one of {known}")))
         }
     }
 }
 
 /// Decodes the arguments of the operation `name`.
-fn read<T: DeserializeOwned>(name: &str, payload: Value) -> Result<T, ToolError> {
+fn read<T: DeserializeOwned>(name: &str, payload: Value) -> Result<T, HandlerError> {
     serde_json::from_value(payload).map_err(|mistake| {
         let name = short_name(name);
-        ToolError::new(format!("invalid arguments for `{name}`: {mistake}"))
+        HandlerError::new(format!("invalid arguments for `{name}`: {mistake}"))
     })
 }
 
 /// Encodes the result of an operation.
-fn answer<T: Serialize>(result: Result<T, ToolError>) -> Result<Value, ToolError> {
+fn answer<T: Serialize>(result: Result<T, HandlerError>) -> Result<Value, HandlerError> {
     serde_json::to_value(result?)
-        .map_err(|mistake| ToolError::new(format!("cannot encode the answer: {mistake}")))
+        .map_err(|mistake| HandlerError::new(format!("cannot encode the answer: {mistake}")))
 }

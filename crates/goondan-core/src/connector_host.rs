@@ -24,7 +24,7 @@ use crate::plugin_session::{
     CallUpdate, ExtensionMessage, PluginCall, PluginTransport, RunningMessage, log_arguments,
     short_name,
 };
-use crate::ports::tool::{LogLevel, ToolError};
+use crate::ports::tool::{HandlerError, LogLevel};
 
 /// Events in progress at a time. Further messages are not read until there are fewer.
 const MAX_EVENTS_IN_PROGRESS: usize = 256;
@@ -38,7 +38,7 @@ pub trait ConnectorHost: Send + Sync {
     ///
     /// # Errors
     /// The event is not accepted.
-    async fn emit(&self, event: Value) -> Result<(), ToolError>;
+    async fn emit(&self, event: Value) -> Result<(), HandlerError>;
 
     /// Returns the next line that is typed where the swarm runs; `None` at the end of the input.
     async fn line(&self) -> Option<String>;
@@ -53,7 +53,7 @@ pub trait ConnectorHost: Send + Sync {
     fn log(&self, level: LogLevel, message: &str, fields: JsonObject);
 }
 
-type PendingAnswers<'a> = FuturesUnordered<BoxFuture<'a, (u64, Result<Value, ToolError>)>>;
+type PendingAnswers<'a> = FuturesUnordered<BoxFuture<'a, (u64, Result<Value, HandlerError>)>>;
 
 /// Runs a connector and handles its requests until it ends. Events that it submitted before its end
 /// are still accepted.
@@ -65,7 +65,7 @@ pub async fn run_connector(
     project: &Path,
     values: ConnectorStart,
     host: &dyn ConnectorHost,
-) -> Result<(), ToolError> {
+) -> Result<(), HandlerError> {
     let message = ExtensionMessage::Connect(ConnectorStart {
         project_dir: project.to_string_lossy().into_owned(),
         ..values
@@ -92,7 +92,7 @@ pub async fn run_connector(
                     if queue.len() >= MAX_OPEN_REQUESTS && !is_event {
                         let error = format!("a connector may have at most {MAX_OPEN_REQUESTS} open \
                             requests");
-                        call.answer(operation, Err(ToolError::new(error).code(Code::CONNECTOR_FAILED)));
+                        call.answer(operation, Err(HandlerError::new(error).code(Code::CONNECTOR_FAILED)));
                     } else {
                         queue.push(Box::pin(async move {
                             (operation, handle_request(host, &name, payload).await)
@@ -114,7 +114,7 @@ async fn handle_request(
     host: &dyn ConnectorHost,
     name: &str,
     payload: Value,
-) -> Result<Value, ToolError> {
+) -> Result<Value, HandlerError> {
     match name {
         CONNECTOR_EMIT => host.emit(payload).await.map(|()| Value::Null),
         CONNECTOR_REPLY => Ok(json!({"reply": host.reply().await})),
@@ -129,7 +129,7 @@ async fn handle_request(
         CONNECTOR_LINE => Ok(json!({"line": host.line().await})),
         other => {
             let name = short_name(other);
-            Err(ToolError::new(format!(
+            Err(HandlerError::new(format!(
                 "unknown connector request `{name}`"
             )))
         }

@@ -5,7 +5,7 @@
 use goondan_spec::Code;
 
 use crate::JsonObject;
-use crate::ports::tool::ToolError;
+use crate::ports::tool::HandlerError;
 
 /// Type of an input from outside the swarm.
 pub const INPUT_EVENT: &str = "user.input";
@@ -75,7 +75,7 @@ const MAX_EVENT_TYPE_BYTES: usize = 200;
 /// # Errors
 /// [`Code::AGENT_EVENT_RESERVED`] if the type or a metadata key is reserved, or the type is not
 /// valid.
-pub fn check(event_type: Option<&str>, metadata: &JsonObject) -> Result<(), ToolError> {
+pub fn check(event_type: Option<&str>, metadata: &JsonObject) -> Result<(), HandlerError> {
     if let Some(event_type) = event_type {
         check_type(event_type)?;
     }
@@ -91,7 +91,7 @@ pub fn check(event_type: Option<&str>, metadata: &JsonObject) -> Result<(), Tool
 }
 
 /// Fails for an invalid event type, and for a type that only the engine may send.
-fn check_type(event_type: &str) -> Result<(), ToolError> {
+fn check_type(event_type: &str) -> Result<(), HandlerError> {
     let shown = crate::limits::head(event_type, 80);
     if event_type.len() > MAX_EVENT_TYPE_BYTES || event_type.chars().any(char::is_control) {
         return Err(reserved_error(format!(
@@ -128,8 +128,8 @@ fn has_prefix_ignoring_case(text: &str, prefix: &str) -> bool {
 }
 
 /// Returns the error for a reserved event type or metadata key.
-fn reserved_error(message: String) -> ToolError {
-    ToolError::new(message)
+fn reserved_error(message: String) -> HandlerError {
+    HandlerError::new(message)
         .code(Code::AGENT_EVENT_RESERVED)
         .suggest("Leave the name out, or use your own name, such as `job.done`.")
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use goondan_abi::raw::{NO_CALL, Status};
 use goondan_abi::wire::{LogLevel, LogLine};
 use goondan_core::plugin_session::{CallRules, DeliveryStatus, OpenCalls, RunningMessage};
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -108,7 +108,7 @@ impl LibraryCallbacks for LibraryCalls {
         self.open.must_start(call)
     }
 
-    fn close(&self, why: &ToolError) {
+    fn close(&self, why: &HandlerError) {
         *self.general() = None;
         self.open.close(why);
     }

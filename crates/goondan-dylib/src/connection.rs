@@ -9,7 +9,7 @@ use goondan_core::plugin_session::{
     CallKind, ExtensionMessage, FinalMessage, LivenessPing, OpenCalls, PluginStart,
     PluginTransport, closed_error,
 };
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::Code;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -38,7 +38,7 @@ impl LibraryConnection {
         }
     }
 
-    fn send(&self, command: LibraryCommand) -> Result<(), ToolError> {
+    fn send(&self, command: LibraryCommand) -> Result<(), HandlerError> {
         self.command_sender
             .send(command)
             .map_err(|_| closed_error(&self.calls().rules().name))
@@ -50,13 +50,13 @@ impl PluginTransport for LibraryConnection {
         self.calls.open()
     }
 
-    fn start(&self, call: u64, start: PluginStart) -> Result<(), ToolError> {
+    fn start(&self, call: u64, start: PluginStart) -> Result<(), HandlerError> {
         let command = match start {
             PluginStart::Tool(request) => LibraryCommand::Start { call, request },
             PluginStart::Extension(message) => LibraryCommand::Extend {
                 call,
                 message: serde_json::to_value(message)
-                    .map_err(|error| ToolError::new(error.to_string()))?,
+                    .map_err(|error| HandlerError::new(error.to_string()))?,
             },
         };
         self.send(command)
@@ -78,7 +78,7 @@ impl PluginTransport for LibraryConnection {
         }
     }
 
-    fn answer(&self, operation: u64, outcome: Result<Value, ToolError>) {
+    fn answer(&self, operation: u64, outcome: Result<Value, HandlerError>) {
         let _ = self.send(LibraryCommand::Reply { operation, outcome });
     }
 
@@ -112,7 +112,7 @@ fn read_extension_end(ended: FinalMessage) -> FinalMessage {
         Ok(ended) => ended,
         Err(cause) => {
             let message = format!("the library returned an invalid result: {cause}");
-            return Err(ToolError::new(message).code(Code::EXT_RESULT)).into();
+            return Err(HandlerError::new(message).code(Code::EXT_RESULT)).into();
         }
     };
     FinalMessage {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use goondan_abi::wire::{code, feature};
 use goondan_core::connector_host::{ConnectorHost, ConnectorStart, run_connector};
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::{Code, ResourceId};
 
 use crate::failure::LibraryFailure;
@@ -31,7 +31,7 @@ impl DynamicLibraries {
         bundle_root: &Path,
         values: ConnectorStart,
         runtime: Arc<dyn ConnectorHost>,
-    ) -> Result<(), ToolError> {
+    ) -> Result<(), HandlerError> {
         let started = self.start_connector(entry, bundle_root).await;
         let (process, name) = started.map_err(|failure| not_started(id, failure))?;
         let connection = Arc::clone(&process.connection);
@@ -63,30 +63,30 @@ impl DynamicLibraries {
 }
 
 /// Converts the reason for the end to an error with a connector's code.
-fn failed(why: ToolError, name: &str) -> ToolError {
+fn failed(why: HandlerError, name: &str) -> HandlerError {
     match why.code.as_deref() {
-        Some(code::UNAVAILABLE) => ToolError {
+        Some(code::UNAVAILABLE) => HandlerError {
             suggestion: None,
             ..why.code(Code::HOST_DIED)
         },
         None | Some(code::PANIC | code::FAILED) => {
             let message = format!("the connector of {name} failed: {}", why.message);
-            ToolError { message, ..why }.code(Code::CONNECTOR_FAILED)
+            HandlerError { message, ..why }.code(Code::CONNECTOR_FAILED)
         }
         Some(_) => why,
     }
 }
 
 /// Converts the failure to start a connector to an error with a code.
-fn not_started(id: &ResourceId, failure: LibraryFailure) -> ToolError {
+fn not_started(id: &ResourceId, failure: LibraryFailure) -> HandlerError {
     let code = if failure.is_of_host() {
         Code::HOST_START
     } else {
         Code::HOST_MODULE
     };
     let suggestion = failure.suggestion();
-    ToolError {
+    HandlerError {
         suggestion,
-        ..ToolError::new(format!("{id}: {failure}")).code(code)
+        ..HandlerError::new(format!("{id}: {failure}")).code(code)
     }
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::extension_protocol::{ExtensionRunner, MessageExtensionCode};
 use goondan_core::ports::extension::ExtensionContext;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 
 use crate::opened_library::OpenedLibrary;
 
@@ -50,7 +50,7 @@ impl MessageExtensionCode for LibraryExtension {
         vec![self.file.clone()]
     }
 
-    async fn connect(&self, _context: &ExtensionContext) -> Result<ExtensionRunner, ToolError> {
+    async fn connect(&self, _context: &ExtensionContext) -> Result<ExtensionRunner, HandlerError> {
         let transport = self.library.connect().await?;
         let sessions = Arc::clone(&transport.sessions);
         Ok(ExtensionRunner {

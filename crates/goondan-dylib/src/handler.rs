@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use goondan_abi::wire::CallRequest;
 use goondan_core::JsonObject;
 use goondan_core::plugin_session::{PluginCall, call_context, never_ended_error, run_tool_call};
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolHandler, ToolOutput};
 use goondan_spec::Code;
 
 use crate::opened_library::OpenedLibrary;
@@ -28,7 +28,7 @@ pub(crate) struct ExportHandler {
 
 #[async_trait]
 impl ToolHandler for ExportHandler {
-    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, HandlerError> {
         let started = Instant::now();
         let connection = self.library.connect().await?;
         let request = CallRequest {
@@ -52,12 +52,12 @@ impl ToolHandler for ExportHandler {
 
 impl ExportHandler {
     /// Returns the error of a call that did not end within `after`.
-    fn never_ended(&self, after: Duration) -> ToolError {
+    fn never_ended(&self, after: Duration) -> HandlerError {
         let name = format!("{}__{}", self.tool, self.export);
         if after < self.timeout {
             return never_ended_error(&name);
         }
-        ToolError::new(format!(
+        HandlerError::new(format!(
             "{name} did not finish within {} ms",
             self.timeout.as_millis()
         ))

@@ -3,13 +3,13 @@
 use goondan_abi::raw::Status;
 use goondan_abi::wire;
 use goondan_core::plugin_session::RunningMessage;
-use goondan_core::ports::tool::{ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolOutput};
 use goondan_spec::Code;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The result of a call.
-pub(crate) type Outcome = Result<ToolOutput, ToolError>;
+pub(crate) type Outcome = Result<ToolOutput, HandlerError>;
 
 /// A message to a library. Messages are delivered in order.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ pub(crate) enum LibraryCommand {
     Reply {
         /// The library's id of the request.
         operation: u64,
-        outcome: Result<Value, ToolError>,
+        outcome: Result<Value, HandlerError>,
     },
     /// Closes the library. It is the last message.
     Close,
@@ -49,7 +49,7 @@ impl LibraryCommand {
         limit: u64,
         callbacks: &dyn LibraryCallbacks,
     ) -> Option<LibraryCommand> {
-        let error = ToolError::new(format!("a library accepts at most {limit} bytes"))
+        let error = HandlerError::new(format!("a library accepts at most {limit} bytes"))
             .code(Code::TOOL_FAILED)
             .suggest("Pass less data, or pass a file.");
         match self {
@@ -79,5 +79,5 @@ pub(crate) trait LibraryCallbacks: Send + Sync {
     /// removed, and never starts.
     fn must_start(&self, call: u64) -> bool;
     /// Ends all open calls with `why`, because the library sends no further answers.
-    fn close(&self, why: &ToolError);
+    fn close(&self, why: &HandlerError);
 }

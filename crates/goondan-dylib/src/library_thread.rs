@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use goondan_abi::raw::{NO_CALL, Status};
 use goondan_abi::spin_wait::spin_until_found;
 use goondan_abi::wire;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::Code;
 use serde_json::Value;
 use tokio::sync::mpsc::error::TryRecvError;
@@ -184,7 +184,7 @@ impl OpenLibraryThread {
     }
 
     /// Passes the result of an operation to the library.
-    fn reply(&self, library: &LoadedLibrary, operation: u64, outcome: Result<Value, ToolError>) {
+    fn reply(&self, library: &LoadedLibrary, operation: u64, outcome: Result<Value, HandlerError>) {
         let (status, bytes) = match outcome {
             Ok(value) => (Status::OK, serde_json::to_vec(&value)),
             Err(error) if error.code.as_deref() == Some(Code::TOOL_CANCELLED.as_str()) => {
@@ -229,15 +229,15 @@ impl Drop for OpenLibraryThread {
 }
 
 /// Returns the error of calls whose library was closed.
-fn closed_error(name: &str) -> ToolError {
-    ToolError::new(format!("{name} was closed"))
+fn closed_error(name: &str) -> HandlerError {
+    HandlerError::new(format!("{name} was closed"))
         .code(Code::TOOL_UNAVAILABLE)
         .suggest("Try again.")
 }
 
 /// Returns the error of a call that the library rejected with `status`.
-fn refused(name: &str, status: Status) -> ToolError {
-    let error = ToolError::new(format!("{name} rejected the call: {}", status.name()));
+fn refused(name: &str, status: Status) -> HandlerError {
+    let error = HandlerError::new(format!("{name} rejected the call: {}", status.name()));
     match status {
         Status::PANIC => error.code(Code::TOOL_PANIC),
         Status::TOO_LARGE => error

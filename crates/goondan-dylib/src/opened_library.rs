@@ -5,7 +5,7 @@ use std::sync::Arc;
 use goondan_abi::wire::{self, feature};
 use goondan_core::ids::InstanceId;
 use goondan_core::plugin_session::{ExtensionMessage, PluginTransport};
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 
 use crate::connection::LibraryConnection;
 use crate::hosted::HostedLibrary;
@@ -55,7 +55,7 @@ impl OpenedLibrary {
         }
     }
 
-    pub(crate) async fn connect(&self) -> Result<Arc<LibraryConnection>, ToolError> {
+    pub(crate) async fn connect(&self) -> Result<Arc<LibraryConnection>, HandlerError> {
         match &self.location {
             LibraryLocation::Here(connection) => Ok(Arc::clone(connection)),
             LibraryLocation::Hosted(hosted) => hosted.connect().await,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use goondan_abi::raw::{NO_CALL, Status};
 use goondan_abi::wire;
 use goondan_core::plugin_session::RunningMessage;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 
 use crate::failure::LibraryFailure;
 use crate::hosted::protocol::{ToolHostMessage, read_line, to_line};
@@ -252,7 +252,7 @@ impl LibraryCallbacks for ToolHostPipe {
         self.calls().contains_key(&call)
     }
 
-    fn close(&self, _why: &ToolError) {
+    fn close(&self, _why: &HandlerError) {
         // The parent detects the closed pipe and answers the open calls.
         self.calls().clear();
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use goondan_core::JsonObject;
 use goondan_core::connector_host::{ConnectorHost, ConnectorStart, run_connector};
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::kinds::ScriptModule;
 use goondan_spec::{Code, ResourceId};
 
@@ -27,10 +27,10 @@ impl ScriptModules {
         bundle_root: &Path,
         values: ConnectorStart,
         runtime: Arc<dyn ConnectorHost>,
-    ) -> Result<(), ToolError> {
+    ) -> Result<(), HandlerError> {
         let (definition, _) =
             define(module, JsonObject::new(), bundle_root).map_err(|(problem, remedy)| {
-                ToolError::new(format!("{id}: {problem}")).suggest(remedy)
+                HandlerError::new(format!("{id}: {problem}")).suggest(remedy)
             })?;
         let name = format!("Connection/{}", values.connection);
         let project = definition.project.clone();

@@ -2,22 +2,22 @@
 
 use std::fmt::Display;
 
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::{Code, untrusted_text};
 
 /// Maximum number of characters of a process's own error output.
 const MAX_ERROR_CHARS: usize = 600;
 
 /// Creates the error for a process that did not start.
-pub(crate) fn start(host: &str, why: impl Display) -> ToolError {
-    ToolError::new(format!("cannot start the runtime process of {host}: {why}"))
+pub(crate) fn start(host: &str, why: impl Display) -> HandlerError {
+    HandlerError::new(format!("cannot start the runtime process of {host}: {why}"))
         .code(Code::HOST_START)
         .suggest("To check that the runtime is installed, run `gdn doctor`.")
 }
 
 /// Creates the error for a process that ended during a call.
-pub(crate) fn host_ended_error(host: &str, how: impl Display) -> ToolError {
-    ToolError::new(format!(
+pub(crate) fn host_ended_error(host: &str, how: impl Display) -> HandlerError {
+    HandlerError::new(format!(
         "the runtime process of {host} ended during the call: {how}"
     ))
     .code(Code::HOST_DIED)
@@ -25,8 +25,8 @@ pub(crate) fn host_ended_error(host: &str, how: impl Display) -> ToolError {
 }
 
 /// Returns the error of a call that was cancelled.
-pub(crate) fn cancelled() -> ToolError {
-    ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
+pub(crate) fn cancelled() -> HandlerError {
+    HandlerError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
 }
 
 /// Escapes a process's error output. Truncates it at the beginning, because the cause is usually at

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::extension_protocol::{ExtensionRunner, MessageExtensionCode};
 use goondan_core::ports::extension::ExtensionContext;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 
 use crate::host::ScriptHost;
 use crate::transport::ModuleTransport;
@@ -50,7 +50,7 @@ impl MessageExtensionCode for ModuleExtension {
         self.files.to_vec()
     }
 
-    async fn connect(&self, context: &ExtensionContext) -> Result<ExtensionRunner, ToolError> {
+    async fn connect(&self, context: &ExtensionContext) -> Result<ExtensionRunner, HandlerError> {
         let process = self
             .host
             .connect(&context.sandboxes, &context.workdir, &Arc::default())

@@ -9,7 +9,7 @@ use goondan_core::JsonObject;
 use goondan_core::loaded_files::shadowing_files;
 use goondan_core::plugin_session::wire::CallRequest;
 use goondan_core::plugin_session::{PluginCall, call_context, run_tool_call};
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolHandler, ToolOutput};
 
 use crate::errors;
 use crate::host::ScriptHost;
@@ -36,7 +36,7 @@ pub(crate) struct ModuleHandler {
 
 #[async_trait]
 impl ToolHandler for ModuleHandler {
-    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, HandlerError> {
         let process = tokio::select! {
             biased;
             process = self.host.connect(&ctx.sandboxes, &ctx.workdir, &ctx.approved_files) => process?,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
 use goondan_core::plugin_session::{ExtensionMessage, RestartDelay};
-use goondan_core::ports::tool::{ApprovedFile, ToolError};
+use goondan_core::ports::tool::{ApprovedFile, HandlerError};
 use goondan_spec::Code;
 use goondan_spec::kinds::{SandboxSettings, ScriptRuntime};
 use tokio::time::Instant;
@@ -128,7 +128,7 @@ impl ScriptHost {
         sandboxes: &[SandboxSettings],
         workdir: &Path,
         approved_files: &Arc<[ApprovedFile]>,
-    ) -> Result<Arc<RuntimeProcess>, ToolError> {
+    ) -> Result<Arc<RuntimeProcess>, HandlerError> {
         let scope = match sandboxes.is_empty() {
             true => ProcessScope::default(),
             false => ProcessScope {
@@ -179,7 +179,7 @@ impl ScriptHost {
         scope: &ProcessScope,
         workdir: &Path,
         approved_files: &Arc<[ApprovedFile]>,
-    ) -> Result<RuntimeProcess, ToolError> {
+    ) -> Result<RuntimeProcess, HandlerError> {
         let (runtime, folder) = (self.definition.runtime, self.folder.clone());
         let written = tokio::task::spawn_blocking(move || shim::write_shim(runtime, &folder)).await;
         let shim = written.map_err(|error| errors::start(&self.name, error))?;

@@ -9,7 +9,7 @@ use goondan_core::plugin_session::wire::LogLine;
 use goondan_core::plugin_session::{
     DeliveryStatus, FinalMessage, LivenessPing, OpenCalls, RunningMessage,
 };
-use goondan_core::ports::tool::{LogLevel, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, LogLevel, ToolOutput};
 use goondan_core::utf8_cut::{take_text, without_cut_start};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
@@ -64,7 +64,7 @@ impl RuntimeProcess {
     pub(crate) async fn wait_until_ready(
         name: &str,
         streams: RuntimeStreams,
-    ) -> Result<RuntimeProcess, ToolError> {
+    ) -> Result<RuntimeProcess, HandlerError> {
         let RuntimeStreams {
             input,
             output,
@@ -449,7 +449,7 @@ impl ShimMessageReader {
                 };
                 if self.calls.event(id, request) != DeliveryStatus::Accepted {
                     let why = "the call is over, or has too many open requests";
-                    self.refuse(ask, ToolError::new(why));
+                    self.refuse(ask, HandlerError::new(why));
                 }
             }
             ShimMessage::Pong => self.pong.send_modify(|count| *count += 1),
@@ -460,7 +460,7 @@ impl ShimMessageReader {
     }
 
     /// Refuses a request that no call accepts.
-    fn refuse(&self, ask: u64, why: ToolError) {
+    fn refuse(&self, ask: u64, why: HandlerError) {
         let answer = ShimCommand::Answer(OperationAnswer::new(ask, Err(why)));
         if let (Some(line_sender), Some(text)) = (self.line_sender.upgrade(), to_line(&answer)) {
             let _ = line_sender.send(OutgoingLine {

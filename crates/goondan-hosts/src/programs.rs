@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ApprovedFile, ToolError};
+use goondan_core::ports::tool::{ApprovedFile, HandlerError};
 use goondan_spec::kinds::SandboxSettings;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -16,7 +16,7 @@ pub trait HostPrograms: Send + Sync {
     /// # Errors
     ///
     /// Fails if the program cannot be started, or not be sandboxed as required.
-    async fn start(&self, program: &HostProgram) -> Result<RuntimeStreams, ToolError>;
+    async fn start(&self, program: &HostProgram) -> Result<RuntimeStreams, HandlerError>;
 }
 
 /// A runtime process to start.

@@ -1,7 +1,7 @@
 //! Messages that are valid JSON with unexpected types, because a handler returned such a value.
 //! They affect only their own call.
 
-use goondan_core::ports::tool::{Attachment, ToolError};
+use goondan_core::ports::tool::{Attachment, HandlerError};
 use goondan_spec::Code;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -19,9 +19,9 @@ struct ShimMessageHead {
 /// The handling of an invalid message.
 pub(crate) enum InvalidMessageAction {
     /// Ends the call with the error.
-    End(u64, ToolError),
+    End(u64, HandlerError),
     /// Answers the request with the error.
-    Answer(u64, ToolError),
+    Answer(u64, HandlerError),
     /// No caller waits for the message.
     Drop,
 }
@@ -46,8 +46,8 @@ impl InvalidMessageAction {
 }
 
 /// Returns the error of an invalid message. `what` is the subject of its sentence.
-fn result_error(what: &str, line: &[u8]) -> ToolError {
-    ToolError::new(describe_error(what, line))
+fn result_error(what: &str, line: &[u8]) -> HandlerError {
+    HandlerError::new(describe_error(what, line))
         .code(Code::HOST_RESULT)
         .suggest("Use plain values of the documented types.")
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use goondan_core::plugin_session::{
     CallRules, ExtensionMessage, LivenessPing, OpenCalls, PluginStart, PluginTransport,
 };
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use serde_json::Value;
 
 use crate::host::ScriptHost;
@@ -63,7 +63,7 @@ impl PluginTransport for ModuleTransport {
         self.process.calls()
     }
 
-    fn start(&self, call: u64, start: PluginStart) -> Result<(), ToolError> {
+    fn start(&self, call: u64, start: PluginStart) -> Result<(), HandlerError> {
         self.process.send(&ShimStart {
             id: call,
             module: &self.module,
@@ -84,7 +84,7 @@ impl PluginTransport for ModuleTransport {
         self.process.cancel(call)
     }
 
-    fn answer(&self, request: u64, outcome: Result<Value, ToolError>) {
+    fn answer(&self, request: u64, outcome: Result<Value, HandlerError>) {
         self.process
             .send(&ShimCommand::Answer(OperationAnswer::new(request, outcome)));
     }

@@ -3,7 +3,7 @@
 use goondan_core::JsonObject;
 use goondan_core::plugin_session::wire::{CallRequest, KeptState, LayerChanges, LogLine, Progress};
 use goondan_core::plugin_session::{ExtensionMessage, PluginStart};
-use goondan_core::ports::tool::{Attachment, ToolError};
+use goondan_core::ports::tool::{Attachment, HandlerError};
 use goondan_spec::Code;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -63,11 +63,11 @@ pub(crate) struct OperationAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ToolError>,
+    error: Option<HandlerError>,
 }
 
 impl OperationAnswer {
-    pub(crate) fn new(ask: u64, outcome: Result<Value, ToolError>) -> Self {
+    pub(crate) fn new(ask: u64, outcome: Result<Value, HandlerError>) -> Self {
         let (value, error) = match outcome {
             Ok(value) => (Some(value), None),
             Err(error) => (None, Some(error)),
@@ -92,7 +92,7 @@ pub(crate) enum ShimMessage {
     /// A handler has failed or does not exist, or its result is invalid.
     Fail {
         id: u64,
-        error: ToolError,
+        error: HandlerError,
         #[serde(default)]
         fault: Option<ScriptFault>,
         #[serde(default)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_mcp::{ConsentBrowser, McpServerProgram, McpTools, ProgramStreams, ServerSpawner};
 use goondan_spec::kinds::{
     ElicitationMode, McpOauth, McpProtocol, McpServer, McpTransport, Tool, ToolEntry,
@@ -44,8 +44,8 @@ struct Nobody;
 
 #[async_trait]
 impl ServerSpawner for Nobody {
-    async fn start(&self, _program: &McpServerProgram) -> Result<ProgramStreams, ToolError> {
-        Err(ToolError::new("a scenario starts no programs"))
+    async fn start(&self, _program: &McpServerProgram) -> Result<ProgramStreams, HandlerError> {
+        Err(HandlerError::new("a scenario starts no programs"))
     }
 }
 
@@ -111,7 +111,7 @@ async fn exercise(
     tool: &Resource<Tool>,
     root: &Path,
     context: &Context,
-) -> Result<(), ToolError> {
+) -> Result<(), HandlerError> {
     let session = tools.session(tool, root)?;
     let catalog = session.catalog().await?;
     if context.tool_calls.is_empty() {

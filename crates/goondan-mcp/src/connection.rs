@@ -35,7 +35,7 @@ use crate::spawn_port::{
 use crate::stdio_transport::{
     ConnectionFault, OVERSIZED_ANSWER, StdioLineTransport, StreamObservations, UNREADABLE_ANSWER,
 };
-use goondan_core::ports::tool::{ApprovedFile, ToolError};
+use goondan_core::ports::tool::{ApprovedFile, HandlerError};
 use goondan_core::started_files::StartedFiles;
 use goondan_spec::kinds::McpProtocol;
 
@@ -73,7 +73,7 @@ impl McpConnection {
         scope: &CallScope,
         approved_files: &Arc<[ApprovedFile]>,
         legacy: bool,
-    ) -> Result<McpConnection, ToolError> {
+    ) -> Result<McpConnection, HandlerError> {
         let deadline = Instant::now() + definition.connect_timeout;
         let attempt = |legacy| {
             McpConnection::connect_once(
@@ -105,7 +105,7 @@ impl McpConnection {
         approved_files: &Arc<[ApprovedFile]>,
         legacy: bool,
         deadline: Instant,
-    ) -> Result<McpConnection, ToolError> {
+    ) -> Result<McpConnection, HandlerError> {
         // A change during the start differs from this content, so it needs an approval.
         let program_contents = contents_now(definition).await;
         let handler = McpClientHandler::new(definition.elicitation);
@@ -154,7 +154,7 @@ impl McpConnection {
         options: &ServerConnectOptions,
         legacy: bool,
         deadline: Instant,
-    ) -> Result<McpConnection, ToolError> {
+    ) -> Result<McpConnection, HandlerError> {
         let (client, config) = http_transport(definition).await?;
         let tokens = TokenFile::for_server(&options.folder, definition);
         let manager = match &tokens {
@@ -234,7 +234,7 @@ impl McpConnection {
         tokens: Option<TokenFile>,
         legacy: bool,
         deadline: Instant,
-    ) -> Result<McpConnection, ToolError>
+    ) -> Result<McpConnection, HandlerError>
     where
         T: IntoTransport<RoleClient, E, A>,
         E: std::error::Error + Send + Sync + 'static,
@@ -343,7 +343,7 @@ impl McpConnection {
         &self,
         definition: &McpServerDefinition,
         is_first: bool,
-    ) -> Result<McpCatalog, ToolError> {
+    ) -> Result<McpCatalog, HandlerError> {
         let now = Instant::now();
         // A repeated attempt on a connection that stays has a deadline of its own.
         let deadline = match is_first && now < self.deadline {
@@ -417,7 +417,7 @@ impl McpConnection {
         &self,
         definition: &McpServerDefinition,
         failure: &ServiceError,
-    ) -> ToolError {
+    ) -> HandlerError {
         let name = definition.name();
         if failure.is_authorization_required() || failure.auth_challenge().is_some() {
             record_challenge(self.tokens.as_ref(), failure.auth_challenge());
@@ -472,7 +472,7 @@ impl McpConnection {
     }
 
     /// Returns the error for a connection that ended.
-    fn exit_error(&self, definition: &McpServerDefinition) -> ToolError {
+    fn exit_error(&self, definition: &McpServerDefinition) -> HandlerError {
         let name = definition.name();
         if let Some(fatal) = self.observations.fatal_fault() {
             return too_much(name, fatal);
@@ -555,7 +555,7 @@ async fn stream(
     spawner: &dyn ServerSpawner,
     scope: &CallScope,
     approved_files: &Arc<[ApprovedFile]>,
-) -> Result<Option<ProgramStreams>, ToolError> {
+) -> Result<Option<ProgramStreams>, HandlerError> {
     match &definition.way {
         ServerTransport::Program {
             command,
@@ -577,7 +577,7 @@ async fn stream(
                 },
                 approved_files: Arc::clone(approved_files),
             };
-            let failed = |cause: ToolError| ToolError {
+            let failed = |cause: HandlerError| HandlerError {
                 message: format!(
                     "the MCP server of Tool/{} cannot be started: {}",
                     definition.name(),
@@ -611,7 +611,7 @@ fn install_suggestion(command: &str) -> String {
 async fn connect_socket(
     definition: &McpServerDefinition,
     path: &std::path::Path,
-) -> Result<ProgramStreams, ToolError> {
+) -> Result<ProgramStreams, HandlerError> {
     let connecting = tokio::time::timeout(
         definition.connect_timeout,
         tokio::net::UnixStream::connect(path),
@@ -640,7 +640,7 @@ async fn connect_socket(
 async fn connect_socket(
     definition: &McpServerDefinition,
     _path: &std::path::Path,
-) -> Result<ProgramStreams, ToolError> {
+) -> Result<ProgramStreams, HandlerError> {
     Err(error(
         Code::MCP_CONNECT,
         definition.name(),
@@ -656,7 +656,7 @@ async fn http_transport(
         EagerStreamClient<reqwest::Client>,
         StreamableHttpClientTransportConfig,
     ),
-    ToolError,
+    HandlerError,
 > {
     let name = definition.name();
     let ServerTransport::Http { url, headers } = &definition.way else {
@@ -699,7 +699,7 @@ fn no_connection(
     failure: &ClientInitializeError,
     observations: &StreamObservations,
     end: String,
-) -> ToolError {
+) -> HandlerError {
     let name = definition.name();
     if failure.is_authorization_required() || failure.auth_challenge().is_some() {
         return wants_login(name);
@@ -766,7 +766,7 @@ fn too_slow(
     definition: &McpServerDefinition,
     observations: &StreamObservations,
     _end: String,
-) -> ToolError {
+) -> HandlerError {
     let limit = Duration::as_millis(&definition.connect_timeout);
     let what = format_args!(
         "did not answer within {limit} ms{}",
@@ -776,7 +776,7 @@ fn too_slow(
 }
 
 /// Returns the error for output that violates the transport limits.
-fn too_much(name: &str, fatal: ConnectionFault) -> ToolError {
+fn too_much(name: &str, fatal: ConnectionFault) -> HandlerError {
     match fatal {
         ConnectionFault::LongLine => {
             let what = "sent a message of more than 16 MiB";
@@ -802,7 +802,7 @@ fn record_challenge(tokens: Option<&TokenFile>, challenge: Option<&str>) {
 }
 
 /// Returns the error for a server that requires a login.
-fn wants_login(name: &str) -> ToolError {
+fn wants_login(name: &str) -> HandlerError {
     error(Code::MCP_AUTH, name, "requires a login").suggest(format!(
         "The swarm operator can run `gdn mcp login {name}`, or put a key into `headers`."
     ))

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use crate::codes;
 use goondan_core::JsonObject;
 use goondan_core::ids::hex;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_core::started_files::{StartedFiles, StartedProgram};
 use goondan_spec::kinds::{
     ElicitationMode, McpOauth, McpProtocol, McpServer, McpTransport, McpValue, Tool, ToolEntry,
@@ -64,10 +64,10 @@ impl McpServerDefinition {
         tool: &Resource<Tool>,
         root: &Path,
         environment: &Environment,
-    ) -> Result<McpServerDefinition, ToolError> {
+    ) -> Result<McpServerDefinition, HandlerError> {
         let ToolEntry::Mcp(server) = &tool.spec.entry else {
             return Err(
-                ToolError::new(format!("{} has no MCP server", tool.id)).code(Code::MCP_START)
+                HandlerError::new(format!("{} has no MCP server", tool.id)).code(Code::MCP_START)
             );
         };
         let project = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
@@ -83,7 +83,10 @@ impl McpServerDefinition {
             } => ServerTransport::Program {
                 command: in_project(command, &project),
                 args: args.clone(),
-                env: env.iter().map(lookup).collect::<Result<_, ToolError>>()?,
+                env: env
+                    .iter()
+                    .map(lookup)
+                    .collect::<Result<_, HandlerError>>()?,
                 folder: cwd
                     .as_ref()
                     .map_or_else(|| project.clone(), |cwd| project.join(cwd)),
@@ -93,7 +96,7 @@ impl McpServerDefinition {
                 headers: headers
                     .iter()
                     .map(lookup)
-                    .collect::<Result<_, ToolError>>()?,
+                    .collect::<Result<_, HandlerError>>()?,
             },
             McpTransport::Socket { path } => ServerTransport::Socket(project.join(path)),
         };
@@ -178,7 +181,7 @@ fn resolve(
     name: &str,
     value: &McpValue,
     environment: &Environment,
-) -> Result<String, ToolError> {
+) -> Result<String, HandlerError> {
     match value {
         McpValue::Plain(text) => Ok(text.clone()),
         McpValue::Source(source) => environment

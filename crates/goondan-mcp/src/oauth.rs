@@ -23,7 +23,7 @@ use crate::codes::{self, error};
 use crate::definition::McpServerDefinition;
 use goondan_core::file_lock::FileLock;
 use goondan_core::ids::hex;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_core::private_files;
 
 /// Directory of tokens below this crate's directory.
@@ -175,7 +175,7 @@ impl CredentialStore for TokenFile {
 pub(crate) async fn load_authorization(
     definition: &McpServerDefinition,
     tokens: &TokenFile,
-) -> Result<Option<AuthorizationManager>, ToolError> {
+) -> Result<Option<AuthorizationManager>, HandlerError> {
     let Some(url) = definition.url().filter(|_| tokens.exists()) else {
         return Ok(None);
     };
@@ -202,7 +202,7 @@ pub(crate) async fn login(
     tokens: &TokenFile,
     challenge: Option<String>,
     visitor: &dyn ConsentBrowser,
-) -> Result<(), ToolError> {
+) -> Result<(), HandlerError> {
     // The library's HTTP client needs a default TLS provider.
     goondan_tls::be_default();
     let failed = |cause: AuthError| login_error(definition, &cause);
@@ -332,7 +332,7 @@ fn request(
 }
 
 /// Converts a failed login to an error for the user.
-fn login_error(definition: &McpServerDefinition, cause: &AuthError) -> ToolError {
+fn login_error(definition: &McpServerDefinition, cause: &AuthError) -> HandlerError {
     let name = definition.name();
     let mut text = cause.to_string();
     let mut source = std::error::Error::source(cause);

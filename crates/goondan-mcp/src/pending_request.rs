@@ -11,7 +11,7 @@ use crate::codes;
 use crate::connection::McpConnection;
 use crate::elicitation::ElicitationContext;
 use crate::handler::ProgressSubscription;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 
 /// Maximum time to notify a server of a cancellation.
 pub(crate) const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ pub(crate) enum UnansweredCall {
     /// The server or the connection failed.
     Failed(ServiceError),
     /// The client ended the call: it was cancelled, or the requested input is unavailable.
-    Given(ToolError),
+    Given(HandlerError),
 }
 
 impl From<ServiceError> for UnansweredCall {

@@ -19,7 +19,7 @@ use crate::elicitation::ElicitationContext;
 use crate::pending_request::{UnansweredCall, send_request};
 use crate::result;
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{Attachment, ToolError};
+use goondan_core::ports::tool::{Attachment, HandlerError};
 
 /// Maximum number of prompts per server. The others are left out.
 pub(crate) const MAX_PROMPTS: usize = 200;
@@ -203,7 +203,7 @@ pub(crate) fn parse_arguments(
     server: &str,
     prompt: &CatalogPrompt,
     line: &str,
-) -> Result<JsonObject, ToolError> {
+) -> Result<JsonObject, HandlerError> {
     let mut values = JsonObject::new();
     let mut unnamed = Vec::new();
     for word in words(line) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::codes::error;
 use crate::stdio_transport::{MAX_MESSAGE_VALUES, OVERSIZED_ANSWER};
-use goondan_core::ports::tool::{Attachment, ToolError, ToolOutput};
+use goondan_core::ports::tool::{Attachment, HandlerError, ToolOutput};
 use goondan_spec::untrusted_text::{KeptCharacters, TextEscaper};
 
 /// Maximum number of attachments in one answer.
@@ -56,7 +56,7 @@ pub(crate) fn output(
     server: &str,
     tool_name: &str,
     result: CallToolResult,
-) -> Result<ToolOutput, ToolError> {
+) -> Result<ToolOutput, HandlerError> {
     let structured_count = result.structured_content.as_ref().map_or(0, value_count);
     if structured_count + result.content.len() > MAX_MESSAGE_VALUES {
         let what = format_args!("returned {OVERSIZED_ANSWER}");
@@ -78,9 +78,9 @@ pub(crate) fn output(
             .filter(|text| !text.trim().is_empty())
             .or_else(structured);
         let text = text.unwrap_or_else(|| "the tool failed without a reason".to_owned());
-        return Err(ToolError {
+        return Err(HandlerError {
             name: Some("McpToolError".to_owned()),
-            ..ToolError::new(text).code(Code::MCP_TOOL)
+            ..HandlerError::new(text).code(Code::MCP_TOOL)
         });
     }
     let output = match result.structured_content {
@@ -287,7 +287,7 @@ mod tests {
 
     use super::*;
 
-    fn result(value: Value) -> Result<ToolOutput, ToolError> {
+    fn result(value: Value) -> Result<ToolOutput, HandlerError> {
         output("t", "x", serde_json::from_value(value).expect("a result"))
     }
 

@@ -26,7 +26,7 @@ use crate::spawn_port::ServerConnectOptions;
 use crate::{resources, result};
 use goondan_core::JsonObject;
 use goondan_core::plugin_session::pause_after;
-use goondan_core::ports::tool::{ApprovedFile, ToolError, ToolOutput};
+use goondan_core::ports::tool::{ApprovedFile, HandlerError, ToolOutput};
 use goondan_core::started_files::StartedFiles;
 
 /// Lifetime after which a connection does not count as failed.
@@ -48,7 +48,7 @@ const UNKNOWN_TOOL_CODES: [i32; 2] = [-32601, -32602];
 type Announced = Option<Arc<McpCatalog>>;
 
 /// Outcome of the first attempt to connect and fetch the catalog; `None` until it is complete.
-type FirstContact = Option<Result<Arc<McpCatalog>, ToolError>>;
+type FirstContact = Option<Result<Arc<McpCatalog>, HandlerError>>;
 
 /// A server. It ends when the last reference is dropped.
 pub(crate) struct McpServerHandle {
@@ -86,7 +86,7 @@ struct McpConnectionState {
     /// Earliest time of the next attempt.
     not_before: Option<Instant>,
     /// Error of the last failed attempt.
-    last: Option<ToolError>,
+    last: Option<HandlerError>,
 }
 
 impl McpServerHandle {
@@ -190,14 +190,14 @@ impl McpServerHandle {
     }
 
     /// Returns the error of the first attempt to fetch the catalog; `None` if a catalog is known.
-    pub(crate) fn first_contact_error(&self) -> Option<ToolError> {
+    pub(crate) fn first_contact_error(&self) -> Option<HandlerError> {
         let contact = lock(&self.contact).clone()?;
         let failure = contact.borrow().as_ref()?.as_ref().err().cloned();
         failure.filter(|_| lock(&self.catalog).is_none())
     }
 
     /// Connects, and fetches the catalog.
-    pub(crate) async fn fetch_catalog(self: &Arc<Self>) -> Result<Arc<McpCatalog>, ToolError> {
+    pub(crate) async fn fetch_catalog(self: &Arc<Self>) -> Result<Arc<McpCatalog>, HandlerError> {
         let home = self.catalog_scope();
         let link = self.get_or_connect(&home, &Arc::default()).await?;
         self.refresh_catalog(&link).await
@@ -205,7 +205,7 @@ impl McpServerHandle {
 
     /// Fetches the catalog, and keeps a changed one in the cache. Signals a change if the prompts
     /// differ, or if the swarm uses other tools than the server has.
-    async fn refresh_catalog(&self, link: &McpConnection) -> Result<Arc<McpCatalog>, ToolError> {
+    async fn refresh_catalog(&self, link: &McpConnection) -> Result<Arc<McpCatalog>, HandlerError> {
         let is_first = lock(&self.catalog).is_none();
         let reports = link.handler.reports();
         let catalog = link.catalog(&self.definition, is_first).await?;
@@ -220,7 +220,7 @@ impl McpServerHandle {
                 tokio::task::spawn_blocking(move || cache.store(&fingerprint, &written_catalog));
             keeping
                 .await
-                .map_err(|panic| ToolError::new(panic.to_string()))?;
+                .map_err(|panic| HandlerError::new(panic.to_string()))?;
         }
         let prompts_before = before
             .as_deref()
@@ -264,7 +264,7 @@ impl McpServerHandle {
         kind: CatalogToolKind,
         tool_name: &str,
         input: JsonObject,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let link = tokio::select! {
             link = self.get_or_connect(&context.scope, &context.approved_files) => link?,
             () = context.cancellation.cancelled() => return Err(codes::cancelled_error()),
@@ -304,7 +304,7 @@ impl McpServerHandle {
         self: &Arc<Self>,
         name: &str,
         words: &str,
-    ) -> Result<PromptInput, ToolError> {
+    ) -> Result<PromptInput, HandlerError> {
         let server = self.definition.name();
         let catalog = match self.known_catalog() {
             Some(catalog) => catalog,
@@ -390,7 +390,7 @@ impl McpServerHandle {
         link: &McpConnection,
         tool_name: &str,
         failure: &ServiceError,
-    ) -> Option<ToolError> {
+    ) -> Option<HandlerError> {
         if let ServiceError::McpError(refusal) = failure
             && UNKNOWN_TOOL_CODES.contains(&refusal.code.0)
             && let Ok(catalog) = self.refresh_catalog(link).await
@@ -412,7 +412,7 @@ impl McpServerHandle {
         link: &McpConnection,
         context: &ElicitationContext,
         answer: Result<T, UnansweredCall>,
-    ) -> Result<T, ToolError> {
+    ) -> Result<T, HandlerError> {
         let failure = match answer {
             Ok(answer) => {
                 let shared = self.shared_connection(&context.scope);
@@ -455,7 +455,7 @@ impl McpServerHandle {
         self: &Arc<Self>,
         scope: &CallScope,
         approved_files: &Arc<[ApprovedFile]>,
-    ) -> Result<Arc<McpConnection>, ToolError> {
+    ) -> Result<Arc<McpConnection>, HandlerError> {
         let shared = self.shared_connection(scope);
         let mut state = shared.state.lock().await;
         if let Some(link) = &state.link
@@ -526,7 +526,10 @@ impl McpServerHandle {
 
     /// Returns the tools of a connected server. If it has reported a change since the last list, waits
     /// for the new list.
-    async fn read_tools(&self, link: &McpConnection) -> Result<Option<Arc<McpCatalog>>, ToolError> {
+    async fn read_tools(
+        &self,
+        link: &McpConnection,
+    ) -> Result<Option<Arc<McpCatalog>>, HandlerError> {
         if link.handler.has_unread_tools() {
             let reading = tokio::time::timeout(MAX_LIST_WAIT, self.refresh_catalog(link));
             reading.await.unwrap_or_else(|_| {
@@ -564,7 +567,7 @@ impl McpServerHandle {
     }
 
     /// Returns the error for a server to which gdn connects again only after `remaining`.
-    fn backoff_error(&self, state: &McpConnectionState, remaining: Duration) -> ToolError {
+    fn backoff_error(&self, state: &McpConnectionState, remaining: Duration) -> HandlerError {
         let why = state
             .last
             .as_ref()
@@ -667,10 +670,10 @@ fn definition_of(
 }
 
 /// Returns the error for a call whose approval was for another definition of the tool.
-fn changed_definition(tool_name: &str) -> ToolError {
+fn changed_definition(tool_name: &str) -> HandlerError {
     let tool_name = codes::escaped_error_text(tool_name);
     let message = format!("the server changed the tool `{tool_name}` after the call was approved");
-    ToolError::new(message)
+    HandlerError::new(message)
         .code(Code::TOOL_DENIED)
         .suggest("Repeat the call. It then needs an approval of the changed tool.")
 }

@@ -9,7 +9,7 @@ use crate::prompts::PromptInput;
 use crate::resources;
 use crate::server::McpServerHandle;
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolOutput};
 
 /// A server that is connected on demand.
 pub struct McpSession {
@@ -27,7 +27,7 @@ impl McpSession {
     /// # Errors
     ///
     /// Fails if the server is unreachable or does not answer.
-    pub async fn catalog(&self) -> Result<Arc<McpCatalog>, ToolError> {
+    pub async fn catalog(&self) -> Result<Arc<McpCatalog>, HandlerError> {
         self.server.fetch_catalog().await
     }
 
@@ -40,7 +40,7 @@ impl McpSession {
         &self,
         tool_name: &str,
         arguments: JsonObject,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let kind = CatalogToolKind::Tool;
         self.server
             .call(
@@ -57,7 +57,7 @@ impl McpSession {
     /// # Errors
     ///
     /// Every failure has a code of [`crate::codes`].
-    pub async fn read_resource(&self, arguments: JsonObject) -> Result<ToolOutput, ToolError> {
+    pub async fn read_resource(&self, arguments: JsonObject) -> Result<ToolOutput, HandlerError> {
         let kind = CatalogToolKind::Resources;
         self.server
             .call(
@@ -74,7 +74,7 @@ impl McpSession {
     /// # Errors
     ///
     /// Fails if a required argument is missing, or if the server does not answer.
-    pub async fn prompt(&self, name: &str, words: &str) -> Result<PromptInput, ToolError> {
+    pub async fn prompt(&self, name: &str, words: &str) -> Result<PromptInput, HandlerError> {
         self.server.get_prompt(name, words).await
     }
 

@@ -26,7 +26,7 @@ use crate::spawn_port::{ServerConnectOptions, ServerSpawner, StandIns};
 use crate::tool_names::MAX_TOOL_NAME_LENGTH;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{
-    EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+    EntryOpenError, HandlerError, ToolContext, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
 use goondan_core::private_files;
 use goondan_core::redact::SecretRedactor;
@@ -343,7 +343,7 @@ impl McpTools {
     ///
     /// Fails if the server has no such prompt, an argument is missing, or the server does not answer
     /// within its `connectTimeoutMs`.
-    pub async fn expand_prompt(&self, line: &str) -> Option<Result<PromptInput, ToolError>> {
+    pub async fn expand_prompt(&self, line: &str) -> Option<Result<PromptInput, HandlerError>> {
         let (server_name, name, words) = prompts::command_parts(line)?;
         let servers = lock(&self.prepared).serving_servers();
         let mut servers = servers.into_iter();
@@ -365,7 +365,7 @@ impl McpTools {
         &self,
         tool: &Resource<Tool>,
         root: &Path,
-    ) -> Result<CatalogLookup, ToolError> {
+    ) -> Result<CatalogLookup, HandlerError> {
         let begun = Instant::now();
         let session = self.session(tool, root)?;
         let catalog = session.catalog().await;
@@ -382,7 +382,7 @@ impl McpTools {
     /// # Errors
     ///
     /// Fails if a variable that the definition names is not set.
-    pub fn session(&self, tool: &Resource<Tool>, root: &Path) -> Result<McpSession, ToolError> {
+    pub fn session(&self, tool: &Resource<Tool>, root: &Path) -> Result<McpSession, HandlerError> {
         let definition = self.resolve_definition(tool, root)?;
         Ok(McpSession::new(McpServerHandle::new(
             definition,
@@ -403,7 +403,7 @@ impl McpTools {
         tool: &Resource<Tool>,
         root: &Path,
         visitor: &dyn ConsentBrowser,
-    ) -> Result<(), ToolError> {
+    ) -> Result<(), HandlerError> {
         let definition = self.resolve_definition(tool, root)?;
         let challenge = McpConnection::login_challenge(&definition).await;
         let tokens = self.tokens(&definition)?;
@@ -418,7 +418,7 @@ impl McpTools {
     /// # Errors
     ///
     /// Fails if the server has no URL, or if the file cannot be deleted.
-    pub fn logout(&self, tool: &Resource<Tool>, root: &Path) -> Result<bool, ToolError> {
+    pub fn logout(&self, tool: &Resource<Tool>, root: &Path) -> Result<bool, HandlerError> {
         let definition = self.resolve_definition(tool, root)?;
         let forgotten = self.tokens(&definition)?.delete();
         forgotten.map_err(|cause| {
@@ -437,7 +437,7 @@ impl McpTools {
     }
 
     /// Returns the token file of a web server; fails for a server without `url`.
-    fn tokens(&self, definition: &McpServerDefinition) -> Result<TokenFile, ToolError> {
+    fn tokens(&self, definition: &McpServerDefinition) -> Result<TokenFile, HandlerError> {
         TokenFile::for_server(&self.options.folder, definition).ok_or_else(|| {
             let error = error(
                 Code::MCP_AUTH,
@@ -473,7 +473,7 @@ impl McpTools {
         &self,
         tool: &Resource<Tool>,
         root: &Path,
-    ) -> Result<McpServerDefinition, ToolError> {
+    ) -> Result<McpServerDefinition, HandlerError> {
         McpServerDefinition::new(tool, root, &lock(&self.environment))
     }
 
@@ -590,7 +590,7 @@ impl ToolSource for McpTools {
 
 /// Returns a fixed reason why a server's catalog is missing. It becomes a part of the system prompt,
 /// so it contains no text from the server and changes rarely. Other errors count as no answer yet.
-fn unavailability_reason(error: Option<&ToolError>) -> &'static str {
+fn unavailability_reason(error: Option<&HandlerError>) -> &'static str {
     let code = error.and_then(|error| error.code.as_deref());
     let known = [
         (Code::MCP_START, "the MCP server cannot be started"),
@@ -660,7 +660,7 @@ struct RemoteTool {
 
 #[async_trait]
 impl ToolHandler for RemoteTool {
-    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, HandlerError> {
         self.server
             .call(
                 &ElicitationContext::from_context(ctx),

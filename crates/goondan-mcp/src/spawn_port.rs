@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ApprovedFile, ToolError};
+use goondan_core::ports::tool::{ApprovedFile, HandlerError};
 use goondan_spec::kinds::SandboxSettings;
 
 #[async_trait]
@@ -18,14 +18,14 @@ pub trait ServerSpawner: Send + Sync {
     /// # Errors
     ///
     /// Fails if the program cannot be started, or cannot be sandboxed as required.
-    async fn start(&self, program: &McpServerProgram) -> Result<ProgramStreams, ToolError>;
+    async fn start(&self, program: &McpServerProgram) -> Result<ProgramStreams, HandlerError>;
 }
 
 /// Replaces servers with mocks in tests.
 #[async_trait]
 pub trait StandIns: Send + Sync {
     /// Returns the mock for the server of the Tool `tool`; `None` for the real server.
-    async fn stand_in(&self, tool: &str) -> Option<Result<ProgramStreams, ToolError>>;
+    async fn stand_in(&self, tool: &str) -> Option<Result<ProgramStreams, HandlerError>>;
 }
 
 /// Options for connecting to servers.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use goondan_core::JsonObject;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::tool::{
-    AgentEventInput, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolContext, ToolError,
+    AgentEventInput, HandlerError, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolContext,
     ToolOutput,
 };
 use goondan_core::reserved_names::{REQUEST_EVENT, SEND_EVENT};
@@ -98,7 +98,7 @@ impl ToolOperation for AskAgent {
         self,
         ctx: &ToolContext,
         config: &AgentsToolConfig,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         check_key(ctx, &self.target, self.instance_key.as_deref()).await?;
         let event = event(
             self.event_type,
@@ -158,7 +158,7 @@ struct NotifyAgent {
 impl ToolOperation for NotifyAgent {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         check_key(ctx, &self.target, self.instance_key.as_deref()).await?;
         let event = event(
             self.event_type,
@@ -190,7 +190,7 @@ struct SpawnAgentInstance {
 impl ToolOperation for SpawnAgentInstance {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         check_key(ctx, &self.target, self.instance_key.as_deref()).await?;
         // A sub-agent gets no more access than its caller (rule S1b), including the file system.
         let place = self
@@ -227,7 +227,7 @@ struct ListInstances {
 impl ToolOperation for ListInstances {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let agents = ctx.runtime.list_instances(self.include_all).await?;
         let id = |info: &SpawnedAgentInfo| InstanceId::new(&*info.target, &*info.instance_key);
         let agents = retain_reachable(ctx, agents, id).await?;
@@ -248,7 +248,7 @@ struct ListAgents {}
 impl ToolOperation for ListAgents {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let catalog = ctx.runtime.catalog().await?;
         let mut output = json!({
             "swarmName": catalog.swarm_name,
@@ -267,7 +267,7 @@ impl ToolOperation for ListAgents {
 }
 
 /// Fails if the key names a conversation that the call may not use.
-async fn check_key(ctx: &ToolContext, target: &str, key: Option<&str>) -> Result<(), ToolError> {
+async fn check_key(ctx: &ToolContext, target: &str, key: Option<&str>) -> Result<(), HandlerError> {
     let Some(key) = key else { return Ok(()) };
     let rule = format!(
         "{{tool: \"agents__*\", args: {{instanceKey: {}}}, action: allow}}",
@@ -281,7 +281,7 @@ pub(crate) async fn retain_reachable<T>(
     ctx: &ToolContext,
     mut items: Vec<T>,
     id: impl Fn(&T) -> InstanceId,
-) -> Result<Vec<T>, ToolError> {
+) -> Result<Vec<T>, HandlerError> {
     let reached = ctx.runtime.within_reach(items.iter().map(&id).collect());
     let reached: HashSet<InstanceId> = reached.await?.into_iter().collect();
     items.retain(|item| reached.contains(&id(item)));
@@ -293,12 +293,12 @@ pub(crate) async fn check_reach(
     ctx: &ToolContext,
     id: &InstanceId,
     rule: &str,
-) -> Result<(), ToolError> {
+) -> Result<(), HandlerError> {
     if !ctx.runtime.within_reach(vec![id.clone()]).await?.is_empty() {
         return Ok(());
     }
     let message = format!("`{id}` has another key, and this conversation did not start it");
-    Err(ToolError::new(message)
+    Err(HandlerError::new(message)
         .code(Code::TOOL_DENIED)
         .suggest(format!(
             "Use your own conversations. The operator can allow this one: add `{rule}` to \

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use goondan_core::ports::capabilities::{JobRequest, ScheduledJob};
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
 use schemars::JsonSchema;
@@ -66,7 +66,7 @@ struct CronJobTool {
 impl ToolOperation for CronJobTool {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let schedules = host_capabilities::prompt_scheduler(ctx)?;
         match self.action {
             CronAction::List => {
@@ -107,13 +107,17 @@ impl ToolOperation for CronJobTool {
 
 /// Returns the parameter `name`. Fails if the call does not contain it, although `action` requires
 /// it.
-fn require_parameter(value: Option<String>, action: &str, name: &str) -> Result<String, ToolError> {
+fn require_parameter(
+    value: Option<String>,
+    action: &str,
+    name: &str,
+) -> Result<String, HandlerError> {
     let value = value.filter(|value| !value.trim().is_empty());
     value.ok_or_else(|| errors::invalid_argument(format!("action `{action}` needs `{name}`")))
 }
 
 /// Returns the error of an unknown job id, with the known ids.
-fn no_job(id: &str, jobs: &[ScheduledJob]) -> ToolError {
+fn no_job(id: &str, jobs: &[ScheduledJob]) -> HandlerError {
     let known = jobs
         .iter()
         .map(|job| job.id.as_str())
@@ -124,7 +128,7 @@ fn no_job(id: &str, jobs: &[ScheduledJob]) -> ToolError {
     } else {
         known
     };
-    ToolError::new(format!("there is no job `{id}`"))
+    HandlerError::new(format!("there is no job `{id}`"))
         .code(Code::TOOL_JOB_NOT_FOUND)
         .suggest(format!("jobs of this conversation: {known}"))
 }

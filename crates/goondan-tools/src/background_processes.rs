@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use goondan_core::ids::derived_id;
-use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_core::ports::tool::{HandlerError, ToolContext};
 use goondan_spec::Code;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::ChildStdin;
@@ -53,7 +53,7 @@ impl BackgroundProcesses {
         line: &str,
         work: PreparedCommand,
         limit: Option<Duration>,
-    ) -> Result<String, ToolError> {
+    ) -> Result<String, HandlerError> {
         let owner = InstanceOwner::from_context(ctx);
         lock(&self.table).make_room(&owner)?;
         let process = BackgroundProcess::start(line, work, limit).await;
@@ -91,7 +91,7 @@ impl BackgroundProcesses {
         &self,
         ctx: &ToolContext,
         id: &str,
-    ) -> Result<Arc<BackgroundProcess>, ToolError> {
+    ) -> Result<Arc<BackgroundProcess>, HandlerError> {
         let owner = InstanceOwner::from_context(ctx);
         let table = lock(&self.table);
         let number = id.strip_prefix('p').and_then(|number| number.parse().ok());
@@ -107,7 +107,7 @@ impl BackgroundProcesses {
         } else {
             known.join(", ")
         };
-        Err(ToolError::new(format!("there is no process `{id}`"))
+        Err(HandlerError::new(format!("there is no process `{id}`"))
             .code(Code::TOOL_PROCESS_NOT_FOUND)
             .suggest(format!(
                 "processes of this conversation: {known}; all processes end with the swarm"
@@ -128,7 +128,7 @@ impl BackgroundProcessTable {
     }
 
     /// Refuses a process above the limit, and removes the oldest ended ones.
-    fn make_room(&mut self, owner: &InstanceOwner) -> Result<(), ToolError> {
+    fn make_room(&mut self, owner: &InstanceOwner) -> Result<(), HandlerError> {
         let ended: Vec<_> = self
             .owned_by(owner)
             .filter(|(_, process)| process.end().is_some())
@@ -136,7 +136,7 @@ impl BackgroundProcessTable {
             .collect();
         let all = self.owned_by(owner).count();
         if all - ended.len() >= MAX_RUNNING_PROCESSES {
-            return Err(ToolError::new(format!(
+            return Err(HandlerError::new(format!(
                 "{MAX_RUNNING_PROCESSES} processes are already running"
             ))
             .code(Code::TOOL_TOO_MANY_PROCESSES)
@@ -256,9 +256,9 @@ impl BackgroundProcess {
     }
 
     /// Writes `input` to the process's standard input.
-    pub(crate) async fn write(&self, input: &str) -> Result<(), ToolError> {
+    pub(crate) async fn write(&self, input: &str) -> Result<(), HandlerError> {
         let failed =
-            |message: &str| ToolError::new(message.to_owned()).code(Code::TOOL_PROCESS_INPUT);
+            |message: &str| HandlerError::new(message.to_owned()).code(Code::TOOL_PROCESS_INPUT);
         if self.end().is_some() {
             return Err(failed("the process has ended and accepts no input"));
         }
@@ -280,9 +280,9 @@ impl BackgroundProcess {
     }
 
     /// Sends a signal to the process and its child processes.
-    pub(crate) fn signal(&self, signal: ProcessSignal) -> Result<(), ToolError> {
+    pub(crate) fn signal(&self, signal: ProcessSignal) -> Result<(), HandlerError> {
         let ended =
-            || ToolError::new("the process has already ended").code(Code::TOOL_PROCESS_ENDED);
+            || HandlerError::new("the process has already ended").code(Code::TOOL_PROCESS_ENDED);
         if self.end().is_some() {
             Err(ended())
         } else {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::Code;
 use goondan_spec::kinds::{
     PATH_FORMAT, PROGRAM_FORMAT, Permission, SHELL_COMMAND_FORMAT, SHELL_DIRECTORY_FORMAT,
@@ -75,7 +75,7 @@ impl ToolOperation for BashCommand {
         self,
         _ctx: &ToolContext,
         lines: &CommandLineLauncher,
-    ) -> Result<Option<String>, ToolError> {
+    ) -> Result<Option<String>, HandlerError> {
         lines.preview(&self.command)
     }
 
@@ -83,7 +83,7 @@ impl ToolOperation for BashCommand {
         self,
         ctx: &ToolContext,
         lines: &CommandLineLauncher,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let launcher = &lines.launcher;
         if let Some(host) = lines.host_of(&self.command)? {
             let beside = [("cwd", self.cwd.is_some()), ("env", !self.env.is_empty())];
@@ -143,14 +143,14 @@ impl ToolOperation for BashScript {
         self,
         ctx: &ToolContext,
         lines: &CommandLineLauncher,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let launcher = &lines.launcher;
         if let Some(host) = lines.host.as_ref().filter(|host| host.runs_every_line()) {
             let message = format!(
                 "command lines run on {}, but the script is a local file",
                 host.address()
             );
-            return Err(ToolError::new(message)
+            return Err(HandlerError::new(message)
                 .code(Code::TOOL_UNAVAILABLE)
                 .suggest("if the script exists there, run it with `bash__exec`"));
         }
@@ -184,7 +184,7 @@ async fn run(
     timeout_ms: u64,
     ctx: &ToolContext,
     what: &str,
-) -> Result<FinishedProgram, ToolError> {
+) -> Result<FinishedProgram, HandlerError> {
     let limit = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms));
     let finished = process::run(work, limit, KEPT_OUTPUT_BYTES, ctx).await;
     launcher.check_helper_result(finished.map_err(|failure| failure.into_error(what))?)

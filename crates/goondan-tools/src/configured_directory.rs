@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_core::ports::tool::{HandlerError, ToolContext};
 use goondan_core::real_path::real_path;
 use goondan_spec::Code;
 
@@ -22,7 +22,7 @@ use crate::sandbox::{resolved_once, stated_place};
 pub(crate) fn configured_directory(
     ctx: &ToolContext,
     stated: &str,
-) -> Result<Option<PathBuf>, ToolError> {
+) -> Result<Option<PathBuf>, HandlerError> {
     let project = resolved_once(&ctx.project_dir);
     let Some(place) = stated_directory(stated, &project, &ctx.workdir) else {
         return Ok(None);
@@ -62,8 +62,8 @@ fn resolve_below(base: &Path, path: &Path) -> PathBuf {
 }
 
 /// Returns the error for a directory with a link in its path.
-fn link_error(stated: &str, place: &Path) -> ToolError {
-    ToolError::new(format!(
+fn link_error(stated: &str, place: &Path) -> HandlerError {
+    HandlerError::new(format!(
         "the configured directory `{stated}` is not used, because its path {} contains a symbolic link",
         place.display()
     ))

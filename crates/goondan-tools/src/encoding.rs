@@ -1,7 +1,7 @@
 //! Detects text in encodings other than UTF-8. Such files are refused with the name of the
 //! encoding, because they would be displayed or changed incorrectly.
 
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::Code;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,12 +72,12 @@ fn is_printed(byte: u8) -> bool {
 }
 
 /// Creates the error for a text in another encoding.
-pub(crate) fn encoding_error(path: &str, encoding: &str) -> ToolError {
+pub(crate) fn encoding_error(path: &str, encoding: &str) -> HandlerError {
     let said = match encoding {
         "ISO-8859-1" => "in a single-byte encoding such as ISO-8859-1 or Windows-1252".to_owned(),
         other => format!("in {other}"),
     };
-    ToolError::new(format!("`{path}` is text {said}; only UTF-8 is supported"))
+    HandlerError::new(format!("`{path}` is text {said}; only UTF-8 is supported"))
         .code(Code::TOOL_ENCODING)
         .suggest(format!(
             "convert it first, for example with `iconv -f {encoding} -t UTF-8`"
@@ -85,10 +85,10 @@ pub(crate) fn encoding_error(path: &str, encoding: &str) -> ToolError {
 }
 
 /// Creates the error for a file that cannot be changed as text.
-pub(crate) fn not_text(path: &str, bytes: &[u8]) -> ToolError {
+pub(crate) fn not_text(path: &str, bytes: &[u8]) -> HandlerError {
     match detect_encoding(bytes) {
         FileEncoding::Foreign(encoding) => encoding_error(path, encoding),
-        FileEncoding::Text | FileEncoding::Binary => ToolError::new(format!(
+        FileEncoding::Text | FileEncoding::Binary => HandlerError::new(format!(
             "`{path}` is not UTF-8 text, so it cannot be edited"
         ))
         .code(Code::TOOL_WRONG_FILE_TYPE),

@@ -4,25 +4,25 @@ use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::{Code, reason};
 
 use crate::running_programs::ApprovedFileError;
 
 /// Returns the error of a cancelled call.
-pub(crate) fn cancelled_error() -> ToolError {
-    ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
+pub(crate) fn cancelled_error() -> HandlerError {
+    HandlerError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
 }
 
 /// Creates the error for an invalid argument.
-pub(crate) fn invalid_argument(message: impl Into<String>) -> ToolError {
-    ToolError::new(message).code(Code::TOOL_INVALID_ARGS)
+pub(crate) fn invalid_argument(message: impl Into<String>) -> HandlerError {
+    HandlerError::new(message).code(Code::TOOL_INVALID_ARGS)
 }
 
 /// Creates the error for a call that did not start because of approved files: its own ones, or those of
 /// another call.
-pub(crate) fn approved_file(error: &ApprovedFileError) -> ToolError {
-    ToolError::new(format!("the call was not run: {error}"))
+pub(crate) fn approved_file(error: &ApprovedFileError) -> HandlerError {
+    HandlerError::new(format!("the call was not run: {error}"))
         .code(Code::TOOL_DENIED)
         .suggest(error.suggestion())
 }
@@ -34,13 +34,13 @@ pub(crate) fn lossy_path(path: &Path) -> Cow<'_, str> {
 }
 
 /// Converts an I/O error. `what` is the attempted operation, such as "read `a.txt`".
-pub(crate) fn io_error(what: impl std::fmt::Display, error: &io::Error) -> ToolError {
+pub(crate) fn io_error(what: impl std::fmt::Display, error: &io::Error) -> HandlerError {
     let code = match error.kind() {
         io::ErrorKind::NotFound => Code::TOOL_FILE_NOT_FOUND,
         io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => Code::TOOL_WRONG_FILE_TYPE,
         _ => Code::TOOL_IO,
     };
-    let failed = ToolError::new(format!("cannot {what}: {}", reason(error))).code(code);
+    let failed = HandlerError::new(format!("cannot {what}: {}", reason(error))).code(code);
     match io_suggestion(error) {
         Some(remedy) => failed.suggest(remedy),
         None => failed,
@@ -68,12 +68,13 @@ fn io_suggestion(error: &io::Error) -> Option<&'static str> {
 
 /// Runs blocking file operations on a thread that may block.
 pub(crate) async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
-) -> Result<T, ToolError> {
+    work: impl FnOnce() -> Result<T, HandlerError> + Send + 'static,
+) -> Result<T, HandlerError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => Err(
-            ToolError::new(format!("the operation was interrupted: {error}")).code(Code::TOOL_IO),
+            HandlerError::new(format!("the operation was interrupted: {error}"))
+                .code(Code::TOOL_IO),
         ),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{
-    EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+    EntryOpenError, HandlerError, ToolContext, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
 use goondan_spec::kinds::{Tool, ToolEntry};
 use goondan_spec::{Resource, regular_file};
@@ -146,7 +146,7 @@ struct ExecutableTool {
 
 #[async_trait]
 impl ToolHandler for ExecutableTool {
-    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, HandlerError> {
         let output = program::run(ctx, &self.tool, input, &self.launcher, None).await?;
         Ok(titled_output(
             format!("Ran {}", self.tool.manifest.name),

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::{PATH_FORMAT, Permission};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -68,7 +68,7 @@ impl ToolOperation for ReadTextFile {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let (root, guard) = (roots.file_root(ctx)?, roots.stale_write_guard(ctx));
         run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
@@ -84,7 +84,7 @@ fn read(
     guard: &StaleWriteGuard,
     resolved: &ResolvedPath,
     max_bytes: u32,
-) -> Result<ToolOutput, ToolError> {
+) -> Result<ToolOutput, HandlerError> {
     let (file, metadata) = root.open(resolved)?;
     // The guard compares whole files. Its version must come from the same read as the output,
     // because the file can change between two.
@@ -137,7 +137,7 @@ impl ToolOperation for WriteTextFile {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let (root, guard) = (roots.file_root(ctx)?, roots.stale_write_guard(ctx));
         run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
@@ -183,7 +183,7 @@ fn guarded_text(root: &FileRoot, resolved: &ResolvedPath) -> Option<String> {
 }
 
 /// Appends to a file. Returns its new size in bytes.
-fn append(root: &FileRoot, resolved: &ResolvedPath, content: &[u8]) -> Result<u64, ToolError> {
+fn append(root: &FileRoot, resolved: &ResolvedPath, content: &[u8]) -> Result<u64, HandlerError> {
     let mut file = root.open_to_append(resolved)?;
     file.write_all(content)
         .and_then(|()| file.metadata())
@@ -217,7 +217,7 @@ impl ToolOperation for ListDirectory {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let root = roots.file_root(ctx)?;
         run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
@@ -323,7 +323,7 @@ impl ToolOperation for MakeDirectory {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let root = roots.file_root(ctx)?;
         run_blocking(move || {
             let resolved = root.resolve(&self.path)?;

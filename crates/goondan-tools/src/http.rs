@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::Code;
 use reqwest::header::HeaderMap;
 use reqwest::multipart::{Form, Part};
@@ -94,7 +94,7 @@ impl HttpClient {
     pub(crate) async fn send(
         &self,
         request: HttpToolRequest,
-    ) -> Result<HttpToolResponse, ToolError> {
+    ) -> Result<HttpToolResponse, HandlerError> {
         let started = Instant::now();
         let url = Url::parse(&request.url).map_err(|error| {
             errors::invalid_argument(format!("`{}` is not a URL: {error}", request.url))
@@ -135,7 +135,7 @@ impl HttpClient {
 
 /// Creates the client on a thread that may block, because reading the system's certificates is
 /// slow.
-async fn make_client(guard: Arc<NetworkGuard>) -> Result<Client, ToolError> {
+async fn make_client(guard: Arc<NetworkGuard>) -> Result<Client, HandlerError> {
     errors::run_blocking(move || {
         let redirect_guard = Arc::clone(&guard);
         let redirects = Policy::custom(move |attempt| match redirect_guard.check(attempt.url()) {
@@ -156,7 +156,7 @@ async fn make_client(guard: Arc<NetworkGuard>) -> Result<Client, ToolError> {
             ))
             .build()
             .map_err(|error| {
-                ToolError::new(format!("cannot set up the HTTP client: {error}"))
+                HandlerError::new(format!("cannot set up the HTTP client: {error}"))
                     .code(Code::TOOL_HTTP)
             })
     })
@@ -164,8 +164,8 @@ async fn make_client(guard: Arc<NetworkGuard>) -> Result<Client, ToolError> {
 }
 
 /// Creates the error for a request that the guard refused.
-fn blocked_url_error(blocked: BlockedUrl) -> ToolError {
-    let error = ToolError::new(format!("the URL is not allowed: {blocked}"))
+fn blocked_url_error(blocked: BlockedUrl) -> HandlerError {
+    let error = HandlerError::new(format!("the URL is not allowed: {blocked}"))
         .code(Code::TOOL_ADDRESS_BLOCKED);
     match blocked {
         BlockedUrl::Address { host, .. } => error.suggest(format!(
@@ -177,7 +177,7 @@ fn blocked_url_error(blocked: BlockedUrl) -> ToolError {
 }
 
 /// Converts an error to the message of its innermost cause.
-fn request_error(error: &reqwest::Error, timeout: Duration) -> ToolError {
+fn request_error(error: &reqwest::Error, timeout: Duration) -> HandlerError {
     let mut reason: &dyn std::error::Error = error;
     while let Some(inner) = reason.source() {
         if let Some(reason) = inner.downcast_ref::<BlockedUrl>() {
@@ -186,12 +186,12 @@ fn request_error(error: &reqwest::Error, timeout: Duration) -> ToolError {
         reason = inner;
     }
     if error.is_timeout() {
-        return ToolError::new(format!(
+        return HandlerError::new(format!(
             "the request did not finish within {} ms",
             timeout.as_millis()
         ))
         .code(Code::TOOL_TIMEOUT)
         .suggest("retry with a larger timeoutMs, or request less");
     }
-    ToolError::new(format!("the request failed: {reason}")).code(Code::TOOL_HTTP)
+    HandlerError::new(format!("the request failed: {reason}")).code(Code::TOOL_HTTP)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::Permission;
 use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -62,7 +62,11 @@ struct HttpGet {
 impl ToolOperation for HttpGet {
     type Shared = HttpClient;
 
-    async fn run(self, _ctx: &ToolContext, client: &HttpClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        client: &HttpClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let request = HttpToolRequest {
             method: Method::GET,
             url: self.url,
@@ -102,7 +106,11 @@ struct HttpPost {
 impl ToolOperation for HttpPost {
     type Shared = HttpClient;
 
-    async fn run(self, _ctx: &ToolContext, client: &HttpClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        client: &HttpClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let mut headers = headers(self.headers)?;
         if self.body.is_some() {
             headers
@@ -125,7 +133,7 @@ impl ToolOperation for HttpPost {
     }
 }
 
-fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, ToolError> {
+fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, HandlerError> {
     let header = |(name, value): (String, String)| {
         let wrong = || {
             errors::invalid_argument(format!("the header `{name}` has an invalid name or value"))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::Permission;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,7 +33,7 @@ struct AgentsList {}
 impl ToolOperation for AgentsList {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let catalog = ctx.runtime.catalog().await?;
         let instances = ctx.runtime.list_instances(true).await?;
         let agents: Vec<Value> = catalog

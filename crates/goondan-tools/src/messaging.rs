@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{AgentEventInput, LogLevel, ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{AgentEventInput, HandlerError, LogLevel, ToolContext, ToolOutput};
 use goondan_spec::kinds::Permission;
 use goondan_spec::{Code, Environment};
 use reqwest::Method;
@@ -153,7 +153,7 @@ impl ToolOperation for SendChannelMessage {
         self,
         ctx: &ToolContext,
         shared: &MessagingState,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let name = self
             .to
             .split_once(':')
@@ -199,7 +199,7 @@ impl SendChannelMessage {
         shared: &MessagingState,
         name: &str,
         url: &Url,
-    ) -> Result<u16, ToolError> {
+    ) -> Result<u16, HandlerError> {
         let body = json!({
             "to": self.to,
             "content": self.content,
@@ -228,19 +228,19 @@ impl SendChannelMessage {
             "the channel `{name}` returned {}: {answer}",
             response.status
         );
-        Err(ToolError::new(message).code(Code::TOOL_HTTP))
+        Err(HandlerError::new(message).code(Code::TOOL_HTTP))
     }
 }
 
 /// Returns the error of an unknown channel, with the known names.
-fn unknown_channel(name: &str, channels: &BTreeMap<String, MessageChannel>) -> ToolError {
+fn unknown_channel(name: &str, channels: &BTreeMap<String, MessageChannel>) -> HandlerError {
     let known = channels
         .keys()
         .map(String::as_str)
         .collect::<Vec<_>>()
         .join(", ");
-    let error =
-        ToolError::new(format!("there is no channel `{name}`")).code(Code::TOOL_CHANNEL_NOT_FOUND);
+    let error = HandlerError::new(format!("there is no channel `{name}`"))
+        .code(Code::TOOL_CHANNEL_NOT_FOUND);
     error.suggest(if known.is_empty() {
         "no channel is configured; the operator can add channels to the tool's `config.channels`"
             .to_owned()

@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_core::path_style::PathStyle;
-use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_core::ports::tool::{HandlerError, ToolContext};
 use goondan_core::real_path::real_path;
 use goondan_spec::Code;
 use goondan_spec::secret_files::SecretFiles;
@@ -37,20 +37,20 @@ pub(crate) struct FileRoot {
 }
 
 /// Checks that the working directory has not been replaced by a link since the call began.
-pub(crate) fn still_there(ctx: &ToolContext) -> Result<(), ToolError> {
+pub(crate) fn still_there(ctx: &ToolContext) -> Result<(), HandlerError> {
     ctx.workdir
         .canonicalize()
         .map_or(Ok(()), |real| check_workdir_unmoved(ctx, &real))
 }
 
 /// Fails if the working directory is now at `real`, which is elsewhere.
-fn check_workdir_unmoved(ctx: &ToolContext, real: &Path) -> Result<(), ToolError> {
+fn check_workdir_unmoved(ctx: &ToolContext, real: &Path) -> Result<(), HandlerError> {
     if cfg!(unix) && real != ctx.workdir {
         let message = format!(
             "the working directory {} was replaced by a symbolic link",
             ctx.workdir.display()
         );
-        return Err(ToolError::new(message).code(Code::TOOL_PATH_ESCAPE));
+        return Err(HandlerError::new(message).code(Code::TOOL_PATH_ESCAPE));
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ impl AsRef<Path> for ResolvedPath {
 
 impl FileRoot {
     /// Returns the working directory of a call.
-    pub(crate) fn from_context(ctx: &ToolContext) -> Result<FileRoot, ToolError> {
+    pub(crate) fn from_context(ctx: &ToolContext) -> Result<FileRoot, HandlerError> {
         let root = FileRoot::from_directory(&ctx.workdir)?;
         check_workdir_unmoved(ctx, &root.folder)?;
         let secrets = SecretFiles::below([&root.folder, &resolved_once(&ctx.project_dir)]);
@@ -88,7 +88,7 @@ impl FileRoot {
     /// # Errors
     ///
     /// Fails if the directory exists and cannot be opened.
-    pub(crate) fn for_preview(ctx: &ToolContext) -> Result<FileRoot, ToolError> {
+    pub(crate) fn for_preview(ctx: &ToolContext) -> Result<FileRoot, HandlerError> {
         match ctx.workdir.canonicalize() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let folder = real_path(&ctx.workdir).unwrap_or_else(|_| ctx.workdir.clone());
@@ -99,7 +99,7 @@ impl FileRoot {
     }
 
     /// Returns the root for the directory `path`, which must exist.
-    pub(crate) fn from_directory(path: &Path) -> Result<FileRoot, ToolError> {
+    pub(crate) fn from_directory(path: &Path) -> Result<FileRoot, HandlerError> {
         let folder = path.canonicalize().map_err(|error| {
             errors::io_error(
                 format_args!("open the working directory `{}`", path.display()),
@@ -134,7 +134,7 @@ impl FileRoot {
     }
 
     /// Resolves `given`: relative to the root, or absolute but inside it.
-    pub(crate) fn resolve(&self, given: &str) -> Result<ResolvedPath, ToolError> {
+    pub(crate) fn resolve(&self, given: &str) -> Result<ResolvedPath, HandlerError> {
         if given.is_empty() || given.contains('\0') {
             return Err(errors::invalid_argument(
                 "a path must not be empty or contain a NUL character",
@@ -145,7 +145,7 @@ impl FileRoot {
                 "`{given}` is an alternative file name, an alternate data stream, or a \
                     device"
             );
-            return Err(ToolError::new(message)
+            return Err(HandlerError::new(message)
                 .code(Code::TOOL_PATH_ESCAPE)
                 .suggest("use the plain file name"));
         }
@@ -181,7 +181,7 @@ impl FileRoot {
 
     /// Resolves `given` like [`FileRoot::resolve`], but does not follow a link in the last
     /// component. For operations on a name, such as deleting.
-    pub(crate) fn resolve_name(&self, given: &str) -> Result<ResolvedPath, ToolError> {
+    pub(crate) fn resolve_name(&self, given: &str) -> Result<ResolvedPath, HandlerError> {
         let path = Path::new(given);
         let Some(name) = path.file_name().filter(|_| !ends_in_separator(given)) else {
             return self.resolve(given);
@@ -231,8 +231,8 @@ impl FileRoot {
     }
 
     /// Returns the error of a path that is outside of the roots.
-    fn escape_error(&self, given: &str) -> ToolError {
-        ToolError::new(format!(
+    fn escape_error(&self, given: &str) -> HandlerError {
+        HandlerError::new(format!(
             "`{given}` leads out of the working directory {}",
             self.folder.display()
         ))
@@ -263,8 +263,8 @@ fn is_tools_directory(root: &Path) -> bool {
 }
 
 /// Returns the error of a path in the directory of the approvals.
-fn protected_directory_error(given: &str) -> ToolError {
-    ToolError::new(format!(
+fn protected_directory_error(given: &str) -> HandlerError {
+    HandlerError::new(format!(
         "`{given}` is in a directory in which gdn stores approvals and conversations"
     ))
     .code(Code::TOOL_PATH_ESCAPE)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::{self, Either};
-use goondan_core::ports::tool::{OutputStream, ToolContext, ToolError};
+use goondan_core::ports::tool::{HandlerError, OutputStream, ToolContext};
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
@@ -330,7 +330,7 @@ pub(crate) enum ProgramFailure {
 
 impl ProgramFailure {
     /// Converts the failure to an error for the model; `what` is the program.
-    pub(crate) fn into_error(self, what: &str) -> ToolError {
+    pub(crate) fn into_error(self, what: &str) -> HandlerError {
         match self {
             ProgramFailure::Cancelled => errors::cancelled_error(),
             ProgramFailure::Io(error)

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use goondan_core::ports::tool::{RunMode, ToolContext, ToolError};
+use goondan_core::ports::tool::{HandlerError, RunMode, ToolContext};
 use goondan_core::shell;
 use goondan_spec::command_line;
 use serde_json::Value;
@@ -75,7 +75,7 @@ impl RemoteHost {
 
     /// Returns true if `line` runs on the host. With a list of programs, a line outside of the
     /// small grammar runs locally.
-    pub(crate) fn runs_on_host(&self, line: &str) -> Result<bool, ToolError> {
+    pub(crate) fn runs_on_host(&self, line: &str) -> Result<bool, HandlerError> {
         let Some(remote_programs) = &self.commands else {
             return Ok(true);
         };
@@ -107,7 +107,7 @@ impl RemoteHost {
         beside: &[(&str, bool)],
         launcher: &ProgramLauncher,
         ctx: &ToolContext,
-    ) -> Result<PreparedCommand, ToolError> {
+    ) -> Result<PreparedCommand, HandlerError> {
         if let Some((name, _)) = beside.iter().find(|(_, is_given)| *is_given) {
             return Err(errors::invalid_argument(format!(
                 "`{name}` is not supported for commands on {}",
@@ -179,7 +179,7 @@ impl RemoteHost {
     }
 
     /// Returns the note for an approval prompt.
-    pub(crate) fn preview(&self, line: &str) -> Result<Option<String>, ToolError> {
+    pub(crate) fn preview(&self, line: &str) -> Result<Option<String>, HandlerError> {
         Ok(self
             .runs_on_host(line)?
             .then(|| format!("runs on {} over SSH", self.address)))

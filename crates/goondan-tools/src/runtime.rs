@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::{
     Permission, SHELL_COMMAND_FORMAT, SHELL_DIRECTORY_FORMAT, SHELL_ENVIRONMENT_FORMAT,
 };
@@ -86,7 +86,7 @@ impl ToolOperation for RuntimeExec {
         self,
         _ctx: &ToolContext,
         shared: &RuntimeToolState,
-    ) -> Result<Option<String>, ToolError> {
+    ) -> Result<Option<String>, HandlerError> {
         shared.lines.preview(&self.command)
     }
 
@@ -94,7 +94,7 @@ impl ToolOperation for RuntimeExec {
         self,
         ctx: &ToolContext,
         shared: &RuntimeToolState,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let host = shared.lines.host_of(&self.command)?;
         let launcher = &shared.lines.launcher;
         let (field, place, work) = match host {
@@ -205,7 +205,7 @@ impl ToolOperation for ManageProcess {
         self,
         ctx: &ToolContext,
         shared: &RuntimeToolState,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let process = shared.processes.find(ctx, &self.process_id)?;
         let mut output = json!({});
         match self.action {

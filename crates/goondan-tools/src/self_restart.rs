@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use goondan_core::ports::reload::{ReloadFailure, ReloadSuccess};
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::Permission;
 use goondan_spec::{Code, Diagnostic, render};
 use schemars::JsonSchema;
@@ -45,12 +45,12 @@ struct ReloadRequest {
 impl ToolOperation for ReloadRequest {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let reason = self
             .reason
             .unwrap_or_else(|| DEFAULT_RELOAD_REASON.to_owned());
         let reloader = ctx.runtime.reloader().ok_or_else(|| {
-            ToolError::new("this program can't reload the project while it runs")
+            HandlerError::new("this program can't reload the project while it runs")
                 .code(Code::RELOAD_UNAVAILABLE)
         })?;
         tracing::info!(agent = ctx.agent_name, reason, "a reload is requested");
@@ -77,7 +77,7 @@ fn reload_error(
         generation,
         diagnostics,
     }: ReloadFailure,
-) -> ToolError {
+) -> HandlerError {
     let errors: Vec<Diagnostic> = diagnostics
         .into_iter()
         .filter(Diagnostic::is_error)
@@ -86,7 +86,7 @@ fn reload_error(
         "the project has errors, so generation {generation} stays active:\n{}",
         render::short(&errors).trim_end()
     );
-    ToolError::new(message)
+    HandlerError::new(message)
         .code(Code::RELOAD_FAILED)
         .suggest("Correct these files, then request the reload again.")
 }

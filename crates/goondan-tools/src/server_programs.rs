@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ApprovedFile, ToolError};
+use goondan_core::ports::tool::{ApprovedFile, HandlerError};
 use goondan_spec::kinds::SandboxSettings;
 use serde_json::Value;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -82,10 +82,10 @@ impl ServerPrograms {
     /// # Errors
     ///
     /// Fails if the program cannot be started, or not be sandboxed as required.
-    pub async fn start(&self, wanted: &ServerCommand<'_>) -> Result<ServerProgram, ToolError> {
+    pub async fn start(&self, wanted: &ServerCommand<'_>) -> Result<ServerProgram, HandlerError> {
         let settings: ShellSettings = serde_json::from_value(Value::Object(wanted.config.clone()))
             .map_err(|error| {
-                ToolError::new(format!("the config of its Tool is invalid: {error}"))
+                HandlerError::new(format!("the config of its Tool is invalid: {error}"))
             })?;
         let launcher = ProgramLauncher::new(settings, self.helper.as_ref());
         let environment = process::environment(&launcher.env, wanted.env.clone());

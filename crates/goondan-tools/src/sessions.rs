@@ -10,7 +10,7 @@ use goondan_core::ids::InstanceId;
 use goondan_core::message::Message;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus};
 use goondan_core::ports::tool::{
-    AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput,
+    AgentEventInput, HandlerError, RequestOptions, SpawnOptions, ToolContext, ToolOutput,
 };
 use goondan_core::reserved_names::SEND_EVENT;
 use goondan_core::tool_allowlist::ToolAllowlist;
@@ -81,7 +81,7 @@ struct ListSessions {
 impl ToolOperation for ListSessions {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let sessions = host_capabilities::sessions(ctx)?.sessions().await?;
         let mut sessions = agents::retain_reachable(ctx, sessions, InstanceMeta::id).await?;
         let total = sessions.len();
@@ -116,7 +116,7 @@ struct SessionHistory {
 impl ToolOperation for SessionHistory {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let session = find(ctx, &self.session_id).await?;
         let messages = host_capabilities::sessions(ctx)?
             .history(&session.id())
@@ -154,7 +154,7 @@ struct SendToSession {
 impl ToolOperation for SendToSession {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let session = find(ctx, &self.session_id).await?.id();
         let event = AgentEventInput {
             event_type: Some(SEND_EVENT.to_owned()),
@@ -181,7 +181,7 @@ struct SpawnSubagent {
 impl ToolOperation for SpawnSubagent {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let narrowing = Some(ToolAllowlist::of_exports(READ_ONLY_TOOLS));
         ctx.progress.update("Asking a sub-agent", JsonObject::new());
         let asked = SessionRequest {
@@ -212,7 +212,7 @@ pub(crate) struct SessionAnswer {
 pub(crate) async fn request_answer(
     ctx: &ToolContext,
     ask: SessionRequest<'_>,
-) -> Result<SessionAnswer, ToolError> {
+) -> Result<SessionAnswer, HandlerError> {
     let cwd = Some(ctx.workdir.display().to_string());
     let options = SpawnOptions {
         cwd,
@@ -255,7 +255,7 @@ struct ListSubagents {
 impl ToolOperation for ListSubagents {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let own = calling_session(ctx);
         let is_wanted = |session: &&InstanceMeta| {
             session.owner.as_ref() == Some(&own)
@@ -287,7 +287,7 @@ struct SessionStatus {
 impl ToolOperation for SessionStatus {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let power = host_capabilities::sessions(ctx)?;
         let id = match &self.session_id {
             Some(id) => find(ctx, id).await?.id(),
@@ -332,7 +332,7 @@ fn calling_session(ctx: &ToolContext) -> InstanceId {
 }
 
 /// Finds the session with that id.
-async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
+async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, HandlerError> {
     let sessions = host_capabilities::sessions(ctx)?.sessions().await?;
     let wanted = id
         .split_once(':')
@@ -347,7 +347,7 @@ async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
             json!(id)
         );
         let message = format!("there is no session `{id}` that this conversation may use");
-        ToolError::new(message)
+        HandlerError::new(message)
             .code(Code::TOOL_SESSION_NOT_FOUND)
             .suggest(format!(
                 "sessions__list shows the sessions that you can use. The operator can allow another \

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{DirectExecution, RunMode, ToolContext, ToolError};
+use goondan_core::ports::tool::{DirectExecution, HandlerError, RunMode, ToolContext};
 use goondan_spec::kinds::{ProcessLimits, SandboxSettings};
 use goondan_spec::{Code, command_line};
 use serde::Deserialize;
@@ -94,7 +94,7 @@ impl CommandLineLauncher {
     }
 
     /// Returns the host that a line runs on, if it is not local.
-    pub(crate) fn host_of(&self, line: &str) -> Result<Option<&RemoteHost>, ToolError> {
+    pub(crate) fn host_of(&self, line: &str) -> Result<Option<&RemoteHost>, HandlerError> {
         match &self.host {
             Some(host) => Ok(host.runs_on_host(line)?.then_some(host)),
             None => Ok(None),
@@ -102,7 +102,7 @@ impl CommandLineLauncher {
     }
 
     /// Returns the note about a line for an approval prompt.
-    pub(crate) fn preview(&self, line: &str) -> Result<Option<String>, ToolError> {
+    pub(crate) fn preview(&self, line: &str) -> Result<Option<String>, HandlerError> {
         self.host
             .as_ref()
             .map_or(Ok(None), |host| host.preview(line))
@@ -161,10 +161,10 @@ pub(crate) fn prepare_command(
     environment: Environment,
     launcher: &ProgramLauncher,
     ctx: &ToolContext,
-) -> Result<PreparedCommand, ToolError> {
+) -> Result<PreparedCommand, HandlerError> {
     if let RunMode::Direct(direct) = &ctx.run_mode {
         let script = command_line::parse(line).map_err(|beyond| {
-            ToolError::new(format!(
+            HandlerError::new(format!(
                 "patterns allowed the command line, but it {}",
                 beyond.0
             ))
@@ -231,20 +231,26 @@ pub(crate) fn title(line: &str) -> String {
 
 /// Resolves the directory to run in. It may be anywhere, because a command can access other
 /// directories as well; the execute permission covers it.
-pub(crate) fn resolve_directory(workdir: &Path, cwd: Option<&str>) -> Result<PathBuf, ToolError> {
+pub(crate) fn resolve_directory(
+    workdir: &Path,
+    cwd: Option<&str>,
+) -> Result<PathBuf, HandlerError> {
     let path = cwd.unwrap_or(".");
     let folder = workdir.join(path).canonicalize();
     let folder =
         folder.map_err(|error| errors::io_error(format_args!("run in `{path}`"), &error))?;
     if !folder.is_dir() {
         let message = format!("cannot run in `{path}`: not a directory");
-        return Err(ToolError::new(message).code(Code::TOOL_WRONG_FILE_TYPE));
+        return Err(HandlerError::new(message).code(Code::TOOL_WRONG_FILE_TYPE));
     }
     Ok(folder)
 }
 
 /// Returns the environment of a call: ordinary and permitted variables, and `extra`.
-pub(crate) fn environment(allowed: &[String], extra: JsonObject) -> Result<Environment, ToolError> {
+pub(crate) fn environment(
+    allowed: &[String],
+    extra: JsonObject,
+) -> Result<Environment, HandlerError> {
     let extra = extra.into_iter().map(|(name, value)| {
         if name.is_empty() || name.contains(['=', '\0']) {
             return Err(errors::invalid_argument(format!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::Permission;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -49,7 +49,7 @@ struct RunTask {
 impl ToolOperation for RunTask {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         ctx.progress.update(
             &self.description,
             JsonObject::from_iter([("agent".to_owned(), json!(self.agent))]),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::Code;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ struct TextReplace {
 impl ToolOperation for TextReplace {
     type Shared = ();
 
-    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         if self.search.is_empty() {
             return Err(errors::invalid_argument("search must not be empty"));
         }
@@ -88,7 +88,7 @@ struct TextSlice {
 impl ToolOperation for TextSlice {
     type Shared = ();
 
-    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let length = self.text.chars().count();
         let end = self
             .end
@@ -144,7 +144,7 @@ struct TextSplit {
 impl ToolOperation for TextSplit {
     type Shared = ();
 
-    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let limit = self
             .max_parts
             .unwrap_or(usize::MAX)
@@ -185,7 +185,7 @@ struct TextJoin {
 impl ToolOperation for TextJoin {
     type Shared = ();
 
-    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let parts = self.parts.iter().enumerate().map(|(index, part)| {
             scalar_to_string(part).ok_or_else(|| {
                 errors::invalid_argument(format!(
@@ -236,7 +236,7 @@ struct TextTrim {
 impl ToolOperation for TextTrim {
     type Shared = ();
 
-    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let white = |c: char| c.is_whitespace() || c == '\u{FEFF}';
         let result = match self.mode {
             TrimMode::Start => self.text.trim_start_matches(white),
@@ -271,7 +271,7 @@ struct TextCase {
 impl ToolOperation for TextCase {
     type Shared = ();
 
-    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let result = match self.to {
             LetterCase::Upper => self.text.to_uppercase(),
             LetterCase::Lower => self.text.to_lowercase(),
@@ -288,13 +288,13 @@ fn line_break() -> String {
 }
 
 /// Refuses results larger than [`MAX_RESULT_BYTES`].
-fn check_result_size(size: usize) -> Result<(), ToolError> {
+fn check_result_size(size: usize) -> Result<(), HandlerError> {
     if size <= MAX_RESULT_BYTES {
         return Ok(());
     }
     let message =
         format!("the result would have {size} bytes, more than the limit of {MAX_RESULT_BYTES}");
-    Err(ToolError::new(message)
+    Err(HandlerError::new(message)
         .code(Code::TOOL_TOO_LARGE)
         .suggest("work on smaller parts of the text"))
 }

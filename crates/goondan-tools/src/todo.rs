@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::Permission;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ struct WriteTaskList {
 impl ToolOperation for WriteTaskList {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         if self.todos.len() > MAX_TODO_TASKS {
             return Err(errors::invalid_argument(format!(
                 "a list has at most {MAX_TODO_TASKS} tasks, not {}",
@@ -100,7 +100,7 @@ struct ReadTaskList {}
 impl ToolOperation for ReadTaskList {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let saved = host_capabilities::state(ctx)?.load(TODO_STATE_NAME).await?;
         // An unreadable list was edited by hand, and counts as missing.
         let todos: Vec<TodoTask> = saved

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput, WrittenFile};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolHandler, ToolOutput, WrittenFile};
 use goondan_spec::Code;
 use goondan_spec::kinds::{ExportSpec, Permission};
 use schemars::JsonSchema;
@@ -33,7 +33,7 @@ pub(crate) trait ToolOperation: DeserializeOwned + JsonSchema + Send + 'static {
         self,
         _ctx: &ToolContext,
         _shared: &Self::Shared,
-    ) -> impl Future<Output = Result<Option<String>, ToolError>> + Send {
+    ) -> impl Future<Output = Result<Option<String>, HandlerError>> + Send {
         std::future::ready(Ok(None))
     }
 
@@ -65,7 +65,7 @@ pub(crate) trait ToolOperation: DeserializeOwned + JsonSchema + Send + 'static {
         self,
         ctx: &ToolContext,
         shared: &Self::Shared,
-    ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send;
+    ) -> impl Future<Output = Result<ToolOutput, HandlerError>> + Send;
 }
 
 pub(crate) struct ToolExport {
@@ -125,7 +125,7 @@ struct OperationHandler<O: ToolOperation> {
 
 #[async_trait]
 impl<O: ToolOperation> ToolHandler for OperationHandler<O> {
-    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, HandlerError> {
         let operation = decode::<O>(input)?;
         let run = operation.run(ctx, &self.shared);
         if O::WATCHES_CANCELLATION {
@@ -170,12 +170,13 @@ impl<O: ToolOperation> ToolHandler for OperationHandler<O> {
 
 /// Parses the arguments. They were already validated against the schema; this covers callers that
 /// did not.
-fn decode<O: ToolOperation>(mut input: JsonObject) -> Result<O, ToolError> {
+fn decode<O: ToolOperation>(mut input: JsonObject) -> Result<O, HandlerError> {
     for value in input.values_mut() {
         whole_float_to_integer(value);
     }
     serde_json::from_value(Value::Object(input)).map_err(|error| {
-        ToolError::new(format!("the arguments are invalid: {error}")).code(Code::TOOL_INVALID_ARGS)
+        HandlerError::new(format!("the arguments are invalid: {error}"))
+            .code(Code::TOOL_INVALID_ARGS)
     })
 }
 

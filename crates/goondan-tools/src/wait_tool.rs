@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -40,7 +40,7 @@ struct WaitSeconds {
 impl ToolOperation for WaitSeconds {
     type Shared = ();
 
-    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         if !(0.0..=MAX_WAIT_SECONDS).contains(&self.seconds) {
             return Err(errors::invalid_argument(format!(
                 "seconds must be from 0 to {MAX_WAIT_SECONDS}, not {}",

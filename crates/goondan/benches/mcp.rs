@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use criterion::{Criterion, criterion_group, criterion_main};
 use goondan::mcp::{ProgramStreams, StandIns};
-use goondan::ports::tool::{ToolCallStatus, ToolError};
+use goondan::ports::tool::{HandlerError, ToolCallStatus};
 use goondan::spec::Environment;
 use goondan::{Input, Swarm};
 use serde_json::{Value, json};
@@ -168,7 +168,7 @@ struct Many(usize);
 
 #[async_trait]
 impl StandIns for Many {
-    async fn stand_in(&self, _tool: &str) -> Option<Result<ProgramStreams, ToolError>> {
+    async fn stand_in(&self, _tool: &str) -> Option<Result<ProgramStreams, HandlerError>> {
         let (near, far) = tokio::io::duplex(1 << 16);
         let count = self.0;
         tokio::spawn(async move {

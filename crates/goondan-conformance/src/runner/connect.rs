@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use goondan::Swarm;
 use goondan::adapters::connectors::{BoundConnection, ConnectorHost};
-use goondan::ports::tool::{LogLevel, ToolError};
+use goondan::ports::tool::{HandlerError, LogLevel};
 use goondan::spec::{Code, JsonObject};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -108,8 +108,8 @@ impl EventRecorder {
 
 #[async_trait]
 impl ConnectorHost for EventRecorder {
-    async fn emit(&self, event: Value) -> Result<(), ToolError> {
-        let refused = |why: String| Err(ToolError::new(why).code(Code::CONNECTOR_EVENT));
+    async fn emit(&self, event: Value) -> Result<(), HandlerError> {
+        let refused = |why: String| Err(HandlerError::new(why).code(Code::CONNECTOR_EVENT));
         match event["name"].as_str() {
             Some(name) if self.events.iter().any(|declared| declared == name) => {}
             Some(name) => return refused(format!("the Connector declares no event `{name}`")),

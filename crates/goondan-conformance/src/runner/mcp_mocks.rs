@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use goondan::mcp::{ProgramStreams, StandIns};
-use goondan::ports::tool::ToolError;
+use goondan::ports::tool::HandlerError;
 use serde_json::{Value, json};
 use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, split,
@@ -70,7 +70,7 @@ impl McpServers {
 
 #[async_trait]
 impl StandIns for McpServers {
-    async fn stand_in(&self, tool: &str) -> Option<Result<ProgramStreams, ToolError>> {
+    async fn stand_in(&self, tool: &str) -> Option<Result<ProgramStreams, HandlerError>> {
         let player = Arc::clone(self.0.get(tool)?);
         let (near, far) = tokio::io::duplex(PIPE_BUFFER_BYTES);
         tokio::spawn(player.run_next_start(far));

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use goondan::ToolStubs;
-use goondan::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan::ports::tool::{HandlerError, ToolContext, ToolHandler, ToolOutput};
 use goondan::spec::{Code, JsonObject};
 use serde_json::Value;
 
@@ -83,14 +83,14 @@ impl MockedTool {
 
 #[async_trait]
 impl ToolHandler for MockedTool {
-    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, HandlerError> {
         let args = Value::Object(input);
         match self.take_result(&ctx.tool_call_id, &args) {
             Some(MockedResult {
                 error: Some(error), ..
             }) => Err(tool_error(error)),
             Some(result) => Ok(ToolOutput::from(result.output.clone().unwrap_or_default())),
-            None => Err(ToolError::new(format!(
+            None => Err(HandlerError::new(format!(
                 "the case has no result for this call with {args}"
             ))
             .code(Code::TOOL_FAILED)
@@ -102,8 +102,8 @@ impl ToolHandler for MockedTool {
 }
 
 /// Converts the error of a mocked result.
-fn tool_error(error: &MockedError) -> ToolError {
-    ToolError {
+fn tool_error(error: &MockedError) -> HandlerError {
+    HandlerError {
         name: error.name.clone(),
         message: error.message.clone(),
         code: error.code.clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goondan::adapters::connectors::{BoundConnection, ConnectorHost};
-use goondan::ports::tool::{LogLevel, ToolError};
+use goondan::ports::tool::{HandlerError, LogLevel};
 use goondan::spec::{Code, JsonObject};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -192,9 +192,9 @@ struct ScriptConnectorHost {
 
 #[async_trait]
 impl ConnectorHost for ScriptConnectorHost {
-    async fn emit(&self, event: Value) -> Result<(), ToolError> {
+    async fn emit(&self, event: Value) -> Result<(), HandlerError> {
         let event = read(&event, &self.runtime.bound.name)
-            .map_err(|problem| ToolError::new(problem).code(Code::CONNECTOR_EVENT))?;
+            .map_err(|problem| HandlerError::new(problem).code(Code::CONNECTOR_EVENT))?;
         match self.runtime.accept(event).await {
             Ok(_) => Ok(()),
             Err(error) => {
@@ -202,7 +202,7 @@ impl ConnectorHost for ScriptConnectorHost {
                     connection = self.runtime.bound.name,
                     "could not accept an event: {error}"
                 );
-                Err(ToolError::new(error.message).code(Code::CONNECTOR_EVENT))
+                Err(HandlerError::new(error.message).code(Code::CONNECTOR_EVENT))
             }
         }
     }

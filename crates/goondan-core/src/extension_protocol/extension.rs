@@ -23,7 +23,7 @@ use crate::ports::extension::{
     AttachedExtension, ExtensionCode, ExtensionContext, ExtensionTool, LayerChanges, LayerEntry,
     LayerHost, LayerKind,
 };
-use crate::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use crate::ports::tool::{HandlerError, ToolContext, ToolHandler, ToolOutput};
 
 /// Time limit that is passed to a tool of an extension. The engine enforces it.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(120);
@@ -44,7 +44,7 @@ impl ExtensionCode for MessageExtension {
     async fn attach(
         self: Arc<Self>,
         extension_context: Arc<ExtensionContext>,
-    ) -> Result<Arc<dyn AttachedExtension>, ToolError> {
+    ) -> Result<Arc<dyn AttachedExtension>, HandlerError> {
         let runner_session = self.session_for(&extension_context).await?;
         let registered = &runner_session.1.registered;
         let (layers, tools) = (registered.layers.clone(), registered.tools.clone());
@@ -65,7 +65,7 @@ impl MessageExtension {
     async fn session_for(
         &self,
         extension_context: &ExtensionContext,
-    ) -> Result<RunnerSession, ToolError> {
+    ) -> Result<RunnerSession, HandlerError> {
         let runner = tokio::select! {
             biased;
             runner = self.code.connect(extension_context) => runner?,
@@ -110,7 +110,7 @@ impl MessageExtension {
         runner: &ExtensionRunner,
         session: u64,
         extension_context: &ExtensionContext,
-    ) -> Result<(RegistrationResult, Option<Vec<String>>), ToolError> {
+    ) -> Result<(RegistrationResult, Option<Vec<String>>), HandlerError> {
         let message = ExtensionMessage::Register(RegistrationRequest {
             session,
             extension: self.code.name().to_owned(),
@@ -127,7 +127,7 @@ impl MessageExtension {
         let (output, listens) = (ended.outcome?.output, ended.listens);
         let invalid_registration = |error: serde_json::Error| {
             let message = format!("its registration is invalid: {error}");
-            ToolError::new(message).code(ErrorCode::EXT_INIT)
+            HandlerError::new(message).code(ErrorCode::EXT_INIT)
         };
         let registration = serde_json::from_value(output).map_err(invalid_registration)?;
         Ok((registration, listens))
@@ -196,7 +196,7 @@ impl AttachedExtension for MessageExtensionTurn {
         layer: usize,
         context: JsonObject,
         host: &mut dyn LayerHost,
-    ) -> Result<(Value, LayerChanges), ToolError> {
+    ) -> Result<(Value, LayerChanges), HandlerError> {
         let (state_before, mut answers) = (
             self.extension_context.state.get().0,
             AnswerReplay::default(),
@@ -255,7 +255,7 @@ impl MessageExtensionTurn {
                 .unwrap_or_else(PoisonError::into_inner) = (runner.clone(), Arc::clone(&session));
             if session.registered.layers != self.layers {
                 let message = "it registered different layers than at the start of the turn";
-                return Err(ToolError::new(message).code(ErrorCode::EXT_INIT));
+                return Err(HandlerError::new(message).code(ErrorCode::EXT_INIT));
             }
             let mut news = session.pending_changes(&self.extension_context, with_conversation);
             if let Some(value) = state {
@@ -300,7 +300,7 @@ struct ExtensionSessionTool {
 
 #[async_trait]
 impl ToolHandler for ExtensionSessionTool {
-    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, HandlerError> {
         let (runner, session) = tokio::select! {
             biased;
             opened = self.message_extension.session_for(&self.extension_context) => opened?,
@@ -334,6 +334,6 @@ impl ToolHandler for ExtensionSessionTool {
 }
 
 /// Returns the error of a call that ended because the turn was cancelled.
-fn cancelled_error() -> ToolError {
-    ToolError::new("the call was cancelled").code(ErrorCode::TOOL_CANCELLED)
+fn cancelled_error() -> HandlerError {
+    HandlerError::new("the call was cancelled").code(ErrorCode::TOOL_CANCELLED)
 }

@@ -15,7 +15,7 @@ use crate::plugin_session::{
     CallUpdate, FinalMessage, PluginCall, RunningMessage, log_arguments, short_name,
 };
 use crate::ports::extension::{ExtensionContext, LayerHost, LayerRequest};
-use crate::ports::tool::ToolError;
+use crate::ports::tool::HandlerError;
 
 /// Time after which a cancelled layer is aborted.
 const CANCEL_GRACE: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const CANCEL_GRACE: Duration = Duration::from_secs(1);
 const MAX_PENDING_REQUESTS: usize = 64;
 
 /// Name of a request, and the answer to the request.
-type ReplayedAnswer = (String, Result<Value, ToolError>);
+type ReplayedAnswer = (String, Result<Value, HandlerError>);
 
 /// Answers to the requests of a layer. If its host crashes, the layer is run again and gets the
 /// same answers.
@@ -47,7 +47,7 @@ impl AnswerReplay {
     }
 
     /// Returns the recorded answer if the next recorded request has this name.
-    fn replay_answer(&mut self, name: &str) -> Option<Result<Value, ToolError>> {
+    fn replay_answer(&mut self, name: &str) -> Option<Result<Value, HandlerError>> {
         let (recorded_name, answer) = self.answers.get(self.given)?;
         if recorded_name != name {
             return None;
@@ -57,7 +57,7 @@ impl AnswerReplay {
     }
 
     /// Records an answer. Removes the recorded answers that were not replayed.
-    fn record_answer(&mut self, name: String, answer: Result<Value, ToolError>) {
+    fn record_answer(&mut self, name: String, answer: Result<Value, HandlerError>) {
         self.answers.truncate(self.given);
         self.answers.push((name, answer));
         self.given += 1;
@@ -76,7 +76,7 @@ pub(super) struct LayerExecution<'a> {
     ended: Option<FinalMessage>,
     has_next: bool,
     /// Error that overrides the outcome, because the code broke the protocol.
-    broken: Option<ToolError>,
+    broken: Option<HandlerError>,
 }
 
 /// A pending request.
@@ -127,7 +127,7 @@ impl<'a> LayerExecution<'a> {
                 } = request;
                 let answer = match host.as_deref_mut() {
                     Some(host) => self.handle_request(&name, payload, host, memory).await,
-                    None => Err(ToolError::new(
+                    None => Err(HandlerError::new(
                         "an extension can't send requests during its registration",
                     )),
                 };
@@ -144,7 +144,7 @@ impl<'a> LayerExecution<'a> {
     ///
     /// # Errors
     /// The time limit is exceeded, or the turn is cancelled.
-    async fn wait_for_request(&mut self) -> Result<(), ToolError> {
+    async fn wait_for_request(&mut self) -> Result<(), HandlerError> {
         let cancellation = &self.extension_context.cancellation;
         let deadline = Instant::now() + self.limit;
         let mut cancelled_at = None;
@@ -158,7 +158,7 @@ impl<'a> LayerExecution<'a> {
                     self.call.cancel();
                 }
                 () = tokio::time::sleep_until(abort_at) => return Err(match cancelled_at {
-                    Some(_) => ToolError::new("the turn was cancelled").code(Code::TURN_CANCELLED),
+                    Some(_) => HandlerError::new("the turn was cancelled").code(Code::TURN_CANCELLED),
                     None => timeout_error(self.limit),
                 }),
                 // Last, so that code that sends messages continuously does not starve the other
@@ -176,9 +176,9 @@ impl<'a> LayerExecution<'a> {
         payload: Value,
         host: &mut dyn LayerHost,
         memory: &mut AnswerReplay,
-    ) -> Result<Value, ToolError> {
+    ) -> Result<Value, HandlerError> {
         if name == LAYER_NEXT && std::mem::replace(&mut self.has_next, true) {
-            let error = ToolError::new("`next` was called a second time").code(Code::EXT_NEXT);
+            let error = HandlerError::new("`next` was called a second time").code(Code::EXT_NEXT);
             let error = error.suggest("Call `next` once, and keep its result.");
             self.broken = Some(error.clone());
             return Err(error);
@@ -223,7 +223,7 @@ impl<'a> LayerExecution<'a> {
                         .map(|value| KeptState { value });
                 }
                 wrapped["news"] = serde_json::to_value(session_changes)
-                    .map_err(|error| ToolError::new(error.to_string()))?;
+                    .map_err(|error| HandlerError::new(error.to_string()))?;
                 Ok(wrapped)
             }
             (_, answer) => answer,
@@ -244,7 +244,7 @@ impl<'a> LayerExecution<'a> {
                 if self.waiting.len() >= MAX_PENDING_REQUESTS =>
             {
                 let reason = format!("{MAX_PENDING_REQUESTS} requests are already open");
-                self.call.answer(operation, Err(ToolError::new(reason)));
+                self.call.answer(operation, Err(HandlerError::new(reason)));
             }
             CallUpdate::Event(RunningMessage::Request {
                 operation,
@@ -285,8 +285,8 @@ impl<'a> LayerExecution<'a> {
 }
 
 /// Returns the error for code that ran longer than `limit` without waiting for the engine.
-fn timeout_error(limit: Duration) -> ToolError {
-    ToolError::new(format!(
+fn timeout_error(limit: Duration) -> HandlerError {
+    HandlerError::new(format!(
         "the code ran for more than {} ms continuously",
         limit.as_millis()
     ))
@@ -301,10 +301,10 @@ async fn send_to_host(
     session: Option<&ExtensionSession>,
     name: &str,
     payload: Value,
-) -> Result<Value, ToolError> {
+) -> Result<Value, HandlerError> {
     let invalid_arguments = |error: serde_json::Error| {
         let name = short_name(name);
-        ToolError::new(format!("invalid arguments of `{name}`: {error}"))
+        HandlerError::new(format!("invalid arguments of `{name}`: {error}"))
     };
     match name {
         LAYER_NEXT => {
@@ -320,7 +320,7 @@ async fn send_to_host(
                 extension_context.state.set(value);
             }
             let wrapped = host.next(changes).await?;
-            serde_json::to_value(wrapped).map_err(|error| ToolError::new(error.to_string()))
+            serde_json::to_value(wrapped).map_err(|error| HandlerError::new(error.to_string()))
         }
         LAYER_REQUEST => {
             let message: LayerRequest =
@@ -332,7 +332,7 @@ async fn send_to_host(
                 serde_json::from_value(payload).map_err(invalid_arguments)?;
             host.send(message).await
         }
-        _ => Err(ToolError::new(format!("there is no operation `{name}`"))
+        _ => Err(HandlerError::new(format!("there is no operation `{name}`"))
             .suggest("Use one of the operations `next`, `request` or `send`.")),
     }
 }

@@ -26,7 +26,7 @@ use crate::JsonObject;
 use crate::message::{Message, MessageEvent};
 use crate::plugin_session::PluginTransport;
 use crate::ports::extension::ExtensionContext;
-use crate::ports::tool::ToolError;
+use crate::ports::tool::HandlerError;
 
 /// Changes since the last message to the extension.
 pub type ConversationChanges = ConversationUpdate<Arc<Message>, Arc<MessageEvent>>;
@@ -61,7 +61,7 @@ pub trait MessageExtensionCode: Send + Sync + 'static {
     async fn connect(
         &self,
         extension_context: &ExtensionContext,
-    ) -> Result<ExtensionRunner, ToolError>;
+    ) -> Result<ExtensionRunner, HandlerError>;
 }
 
 /// Runtime of extension code, such as a process or a library.

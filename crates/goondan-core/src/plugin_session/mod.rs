@@ -30,7 +30,7 @@ pub use self::restart_delay::{RestartDelay, pause_after};
 pub use self::tool_call::{never_ended_error, run_tool_call};
 use crate::message::{Message, MessageEvent};
 use crate::ports::extension::LayerChanges;
-use crate::ports::tool::{LogLevel, ToolContext, ToolError, ToolOutput};
+use crate::ports::tool::{HandlerError, LogLevel, ToolContext, ToolOutput};
 
 /// Message to an extension or a connector.
 pub type ExtensionMessage = wire::ExtensionMessage<Arc<Message>, Arc<MessageEvent>>;
@@ -92,7 +92,7 @@ pub trait PluginTransport: Send + Sync {
     ///
     /// # Errors
     /// The code accepts no messages, or the message can't be encoded.
-    fn start(&self, call: u64, start: PluginStart) -> Result<(), ToolError>;
+    fn start(&self, call: u64, start: PluginStart) -> Result<(), HandlerError>;
 
     /// Sends a message without an answer. Events are dropped if too many are queued.
     fn notify(&self, message: ExtensionMessage);
@@ -101,7 +101,7 @@ pub trait PluginTransport: Send + Sync {
     fn cancel(&self, call: u64) -> LivenessPing;
 
     /// Answers a request of the code.
-    fn answer(&self, request: u64, outcome: Result<Value, ToolError>);
+    fn answer(&self, request: u64, outcome: Result<Value, HandlerError>);
 
     /// Handles a call that did not end before its caller stopped waiting. The call was cancelled
     /// with `ping`.
@@ -145,7 +145,7 @@ pub enum RunningMessage {
 #[derive(Debug)]
 pub struct FinalMessage {
     /// Output, or the error.
-    pub outcome: Result<ToolOutput, ToolError>,
+    pub outcome: Result<ToolOutput, HandlerError>,
     /// Changes of a layer at its end.
     pub changes: LayerChanges,
     /// New state of the extension, if it changed.
@@ -154,8 +154,8 @@ pub struct FinalMessage {
     pub listens: Option<Vec<String>>,
 }
 
-impl From<Result<ToolOutput, ToolError>> for FinalMessage {
-    fn from(outcome: Result<ToolOutput, ToolError>) -> Self {
+impl From<Result<ToolOutput, HandlerError>> for FinalMessage {
+    fn from(outcome: Result<ToolOutput, HandlerError>) -> Self {
         FinalMessage {
             outcome,
             changes: LayerChanges::default(),

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{FinalMessage, RunningMessage};
-use crate::ports::tool::ToolError;
+use crate::ports::tool::HandlerError;
 
 /// Maximum number of queued events per call. Further events are refused.
 const EVENT_QUEUE_LENGTH: usize = 256;
@@ -56,7 +56,7 @@ struct CallTable {
     /// worker.
     tombstones: HashMap<u64, Instant>,
     /// Reason why no further calls are accepted.
-    closed: Option<ToolError>,
+    closed: Option<HandlerError>,
     has_answered: bool,
 }
 
@@ -104,7 +104,7 @@ impl OpenCalls {
     }
 
     /// Registers a call. Fails if the plugin is closed or has too many calls that never ended.
-    pub(super) fn begin(&self) -> Result<CallReceivers, ToolError> {
+    pub(super) fn begin(&self) -> Result<CallReceivers, HandlerError> {
         let mut table = self.lock();
         if let Some(why) = &table.closed {
             return Err(why.clone());
@@ -240,7 +240,7 @@ impl OpenCalls {
     }
 
     /// Refuses further calls, and answers the open ones with `why`.
-    pub fn close(&self, why: &ToolError) {
+    pub fn close(&self, why: &HandlerError) {
         let open = {
             let mut table = self.lock();
             table.closed.get_or_insert_with(|| why.clone());
@@ -266,9 +266,9 @@ impl OpenCalls {
     }
 
     /// Returns the error of a call that is refused because `written_off` calls never ended.
-    fn unhealthy_error(&self, written_off: usize) -> ToolError {
+    fn unhealthy_error(&self, written_off: usize) -> HandlerError {
         let name = &self.rules.name;
-        ToolError::new(format!(
+        HandlerError::new(format!(
             "{name} accepts no more calls: {written_off} cancelled calls did not end"
         ))
         .code(Code::TOOL_UNAVAILABLE)
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(calls.only(), Some(open.id));
         assert_eq!(calls.complete(open.id, output()), DeliveryStatus::Accepted);
         assert_eq!(
-            calls.complete(open.id, Err(ToolError::new("late")).into()),
+            calls.complete(open.id, Err(HandlerError::new("late")).into()),
             DeliveryStatus::UnknownCall
         );
         let answer = open.answer.try_recv().expect("answered").outcome;
@@ -382,7 +382,7 @@ mod tests {
     fn closing_answers_all_calls_and_later_messages_are_refused() {
         let calls = calls(4);
         let mut open = calls.begin().expect("open");
-        calls.close(&ToolError::new("gone").code(Code::TOOL_UNAVAILABLE));
+        calls.close(&HandlerError::new("gone").code(Code::TOOL_UNAVAILABLE));
         let answer = open.answer.try_recv().expect("answered").outcome;
         assert_eq!(answer.expect_err("an error").message, "gone");
         assert_eq!(calls.complete(open.id, output()), DeliveryStatus::Closed);

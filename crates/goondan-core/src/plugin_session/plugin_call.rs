@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::open_calls::CallReceivers;
 use super::{CallKind, FinalMessage, LivenessPing, PluginStart, PluginTransport, RunningMessage};
-use crate::ports::tool::ToolError;
+use crate::ports::tool::HandlerError;
 
 /// A running call. Dropping it before the answer cancels and abandons the call.
 pub struct PluginCall {
@@ -45,7 +45,7 @@ impl PluginCall {
     pub fn begin(
         transport: Arc<dyn PluginTransport>,
         start: PluginStart,
-    ) -> Result<PluginCall, ToolError> {
+    ) -> Result<PluginCall, HandlerError> {
         let CallReceivers { id, answer, events } = transport.calls().begin()?;
         let call = PluginCall {
             transport,
@@ -112,7 +112,7 @@ impl PluginCall {
     }
 
     /// Answers a request of the code.
-    pub fn answer(&mut self, operation: u64, outcome: Result<Value, ToolError>) {
+    pub fn answer(&mut self, operation: u64, outcome: Result<Value, HandlerError>) {
         self.unanswered.retain(|waiting| *waiting != operation);
         self.transport.answer(operation, outcome);
     }
@@ -132,8 +132,8 @@ impl PluginCall {
 }
 
 /// Returns the error of a call whose code was closed. `name` is that of the plugin.
-pub fn closed_error(name: &str) -> ToolError {
-    ToolError::new(format!("{name} was closed during the call"))
+pub fn closed_error(name: &str) -> HandlerError {
+    HandlerError::new(format!("{name} was closed during the call"))
         .code(Code::TOOL_UNAVAILABLE)
         .suggest("Try again.")
 }
@@ -151,7 +151,7 @@ impl Drop for PluginCall {
         }
         if answers_after_end {
             for operation in std::mem::take(&mut self.unanswered) {
-                let over = ToolError::new("the call is over").code(Code::TOOL_CANCELLED);
+                let over = HandlerError::new("the call is over").code(Code::TOOL_CANCELLED);
                 self.transport.answer(operation, Err(over));
             }
         }

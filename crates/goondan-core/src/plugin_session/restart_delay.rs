@@ -5,7 +5,7 @@ use std::time::Duration;
 use goondan_spec::Code;
 use tokio::time::Instant;
 
-use crate::ports::tool::ToolError;
+use crate::ports::tool::HandlerError;
 
 /// Consecutive failures of a process, and the time of its next start.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl RestartDelay {
 
     /// Fails with `code` until the pause after the last failure is over. `process` names the process
     /// in the error.
-    pub fn check(&self, process: &str, code: Code) -> Result<(), ToolError> {
+    pub fn check(&self, process: &str, code: Code) -> Result<(), HandlerError> {
         let now = Instant::now();
         let left = self
             .not_before
@@ -51,7 +51,7 @@ impl RestartDelay {
             return Ok(());
         };
         let (failures, seconds) = (self.failures, left.as_secs() + 1);
-        let error = ToolError::new(format!(
+        let error = HandlerError::new(format!(
             "{process} crashed {failures} times in a row; it restarts in {seconds} s"
         ));
         Err(error

@@ -9,12 +9,12 @@ use serde_json::Value;
 use super::progress_gate::ProgressGate;
 use super::{CallUpdate, FinalMessage, PluginCall, RunningMessage, log_arguments};
 use crate::agent_operations;
-use crate::ports::tool::{ToolContext, ToolError};
+use crate::ports::tool::{HandlerError, ToolContext};
 
 /// Maximum number of concurrent requests of one call.
 const MAX_OPERATIONS: usize = 64;
 
-type Operations<'a> = FuturesUnordered<BoxFuture<'a, (u64, Result<Value, ToolError>)>>;
+type Operations<'a> = FuturesUnordered<BoxFuture<'a, (u64, Result<Value, HandlerError>)>>;
 
 struct RunningToolCall<'a> {
     call: PluginCall,
@@ -38,8 +38,9 @@ pub async fn run_tool_call(call: PluginCall, ctx: &ToolContext) -> Option<FinalM
 }
 
 /// Returns the error of a call that did not end after its cancellation. `name` is that of the tool.
-pub fn never_ended_error(name: &str) -> ToolError {
-    ToolError::new(format!("{name} did not end after it was cancelled")).code(Code::TOOL_CANCELLED)
+pub fn never_ended_error(name: &str) -> HandlerError {
+    HandlerError::new(format!("{name} did not end after it was cancelled"))
+        .code(Code::TOOL_CANCELLED)
 }
 
 impl RunningToolCall<'_> {
@@ -104,7 +105,7 @@ impl RunningToolCall<'_> {
     fn perform(&mut self, operation: u64, name: String, payload: Value) {
         if self.operations.len() >= MAX_OPERATIONS {
             let many = format!("a call can have at most {MAX_OPERATIONS} open requests");
-            return self.call.answer(operation, Err(ToolError::new(many)));
+            return self.call.answer(operation, Err(HandlerError::new(many)));
         }
         let runtime = self.ctx.runtime.as_ref();
         self.operations.push(Box::pin(async move {

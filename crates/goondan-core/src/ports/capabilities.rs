@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::store::InstanceMeta;
-use super::tool::ToolError;
+use super::tool::HandlerError;
 use crate::ids::InstanceId;
 use crate::message::Message;
 use crate::tool_allowlist::ToolAllowlist;
@@ -21,9 +21,9 @@ use crate::tool_allowlist::ToolAllowlist;
 pub trait ConversationAccess: Send + Sync {
     /// Returns the metadata of all instances, oldest first. Instances with pending work have the
     /// status `processing`.
-    async fn sessions(&self) -> Result<Vec<InstanceMeta>, ToolError>;
+    async fn sessions(&self) -> Result<Vec<InstanceMeta>, HandlerError>;
     /// Returns the current conversation of an instance; empty if it has none.
-    async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, ToolError>;
+    async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, HandlerError>;
     /// Returns the currency of the instance's cost, if its model declares prices.
     async fn currency(&self, id: &InstanceId) -> Option<String>;
 }
@@ -33,23 +33,23 @@ pub trait ConversationAccess: Send + Sync {
 #[async_trait]
 pub trait ToolStateStore: Send + Sync {
     /// Returns the last saved value.
-    async fn load(&self, name: &str) -> Result<Option<Value>, ToolError>;
+    async fn load(&self, name: &str) -> Result<Option<Value>, HandlerError>;
     /// Replaces a value; durable on return. Concurrent calls are serialized.
-    async fn save(&self, name: &str, value: Value) -> Result<(), ToolError>;
+    async fn save(&self, name: &str, value: Value) -> Result<(), HandlerError>;
     /// Returns the last value with this name of every instance, for tools that need an overview of
     /// the swarm.
-    async fn all_values(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError>;
+    async fn all_values(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, HandlerError>;
 }
 
 /// Scheduled prompts for the calling instance.
 #[async_trait]
 pub trait PromptScheduler: Send + Sync {
     /// Returns the jobs of the instance, oldest first.
-    async fn jobs(&self) -> Result<Vec<ScheduledJob>, ToolError>;
+    async fn jobs(&self) -> Result<Vec<ScheduledJob>, HandlerError>;
     /// Adds a job; durable on return. Idempotent: a repeated call returns the same job.
-    async fn add(&self, job: JobRequest) -> Result<ScheduledJob, ToolError>;
+    async fn add(&self, job: JobRequest) -> Result<ScheduledJob, HandlerError>;
     /// Removes a job; `None` if no job has this id.
-    async fn remove(&self, id: &str) -> Result<Option<ScheduledJob>, ToolError>;
+    async fn remove(&self, id: &str) -> Result<Option<ScheduledJob>, HandlerError>;
 }
 
 /// Request for a new job.
@@ -99,7 +99,7 @@ pub struct ScheduledJob {
 pub trait EmbeddingModels: Send + Sync {
     /// Returns an identifier of the model behind a Model resource. Vectors with the same identifier
     /// are comparable.
-    fn model_identity(&self, model: &str) -> Result<String, ToolError>;
+    fn model_identity(&self, model: &str) -> Result<String, HandlerError>;
     /// Returns a vector for each text, from the Model resource `model`.
-    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ToolError>;
+    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, HandlerError>;
 }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::tool::{EntryOpenError, ToolError, ToolHandler, ToolLogger};
+use super::tool::{EntryOpenError, HandlerError, ToolHandler, ToolLogger};
 use crate::JsonObject;
 use crate::event::RuntimeEvent;
 use crate::ids::InstanceId;
@@ -65,7 +65,7 @@ pub trait ExtensionCode: Send + Sync {
     async fn attach(
         self: Arc<Self>,
         context: Arc<ExtensionContext>,
-    ) -> Result<Arc<dyn AttachedExtension>, ToolError>;
+    ) -> Result<Arc<dyn AttachedExtension>, HandlerError>;
 }
 
 /// Context of an extension during a turn.
@@ -223,7 +223,7 @@ pub trait AttachedExtension: Send + Sync {
         layer: usize,
         context: JsonObject,
         host: &mut dyn LayerHost,
-    ) -> Result<(Value, LayerChanges), ToolError>;
+    ) -> Result<(Value, LayerChanges), HandlerError>;
 }
 
 /// Request handler of a running layer.
@@ -233,19 +233,19 @@ pub trait LayerHost: Send {
     ///
     /// # Errors
     /// The wrapped operation failed, or a change is not valid.
-    async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError>;
+    async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, HandlerError>;
 
     /// Sends a request to another agent, and waits for its answer.
     ///
     /// # Errors
     /// The errors of a tool's request. Also fails in a layer of tool calls.
-    async fn request(&mut self, what: LayerRequest) -> Result<Value, ToolError>;
+    async fn request(&mut self, what: LayerRequest) -> Result<Value, HandlerError>;
 
     /// Sends a message to another agent.
     ///
     /// # Errors
     /// The errors of a tool's message. Also fails in a layer of tool calls.
-    async fn send(&mut self, what: LayerRequest) -> Result<Value, ToolError>;
+    async fn send(&mut self, what: LayerRequest) -> Result<Value, HandlerError>;
 }
 
 /// Result of a wrapped operation.

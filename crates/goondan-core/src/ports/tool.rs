@@ -32,7 +32,7 @@ use crate::tool_allowlist::ToolAllowlist;
 pub trait ToolHandler: Send + Sync {
     /// Runs one call. On timeout `ctx.cancellation` fires, and after a short grace period the call
     /// is dropped.
-    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError>;
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, HandlerError>;
 
     /// Describes the effect of a call for an approval request: a command, a diff, the files of a
     /// scaffold. Changes nothing. `None` if the arguments are sufficient.
@@ -251,7 +251,7 @@ pub enum OutputStream {
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 #[serde(rename_all = "camelCase")]
-pub struct ToolError {
+pub struct HandlerError {
     /// Type of the error, such as `NotFound`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
@@ -268,9 +268,9 @@ pub struct ToolError {
     pub help_url: Option<String>,
 }
 
-impl From<goondan_abi::wire::ToolError> for ToolError {
+impl From<goondan_abi::wire::ToolError> for HandlerError {
     fn from(error: goondan_abi::wire::ToolError) -> Self {
-        ToolError {
+        HandlerError {
             name: error.name,
             message: error.message,
             code: error.code,
@@ -280,12 +280,12 @@ impl From<goondan_abi::wire::ToolError> for ToolError {
     }
 }
 
-impl ToolError {
+impl HandlerError {
     /// Returns an error with a message only.
     pub fn new(message: impl Into<String>) -> Self {
-        ToolError {
+        HandlerError {
             message: message.into(),
-            ..ToolError::default()
+            ..HandlerError::default()
         }
     }
 
@@ -384,26 +384,29 @@ pub trait AgentToolRuntime: Send + Sync {
         target: &str,
         event: AgentEventInput,
         options: RequestOptions,
-    ) -> Result<AgentRequestResult, ToolError>;
+    ) -> Result<AgentRequestResult, HandlerError>;
     /// Sends a message to `target`; durable on return.
     async fn send(
         &self,
         target: &str,
         event: AgentEventInput,
-    ) -> Result<AgentSendResult, ToolError>;
+    ) -> Result<AgentSendResult, HandlerError>;
     /// Prepares an instance of a declared agent.
     async fn spawn(
         &self,
         target: &str,
         options: SpawnOptions,
-    ) -> Result<AgentSpawnResult, ToolError>;
+    ) -> Result<AgentSpawnResult, HandlerError>;
     /// Returns the instances that the caller spawned, or all.
-    async fn list_instances(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError>;
+    async fn list_instances(
+        &self,
+        include_all: bool,
+    ) -> Result<Vec<SpawnedAgentInfo>, HandlerError>;
     /// Returns the conversations of `ids` that arguments of the call may name: those of the caller's
     /// key, those that the caller started, its callers, and those that a rule names.
-    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, ToolError>;
+    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, HandlerError>;
     /// Returns the agents of the running swarm.
-    async fn catalog(&self) -> Result<AgentCatalog, ToolError>;
+    async fn catalog(&self) -> Result<AgentCatalog, HandlerError>;
 
     /// Returns the reload capability, if the host grants it.
     fn reloader(&self) -> Option<&dyn ProjectReloader> {

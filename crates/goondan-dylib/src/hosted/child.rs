@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use goondan_abi::wire;
 use goondan_core::plugin_session::RunningMessage;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::Code;
 use tokio::sync::{mpsc, oneshot};
 
@@ -278,7 +278,7 @@ impl HostProcessReader {
         let how = self.wait();
         let why = problem.map_or(how, |problem| format!("it was killed: {problem}"));
         self.calls.close(
-            &ToolError::new(format!(
+            &HandlerError::new(format!(
                 "the library host process of {} ended: {why}",
                 self.name
             ))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use goondan_abi::wire;
 use goondan_core::plugin_session::{PluginTransport, RestartDelay};
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::Code;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -71,14 +71,14 @@ impl HostedLibrary {
 
     /// Returns the connection of the running process, or starts one. Fails if the pause after a
     /// crash is not over.
-    pub(crate) async fn connect(&self) -> Result<Arc<LibraryConnection>, ToolError> {
+    pub(crate) async fn connect(&self) -> Result<Arc<LibraryConnection>, HandlerError> {
         let mut state = self.state.lock().await;
         if let Some(process) = &state.current {
             if process.connection.calls().is_healthy() {
                 return Ok(Arc::clone(&process.connection));
             }
             if self.threads.are_closed() {
-                return Err(ToolError::new(format!("{} was closed", self.name))
+                return Err(HandlerError::new(format!("{} was closed", self.name))
                     .code(Code::TOOL_UNAVAILABLE));
             }
             // The process has ended, or has too many calls that never end.
@@ -98,9 +98,9 @@ impl HostedLibrary {
             .map(|(connection, _)| connection)
             .map_err(|failure| {
                 self.record_crash(&mut state, false, Instant::now());
-                ToolError {
+                HandlerError {
                     suggestion: failure.suggestion(),
-                    ..ToolError::new(failure.to_string())
+                    ..HandlerError::new(failure.to_string())
                 }
                 .code(Code::TOOL_UNAVAILABLE)
             })

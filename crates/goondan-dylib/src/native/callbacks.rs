@@ -11,7 +11,7 @@ use std::sync::Arc;
 use goondan_abi::raw::{ABI_MAJOR, ABI_MINOR, Bytes, Host, Status};
 use goondan_abi::wire::operation;
 use goondan_core::plugin_session::RunningMessage;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::Code;
 use serde::de::DeserializeOwned;
 
@@ -83,15 +83,15 @@ impl HostPort {
     }
 
     /// Returns the error of a call whose result was refused.
-    fn refused_output(&self, refused: Status) -> ToolError {
+    fn refused_output(&self, refused: Status) -> HandlerError {
         match refused {
-            Status::TOO_LARGE => ToolError::new(format!(
+            Status::TOO_LARGE => HandlerError::new(format!(
                 "its result is larger than {} bytes",
                 self.max_payload
             ))
             .code(Code::TOOL_FAILED)
             .suggest("Request less per call."),
-            _ => ToolError::new("its result is not in readable memory").code(Code::TOOL_FAILED),
+            _ => HandlerError::new("its result is not in readable memory").code(Code::TOOL_FAILED),
         }
     }
 }
@@ -102,7 +102,7 @@ fn read_outcome(status: Status, bytes: &[u8]) -> (Outcome, Option<Status>) {
         return match serde_json::from_slice(bytes) {
             Ok(output) => (Ok(output), None),
             Err(cause) => {
-                let error = ToolError::new(format!("its result is not valid JSON: {cause}"));
+                let error = HandlerError::new(format!("its result is not valid JSON: {cause}"));
                 (
                     Err(error.code(Code::TOOL_FAILED)),
                     Some(Status::BAD_ARGUMENT),
@@ -110,9 +110,9 @@ fn read_outcome(status: Status, bytes: &[u8]) -> (Outcome, Option<Status>) {
             }
         };
     }
-    let reported = serde_json::from_slice::<ToolError>(bytes).ok();
+    let reported = serde_json::from_slice::<HandlerError>(bytes).ok();
     let mut error =
-        reported.unwrap_or_else(|| ToolError::new(format!("it ended with {}", status.name())));
+        reported.unwrap_or_else(|| HandlerError::new(format!("it ended with {}", status.name())));
     match status {
         Status::PANIC => error.code = Some(Code::TOOL_PANIC.into()),
         Status::CANCELLED => error.code = Some(Code::TOOL_CANCELLED.into()),

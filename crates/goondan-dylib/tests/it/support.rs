@@ -17,8 +17,8 @@ use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessageData, MessageRole, MessageSource};
 use goondan_core::ports::tool::{
     AgentCatalog, AgentEventInput, AgentRequestResult, AgentSendResult, AgentSpawnResult,
-    AgentToolRuntime, EntryOpenError, LogLevel, ProgressSink, RequestOptions, SpawnOptions,
-    SpawnedAgentInfo, ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput, ToolSet,
+    AgentToolRuntime, EntryOpenError, HandlerError, LogLevel, ProgressSink, RequestOptions,
+    SpawnOptions, SpawnedAgentInfo, ToolContext, ToolHandler, ToolLogger, ToolOutput, ToolSet,
     ToolSource,
 };
 use goondan_dylib::{DynamicLibraries, HostCommand, LibraryLimits};
@@ -238,7 +238,7 @@ impl Exports {
         &self,
         export: &str,
         arguments: Value,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         self.call_in(&Engine::new(), export, arguments).await
     }
 
@@ -247,7 +247,7 @@ impl Exports {
         engine: &Engine,
         export: &str,
         arguments: Value,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let Value::Object(arguments) = arguments else {
             panic!("arguments are an object")
         };
@@ -346,14 +346,14 @@ impl AgentToolRuntime for RecordedCalls {
         target: &str,
         event: AgentEventInput,
         options: RequestOptions,
-    ) -> Result<AgentRequestResult, ToolError> {
+    ) -> Result<AgentRequestResult, HandlerError> {
         self.asked
             .lock()
             .expect("not poisoned")
             .push(format!("request {target}: {}", event.input));
         self.said.notify_one();
         match target {
-            "nobody" => Err(ToolError::new("no agent `nobody`")
+            "nobody" => Err(HandlerError::new("no agent `nobody`")
                 .code(Code::AGENT_NOT_FOUND)
                 .suggest("ask writer")),
             "silent" => std::future::pending().await,
@@ -372,7 +372,7 @@ impl AgentToolRuntime for RecordedCalls {
         &self,
         target: &str,
         event: AgentEventInput,
-    ) -> Result<AgentSendResult, ToolError> {
+    ) -> Result<AgentSendResult, HandlerError> {
         let key = event.instance_key.unwrap_or_default();
         self.asked
             .lock()
@@ -389,7 +389,7 @@ impl AgentToolRuntime for RecordedCalls {
         &self,
         target: &str,
         options: SpawnOptions,
-    ) -> Result<AgentSpawnResult, ToolError> {
+    ) -> Result<AgentSpawnResult, HandlerError> {
         let instance_key = options
             .instance_key
             .unwrap_or_else(|| format!("{target}-1"));
@@ -401,7 +401,10 @@ impl AgentToolRuntime for RecordedCalls {
         })
     }
 
-    async fn list_instances(&self, _include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
+    async fn list_instances(
+        &self,
+        _include_all: bool,
+    ) -> Result<Vec<SpawnedAgentInfo>, HandlerError> {
         Ok(vec![SpawnedAgentInfo {
             target: "writer".to_owned(),
             instance_key: "writer-1".to_owned(),
@@ -412,11 +415,11 @@ impl AgentToolRuntime for RecordedCalls {
         }])
     }
 
-    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, ToolError> {
+    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, HandlerError> {
         Ok(ids)
     }
 
-    async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
+    async fn catalog(&self) -> Result<AgentCatalog, HandlerError> {
         Ok(AgentCatalog {
             swarm_name: "default".to_owned(),
             entry_agent: "assistant".to_owned(),

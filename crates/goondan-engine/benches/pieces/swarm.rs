@@ -14,7 +14,7 @@ use goondan_core::ports::model::{
     ModelChunk, ModelClient, ModelError, ModelFactory, ModelRequest, ModelStream,
 };
 use goondan_core::ports::tool::{
-    EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+    EntryOpenError, HandlerError, ToolContext, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
 use goondan_core::ports::tracing::ForwardCallerTrace;
 use goondan_engine::plan::{PlanPorts, plan};
@@ -160,7 +160,11 @@ impl ToolSource for Empty {
 
 #[async_trait]
 impl ToolHandler for Empty {
-    async fn call(&self, _ctx: &ToolContext, _input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(
+        &self,
+        _ctx: &ToolContext,
+        _input: JsonObject,
+    ) -> Result<ToolOutput, HandlerError> {
         Ok(ToolOutput::from(Value::Null))
     }
 }

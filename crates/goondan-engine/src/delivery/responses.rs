@@ -11,16 +11,16 @@ use goondan_core::agent_event::{AgentEvent, EventTrace, RESPONSE_EVENT};
 use goondan_core::event::{FinishReason, TurnResult};
 use goondan_core::ids::TraceContext;
 use goondan_core::ports::model::ModelFinishReason;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_core::reserved_names::INTER_AGENT_RESPONSE_KEY;
 
 /// Returns the answer to a request: a string, or data if the agent declares an output. Fails with
 /// `AGENT_REQUEST_FAILED` if the turn failed (rule A2).
-pub(crate) fn response_of(target: &str, result: &TurnResult) -> Result<Value, ToolError> {
+pub(crate) fn response_of(target: &str, result: &TurnResult) -> Result<Value, HandlerError> {
     if let Some(error) = &result.error
         && error.code == Code::AGENT_REQUEST_TIMEOUT
     {
-        return Err(ToolError::new(error.message.clone()).code(Code::AGENT_REQUEST_TIMEOUT));
+        return Err(HandlerError::new(error.message.clone()).code(Code::AGENT_REQUEST_TIMEOUT));
     }
     let text = result.response_text();
     match result.finish_reason {
@@ -57,8 +57,8 @@ fn with_cut_note(text: String, reason: Option<&ModelFinishReason>) -> String {
 }
 
 /// Returns the error for a request that `target` did not answer.
-fn request_failed(target: &str, why: &str) -> ToolError {
-    ToolError::new(format!("agent {target} did not answer: {why}"))
+fn request_failed(target: &str, why: &str) -> HandlerError {
+    HandlerError::new(format!("agent {target} did not answer: {why}"))
         .code(Code::AGENT_REQUEST_FAILED)
         .suggest("Retry, ask another agent, or continue without the answer.")
 }

@@ -13,7 +13,7 @@ use goondan_core::ports::extension::{
     TurnTranscript,
 };
 use goondan_core::ports::model::ToolDefinition;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::Code;
 use goondan_spec::kinds::ExportSpec;
 
@@ -292,12 +292,12 @@ fn in_order(mut layers: Vec<(f64, Arc<dyn Middleware>)>) -> Arc<[Arc<dyn Middlew
 }
 
 /// Converts a tool of an extension. Fails if its name is not a tool name.
-fn to_registered_tool(tool: ExtensionTool) -> Result<Arc<RegisteredTool>, ToolError> {
+fn to_registered_tool(tool: ExtensionTool) -> Result<Arc<RegisteredTool>, HandlerError> {
     let name: ToolName =
         tool.name
             .parse()
             .map_err(|error: crate::tooling::registry::InvalidToolName| {
-                ToolError::new(error.to_string())
+                HandlerError::new(error.to_string())
                     .code(Code::EXT_INIT)
                     .suggest("Name the tool `<extension>__<tool>`.")
             })?;

@@ -25,7 +25,7 @@ use goondan_core::JsonObject;
 use goondan_core::event::{FinishReason, SwarmEvent, TurnError};
 use goondan_core::message::{Message, MessagePart, MessageRole, MessageSource};
 use goondan_core::ports::tool::{
-    ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolHandler, ToolOutput,
+    HandlerError, ToolCallResult, ToolCallStatus, ToolContext, ToolHandler, ToolOutput,
 };
 use goondan_core::reserved_names::ANSWER_TOOL as TOOL;
 use goondan_core::schema::ArgumentSchema;
@@ -57,7 +57,11 @@ struct AnswerToolHandler;
 
 #[async_trait]
 impl ToolHandler for AnswerToolHandler {
-    async fn call(&self, _ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(
+        &self,
+        _ctx: &ToolContext,
+        input: JsonObject,
+    ) -> Result<ToolOutput, HandlerError> {
         Ok(ToolOutput::from(Value::Object(input)))
     }
 }
@@ -129,7 +133,7 @@ impl StructuredOutput {
         let checked = match answers {
             1 => dispatch::checked_arguments(&self.schema, call).await,
             _ => Err(
-                ToolError::new("the answer was rejected: other tools were called with it")
+                HandlerError::new("the answer was rejected: other tools were called with it")
                     .code(Code::TOOL_INVALID_ARGS)
                     .suggest(format!(
                         "Call only `{TOOL}`, after all other calls have results."

@@ -27,7 +27,7 @@ use goondan_core::event::TurnError;
 use goondan_core::limits::head;
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::ports::tool::{
-    ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolHandler, ToolOutput,
+    HandlerError, ToolCallResult, ToolCallStatus, ToolContext, ToolHandler, ToolOutput,
 };
 
 pub(super) const NAME: &str = "tool-search";
@@ -264,7 +264,11 @@ struct ToolSearchHandler {
 
 #[async_trait]
 impl ToolHandler for ToolSearchHandler {
-    async fn call(&self, _ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(
+        &self,
+        _ctx: &ToolContext,
+        input: JsonObject,
+    ) -> Result<ToolOutput, HandlerError> {
         let query = input
             .get("query")
             .and_then(Value::as_str)

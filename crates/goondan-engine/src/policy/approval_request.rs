@@ -24,7 +24,7 @@ use goondan_core::ports::approval::{
     ApprovalAnswer, ApprovalCoverage, ApprovalDuration, ApprovalOffer, ApprovalRequest,
 };
 use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect};
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 
 /// Timeout for the preview of a call.
 const PREVIEW_TIMEOUT: Duration = Duration::from_secs(5);
@@ -70,7 +70,7 @@ pub(super) async fn answer(
     tool: &RegisteredTool,
     arguments: &JsonObject,
     prompt: ApprovalPrompt<'_>,
-) -> Result<ApprovalAnswer, ToolError> {
+) -> Result<ApprovalAnswer, HandlerError> {
     let recorded = match &context.approval {
         None => Some(recorded_answer(context, arguments, prompt).await),
         Some((journal, id)) => {
@@ -93,7 +93,7 @@ pub(super) async fn answer(
                     Ok(EffectOutcome::Interrupted) => break None,
                     Err(error) if retry.wait(&error).await => {}
                     Err(error) => {
-                        return Err(ToolError::new(format!(
+                        return Err(HandlerError::new(format!(
                             "the approval could not be recorded: {error}"
                         )));
                     }

@@ -26,7 +26,7 @@ use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{
     ApprovalAnswer, ApprovalCoverage, ApprovalDuration, ApprovalGrant,
 };
-use goondan_core::ports::tool::{ApprovedFile, ToolError};
+use goondan_core::ports::tool::{ApprovedFile, HandlerError};
 use goondan_core::real_path::real_path;
 use goondan_core::run_mode::RunMode;
 
@@ -55,7 +55,7 @@ pub(crate) async fn check_call(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
-) -> Result<CallPermit, ToolError> {
+) -> Result<CallPermit, HandlerError> {
     let paths = resolve_paths(context, tool, arguments).await?;
     let needs = &tool.spec.permissions;
     let mut verdicts_of_call = collect_verdicts(context, tool, needs, arguments, &paths).await;
@@ -96,7 +96,7 @@ async fn permit_needed(
     arguments: &JsonObject,
     paths: &ResolvedPaths,
     verdicts: Vec<PermissionVerdict>,
-) -> Result<GivenApprovals, ToolError> {
+) -> Result<GivenApprovals, HandlerError> {
     if let Some(denying) = verdicts
         .iter()
         .find(|verdict| verdict.action == PermissionAction::Deny)
@@ -193,7 +193,7 @@ async fn permit_needed(
         }
         ApprovalAnswer::Deny if context.cancel.is_cancelled() => {
             let message = format!("{} was cancelled during its approval request", tool.name);
-            Err(ToolError::new(message).code(Code::TOOL_CANCELLED))
+            Err(HandlerError::new(message).code(Code::TOOL_CANCELLED))
         }
         ApprovalAnswer::Deny => Err(denied_error(
             context,
@@ -219,14 +219,14 @@ async fn permit_needed(
 }
 
 /// Returns the error for an approved call that is no longer the shown one.
-fn changed_during_request(context: &ToolCallContext, tool: &RegisteredTool) -> ToolError {
+fn changed_during_request(context: &ToolCallContext, tool: &RegisteredTool) -> HandlerError {
     let why = "the files or directories that it uses changed during the approval request";
     denied_error(context, tool, why, DenialRemedy::Ask, None)
 }
 
 /// Returns the error for a call that needs an approval and names a file through a link of a process.
-fn path_of_process_error(tool: &RegisteredTool, path: &str) -> ToolError {
-    ToolError::new(format!(
+fn path_of_process_error(tool: &RegisteredTool, path: &str) -> HandlerError {
+    HandlerError::new(format!(
         "no approval can cover {}, because `{path}` leads to another file in each process",
         tool.name
     ))
@@ -235,8 +235,8 @@ fn path_of_process_error(tool: &RegisteredTool, path: &str) -> ToolError {
 }
 
 /// Returns the error for a call that can run any file of a directory with too many files.
-fn too_large_error(tool: &RegisteredTool, folder: &Path) -> ToolError {
-    ToolError::new(format!(
+fn too_large_error(tool: &RegisteredTool, folder: &Path) -> HandlerError {
+    HandlerError::new(format!(
         "no approval can cover {}, because the call does not name the files that it runs, and \
         `{}` has too many files to compare them",
         tool.name,
@@ -247,8 +247,8 @@ fn too_large_error(tool: &RegisteredTool, folder: &Path) -> ToolError {
 }
 
 /// Returns the error for a call with too many paths.
-fn too_many_paths() -> ToolError {
-    ToolError::new(format!("the call names more than {MAX_CALL_PATHS} paths"))
+fn too_many_paths() -> HandlerError {
+    HandlerError::new(format!("the call names more than {MAX_CALL_PATHS} paths"))
         .code(Code::TOOL_INVALID_ARGS)
         .suggest("Split the call into several calls.")
 }
@@ -368,7 +368,7 @@ async fn resolve_paths(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
-) -> Result<ResolvedPaths, ToolError> {
+) -> Result<ResolvedPaths, HandlerError> {
     let marked = &tool.marked_arguments;
     let redirections = RedirectionTargets::from_arguments(marked, arguments, MAX_CALL_PATHS);
     let has_paths =
@@ -530,7 +530,7 @@ fn denied_error(
     why: &str,
     remedy: DenialRemedy,
     rule: Option<&str>,
-) -> ToolError {
+) -> HandlerError {
     let agent = &context.facts.instance.agent;
     let rule = format!(
         "add `{}` to `spec.permissions.rules` of Agent/{agent}{}",
@@ -555,7 +555,7 @@ fn denied_error(
                 with `--yes`."
         ),
     };
-    ToolError::new(format!("{} was not run: {why}", tool.name))
+    HandlerError::new(format!("{} was not run: {why}", tool.name))
         .code(Code::TOOL_DENIED)
         .suggest(suggestion)
 }

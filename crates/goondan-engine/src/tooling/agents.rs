@@ -28,7 +28,7 @@ use goondan_core::ports::reload::ProjectReloader;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus, StoreError};
 use goondan_core::ports::tool::{
     AgentCatalog, AgentEventInput, AgentRequestResult, AgentSendResult, AgentSpawnResult,
-    AgentToolRuntime, RequestOptions, SpawnOptions, SpawnedAgentInfo, ToolError,
+    AgentToolRuntime, HandlerError, RequestOptions, SpawnOptions, SpawnedAgentInfo,
 };
 use goondan_core::real_path::real_path;
 use goondan_core::reserved_names;
@@ -89,7 +89,7 @@ impl AgentCalls {
         target: &str,
         input: AgentEventInput,
         default_type: &str,
-    ) -> Result<AgentEvent, ToolError> {
+    ) -> Result<AgentEvent, HandlerError> {
         reserved_names::check(input.event_type.as_deref(), &input.metadata)?;
         let number = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
         let caller = &self.facts.instance;
@@ -150,7 +150,7 @@ impl AgentCalls {
         &self,
         event: AgentEvent,
         waits: bool,
-    ) -> Result<Option<oneshot::Receiver<TurnResult>>, ToolError> {
+    ) -> Result<Option<oneshot::Receiver<TurnResult>>, HandlerError> {
         let mut retry = StoreRetry::new(&self.facts.instance, &self.cancel);
         loop {
             let refused = match self.submit_once(event.clone(), waits).await {
@@ -197,11 +197,11 @@ impl AgentCalls {
 
     /// Resolves the working directory of a spawned instance. The directory must be inside the
     /// caller's own directory (rule S1b).
-    fn folder_inside(&self, cwd: &str) -> Result<String, ToolError> {
+    fn folder_inside(&self, cwd: &str) -> Result<String, HandlerError> {
         let folder = real_path(&self.facts.workdir).unwrap_or_else(|_| self.facts.workdir.clone());
         match real_path(&folder.join(cwd)) {
             Ok(real) if real.starts_with(&folder) => Ok(real.display().to_string()),
-            _ => Err(ToolError::new(format!(
+            _ => Err(HandlerError::new(format!(
                 "`{cwd}` is outside the working directory {}",
                 folder.display()
             ))
@@ -211,7 +211,7 @@ impl AgentCalls {
     }
 
     /// Returns the metadata of all instances, oldest first.
-    pub(crate) async fn instance_metas(&self) -> Result<Vec<InstanceMeta>, ToolError> {
+    pub(crate) async fn instance_metas(&self) -> Result<Vec<InstanceMeta>, HandlerError> {
         let (answer, metas) = oneshot::channel();
         self.engine
             .commands
@@ -237,7 +237,7 @@ impl AgentCalls {
         event: &AgentEvent,
         answer: oneshot::Receiver<TurnResult>,
         limit: Duration,
-    ) -> Result<TurnResult, ToolError> {
+    ) -> Result<TurnResult, HandlerError> {
         let target = &event.target.agent;
         let (target_activity, caller_activities) = (
             self.engine.activity.tracker_for(&event.target),
@@ -249,21 +249,21 @@ impl AgentCalls {
             () = target_activity.forward_approvals(caller_activities) => unreachable!("it holds for as long as this waits"),
             () = target_activity.wait_for_silence(limit) => {
                 self.abandon(event.id.clone(), "the request timed out");
-                Err(ToolError::new(timeout_message(target, limit))
+                Err(HandlerError::new(timeout_message(target, limit))
                     .code(Code::AGENT_REQUEST_TIMEOUT)
                     .suggest("Request less, raise timeoutMs, or use async: true."))
             }
             () = self.cancel.cancelled() => {
                 self.abandon(event.id.clone(), "the caller was cancelled");
-                Err(ToolError::new(format!("the request to agent {target} was cancelled")).code(Code::TOOL_CANCELLED))
+                Err(HandlerError::new(format!("the request to agent {target} was cancelled")).code(Code::TOOL_CANCELLED))
             }
         }
     }
 }
 
 /// Returns the error for untrusted input that could not be marked as untrusted.
-fn taint_failed(error: StoreError) -> ToolError {
-    ToolError::new(format!(
+fn taint_failed(error: StoreError) -> HandlerError {
+    HandlerError::new(format!(
         "the message is untrusted, and recording that failed: {error}"
     ))
 }
@@ -275,7 +275,7 @@ impl AgentToolRuntime for AgentCalls {
         target: &str,
         input: AgentEventInput,
         options: RequestOptions,
-    ) -> Result<AgentRequestResult, ToolError> {
+    ) -> Result<AgentRequestResult, HandlerError> {
         if input.instance_key.is_none() {
             self.check_default_key(target).await?;
         }
@@ -320,7 +320,7 @@ impl AgentToolRuntime for AgentCalls {
         &self,
         target: &str,
         input: AgentEventInput,
-    ) -> Result<AgentSendResult, ToolError> {
+    ) -> Result<AgentSendResult, HandlerError> {
         if input.instance_key.is_none() {
             self.check_default_key(target).await?;
         }
@@ -338,7 +338,7 @@ impl AgentToolRuntime for AgentCalls {
         &self,
         target: &str,
         options: SpawnOptions,
-    ) -> Result<AgentSpawnResult, ToolError> {
+    ) -> Result<AgentSpawnResult, HandlerError> {
         let instance_key = options.instance_key.unwrap_or_else(|| {
             let number = self.asked.fetch_add(1, Ordering::Relaxed).to_string();
             let caller = self.facts.instance.to_string();
@@ -365,7 +365,7 @@ impl AgentToolRuntime for AgentCalls {
         let spawned = spawned
             .await
             .map_err(|_| stopped_error())?
-            .map_err(ToolError::from)?;
+            .map_err(HandlerError::from)?;
         if spawned {
             let kind = RuntimeEventKind::AgentSpawned {
                 turn_id: self.facts.turn_id.clone(),
@@ -387,7 +387,10 @@ impl AgentToolRuntime for AgentCalls {
         })
     }
 
-    async fn list_instances(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
+    async fn list_instances(
+        &self,
+        include_all: bool,
+    ) -> Result<Vec<SpawnedAgentInfo>, HandlerError> {
         let metas = self.instance_metas().await?;
         let own_id = Some(&self.facts.instance);
         let listed = metas
@@ -398,11 +401,11 @@ impl AgentToolRuntime for AgentCalls {
             .collect())
     }
 
-    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, ToolError> {
+    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, HandlerError> {
         AgentCalls::within_reach(self, ids).await
     }
 
-    async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
+    async fn catalog(&self) -> Result<AgentCatalog, HandlerError> {
         Ok(self
             .engine
             .generation
@@ -435,11 +438,11 @@ impl AgentToolRuntime for AgentCalls {
 enum SubmissionFailure {
     /// The event was not accepted. After a store outage, it can be submitted again.
     Refused(SubmitError),
-    Failed(ToolError),
+    Failed(HandlerError),
 }
 
-impl From<ToolError> for SubmissionFailure {
-    fn from(error: ToolError) -> Self {
+impl From<HandlerError> for SubmissionFailure {
+    fn from(error: HandlerError) -> Self {
         SubmissionFailure::Failed(error)
     }
 }
@@ -449,9 +452,9 @@ fn is_retired(meta: &InstanceMeta) -> bool {
     meta.status == InstanceStatus::Retired
 }
 
-impl From<SubmitError> for ToolError {
+impl From<SubmitError> for HandlerError {
     fn from(refusal: SubmitError) -> Self {
-        let error = ToolError::new(refusal.to_string()).code(refusal.code());
+        let error = HandlerError::new(refusal.to_string()).code(refusal.code());
         match refusal.suggestion() {
             Some(suggestion) => error.suggest(suggestion),
             None => error,
@@ -460,6 +463,6 @@ impl From<SubmitError> for ToolError {
 }
 
 /// Returns the error for a request after the orchestrator has stopped.
-pub(crate) fn stopped_error() -> ToolError {
-    ToolError::new("the swarm is stopping").code(Code::SWARM_STOPPING)
+pub(crate) fn stopped_error() -> HandlerError {
+    HandlerError::new("the swarm is stopping").code(Code::SWARM_STOPPING)
 }

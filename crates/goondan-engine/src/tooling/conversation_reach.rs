@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::Code;
 use goondan_spec::kinds::{PermissionAction, Permissions};
 use goondan_spec::pattern;
@@ -28,7 +28,7 @@ impl AgentCalls {
     pub(super) async fn within_reach(
         &self,
         ids: Vec<InstanceId>,
-    ) -> Result<Vec<InstanceId>, ToolError> {
+    ) -> Result<Vec<InstanceId>, HandlerError> {
         let (own, callers) = (&self.facts.instance, &self.facts.callers);
         let has_own_key = |id: &InstanceId| id.instance_key == own.instance_key;
         let other_callers: Vec<&InstanceId> =
@@ -72,13 +72,13 @@ impl AgentCalls {
     }
 
     /// Fails if a call without a key would use a conversation that is out of reach.
-    pub(super) async fn check_default_key(&self, target: &str) -> Result<(), ToolError> {
+    pub(super) async fn check_default_key(&self, target: &str) -> Result<(), HandlerError> {
         let id = InstanceId::new(target, self.facts.instance.instance_key.as_str());
         if !self.within_reach(vec![id.clone()]).await?.is_empty() {
             return Ok(());
         }
         let message = format!("a caller has another key than `{id}`, and did not start it");
-        Err(ToolError::new(message).code(Code::TOOL_DENIED).suggest(
+        Err(HandlerError::new(message).code(Code::TOOL_DENIED).suggest(
             "State the `instanceKey` of a conversation that a caller started, or a new key.",
         ))
     }

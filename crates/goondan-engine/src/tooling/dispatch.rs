@@ -31,7 +31,8 @@ use goondan_core::limits::{bounded_metadata, cut_error_message, cut_output, head
 use goondan_core::message::{Message, ToolCall};
 use goondan_core::ports::journal::TurnJournal;
 use goondan_core::ports::tool::{
-    ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolError, ToolLogger, ToolOutput,
+    HandlerError, ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolLogger,
+    ToolOutput,
 };
 use goondan_core::private_files;
 use goondan_core::reserved_names::UNTRUSTED_KEY;
@@ -284,7 +285,7 @@ pub(crate) async fn run_core(context: &mut ToolCallContext) -> ToolCallResult {
 async fn permitted_arguments(
     context: &ToolCallContext,
     tool: &RegisteredTool,
-) -> Result<(JsonObject, CallPermit), ToolError> {
+) -> Result<(JsonObject, CallPermit), HandlerError> {
     let arguments = checked_arguments(&tool.schema, &context.call).await?;
     let permit = permission::check_call(context, tool, &arguments).await?;
     Ok((arguments, permit))
@@ -294,24 +295,24 @@ async fn permitted_arguments(
 pub(crate) async fn checked_arguments(
     schema: &ArgumentSchema,
     call: &ToolCall,
-) -> Result<JsonObject, ToolError> {
+) -> Result<JsonObject, HandlerError> {
     let checked = schema.check_in_time(&call.input).await;
     checked.map_err(invalid_arguments)
 }
 
 /// Returns the error for arguments that do not match the schema.
-fn invalid_arguments(invalid: InvalidArguments) -> ToolError {
-    ToolError::new(invalid.message)
+fn invalid_arguments(invalid: InvalidArguments) -> HandlerError {
+    HandlerError::new(invalid.message)
         .code(Code::TOOL_INVALID_ARGS)
         .suggest(invalid.suggestion)
 }
 
 /// Returns the error for an unavailable tool, with a similar name and all names.
-fn not_in_catalog(context: &ToolCallContext) -> ToolError {
+fn not_in_catalog(context: &ToolCallContext) -> HandlerError {
     let (name, agent) = (&context.call.tool_name, &context.facts.agent);
     if let Some(unavailable) = agent.unavailable.iter().find(|tool| tool.has_export(name)) {
         let message = format!("the tool `{name}` is unavailable: {}", unavailable.reason);
-        return ToolError::new(message)
+        return HandlerError::new(message)
             .code(Code::TOOL_NOT_IN_CATALOG)
             .suggest("Continue without this tool, or report the reason to the user.");
     }
@@ -325,7 +326,7 @@ fn not_in_catalog(context: &ToolCallContext) -> ToolError {
     } else {
         names.join(", ")
     };
-    ToolError::new(format!(
+    HandlerError::new(format!(
         "there is no tool `{}` in this step",
         context.call.tool_name
     ))
@@ -340,7 +341,7 @@ async fn run_handler(
     tool: &RegisteredTool,
     arguments: JsonObject,
     permit: CallPermit,
-) -> Result<ToolOutput, ToolError> {
+) -> Result<ToolOutput, HandlerError> {
     // Built-in tools without permissions do not use the working directory.
     let workdir = match tool.builtin.is_none() || !tool.spec.permissions.is_empty() {
         true => workdir::prepare_workdir(context).await?,
@@ -389,12 +390,12 @@ async fn run_handler(
 async fn taint_output(
     context: &ToolCallContext,
     tool: &RegisteredTool,
-    outcome: Result<ToolOutput, ToolError>,
-) -> Result<ToolOutput, ToolError> {
+    outcome: Result<ToolOutput, HandlerError>,
+) -> Result<ToolOutput, HandlerError> {
     if let Err(error) =
         untrusted_content::mark(&context.engine, &context.facts.instance, tool.name.as_str()).await
     {
-        return Err(ToolError::new(format!(
+        return Err(HandlerError::new(format!(
             "its output is untrusted, and recording that failed: {error}"
         )));
     }
@@ -406,8 +407,8 @@ async fn taint_output(
 }
 
 /// Returns the error for a call that exceeded its time limit.
-fn timed_out(tool: &RegisteredTool) -> ToolError {
-    ToolError::new(format!(
+fn timed_out(tool: &RegisteredTool) -> HandlerError {
+    HandlerError::new(format!(
         "{} did not finish within {} ms",
         tool.name,
         tool.limits.timeout.as_millis()
@@ -420,20 +421,20 @@ fn timed_out(tool: &RegisteredTool) -> ToolError {
 }
 
 /// Returns the error for a cancelled call.
-fn cancelled_error(tool: &RegisteredTool) -> ToolError {
-    ToolError::new(format!("{} was cancelled before it finished", tool.name))
+fn cancelled_error(tool: &RegisteredTool) -> HandlerError {
+    HandlerError::new(format!("{} was cancelled before it finished", tool.name))
         .code(Code::TOOL_CANCELLED)
 }
 
 /// Returns the error for a tool that panicked, with the panic message.
-fn panic_error(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> ToolError {
+fn panic_error(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> HandlerError {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".to_owned());
     // A failed assertion has a message of several lines.
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    ToolError::new(format!("{} panicked: {text}", tool.name))
+    HandlerError::new(format!("{} panicked: {text}", tool.name))
         .code(Code::TOOL_PANIC)
         .suggest("This is a bug in the tool. Try other arguments or another tool.")
 }
@@ -527,7 +528,7 @@ async fn save(path: &std::path::Path, text: &str) -> std::io::Result<()> {
 }
 
 /// Returns the result of a failed call; its message has at most `limit` characters.
-pub(crate) fn error_result(call: &ToolCall, limit: usize, error: ToolError) -> ToolCallResult {
+pub(crate) fn error_result(call: &ToolCall, limit: usize, error: HandlerError) -> ToolCallResult {
     ToolCallResult {
         tool_call_id: call.tool_call_id.clone(),
         tool_name: call.tool_name.clone(),

@@ -15,15 +15,15 @@ use goondan_core::message::Message;
 use goondan_core::ports::capabilities::{ConversationAccess, EmbeddingModels, ToolStateStore};
 use goondan_core::ports::model::ModelError;
 use goondan_core::ports::store::{InstanceMeta, StoreError, update};
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 
 #[async_trait]
 impl ConversationAccess for AgentCalls {
-    async fn sessions(&self) -> Result<Vec<InstanceMeta>, ToolError> {
+    async fn sessions(&self) -> Result<Vec<InstanceMeta>, HandlerError> {
         self.instance_metas().await
     }
 
-    async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, ToolError> {
+    async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, HandlerError> {
         // Content read from a tainted conversation is untrusted as well.
         untrusted_content::pass_on(&self.engine, id, &self.facts.instance)
             .await
@@ -39,7 +39,7 @@ impl ConversationAccess for AgentCalls {
 
 #[async_trait]
 impl ToolStateStore for AgentCalls {
-    async fn load(&self, name: &str) -> Result<Option<Value>, ToolError> {
+    async fn load(&self, name: &str) -> Result<Option<Value>, HandlerError> {
         let record = self
             .engine
             .store
@@ -49,7 +49,7 @@ impl ToolStateStore for AgentCalls {
         Ok(record.map(|record| record.value))
     }
 
-    async fn save(&self, name: &str, value: Value) -> Result<(), ToolError> {
+    async fn save(&self, name: &str, value: Value) -> Result<(), HandlerError> {
         let name = record_name(name);
         update(&*self.engine.store, &self.facts.instance, &name, |_| {
             Some(value.clone())
@@ -58,7 +58,7 @@ impl ToolStateStore for AgentCalls {
         .map_err(of_store)
     }
 
-    async fn all_values(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError> {
+    async fn all_values(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, HandlerError> {
         let records = self
             .engine
             .store
@@ -74,11 +74,11 @@ impl ToolStateStore for AgentCalls {
 
 #[async_trait]
 impl EmbeddingModels for AgentCalls {
-    fn model_identity(&self, model: &str) -> Result<String, ToolError> {
+    fn model_identity(&self, model: &str) -> Result<String, HandlerError> {
         self.model(model).map(|model| model.identity)
     }
 
-    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ToolError> {
+    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, HandlerError> {
         self.model(model)?
             .client
             .embed(texts)
@@ -89,11 +89,11 @@ impl EmbeddingModels for AgentCalls {
 
 impl AgentCalls {
     /// Returns the planned Model resource `name`, or an error with the names of all models.
-    fn model(&self, name: &str) -> Result<ModelPlan, ToolError> {
+    fn model(&self, name: &str) -> Result<ModelPlan, HandlerError> {
         let generation = self.engine.generation.load();
         let planned = generation.model(name).ok_or_else(|| {
             let names = generation.models().collect::<Vec<_>>().join(", ");
-            let error = ToolError::new(format!("there is no Model resource `{name}`"))
+            let error = HandlerError::new(format!("there is no Model resource `{name}`"))
                 .code(Code::MODEL_NOT_FOUND);
             error.suggest(format!("the models are: {names}"))
         })?;
@@ -102,10 +102,10 @@ impl AgentCalls {
 }
 
 /// Converts the error of a model for a tool.
-fn of_model(error: &ModelError) -> ToolError {
-    ToolError {
+fn of_model(error: &ModelError) -> HandlerError {
+    HandlerError {
         suggestion: error.suggestion.clone(),
-        ..ToolError::new(&*error.message).code(Code::MODEL_FAILED)
+        ..HandlerError::new(&*error.message).code(Code::MODEL_FAILED)
     }
 }
 
@@ -116,8 +116,8 @@ pub(crate) fn record_name(name: &str) -> String {
 }
 
 /// Converts the error of the store for a tool.
-pub(crate) fn of_store(error: StoreError) -> ToolError {
-    ToolError::new(error.to_string())
+pub(crate) fn of_store(error: StoreError) -> HandlerError {
+    HandlerError::new(error.to_string())
         .code(Code::STORE)
         .suggest("Free disk space or fix the permissions of the state directory.")
 }

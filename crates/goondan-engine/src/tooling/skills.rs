@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::tooling::registry::{RegisteredTool, ToolLimits};
 use goondan_core::JsonObject;
 use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle, open_regular_file};
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolHandler, ToolOutput};
 use goondan_spec::secret_files::SecretFiles;
 
 /// Maximum bytes of a skill file. Larger files are refused.
@@ -76,13 +76,12 @@ struct SkillLoader {
 
 #[async_trait]
 impl ToolHandler for SkillLoader {
-    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, HandlerError> {
         let text = |name: &str| input.get(name).and_then(Value::as_str).map(str::to_owned);
         let (name, file) = (text("name").unwrap_or_default(), text("file"));
         let Some(skill) = self.skills.iter().find(|skill| skill.name == name).cloned() else {
-            return Err(
-                ToolError::new(format!("there is no skill `{name}`")).code(Code::TOOL_INVALID_ARGS)
-            );
+            return Err(HandlerError::new(format!("there is no skill `{name}`"))
+                .code(Code::TOOL_INVALID_ARGS));
         };
         let (root, workdir) = (self.root.clone(), ctx.workdir.clone());
         let read = tokio::task::spawn_blocking(move || match file {
@@ -91,7 +90,7 @@ impl ToolHandler for SkillLoader {
         });
         let output = read
             .await
-            .map_err(|error| ToolError::new(format!("the skill was not read: {error}")))??;
+            .map_err(|error| HandlerError::new(format!("the skill was not read: {error}")))??;
         let title = format!("Skill {name}");
         Ok(ToolOutput {
             title: Some(title),
@@ -101,7 +100,7 @@ impl ToolHandler for SkillLoader {
 }
 
 /// Returns the instructions and the list of further files.
-fn load(skill: &Skill, root: &Path, workdir: &Path) -> Result<Value, ToolError> {
+fn load(skill: &Skill, root: &Path, workdir: &Path) -> Result<Value, HandlerError> {
     let folder = skill_directory(skill, root)?;
     let text = text_in(&folder, &skill.file)?;
     let mut files = Vec::new();
@@ -125,7 +124,7 @@ fn load(skill: &Skill, root: &Path, workdir: &Path) -> Result<Value, ToolError> 
 }
 
 /// Returns the text of a skill file for the model.
-fn read_file(skill: &Skill, root: &Path, file: &str) -> Result<Value, ToolError> {
+fn read_file(skill: &Skill, root: &Path, file: &str) -> Result<Value, HandlerError> {
     let text = text_in(&skill_directory(skill, root)?, file)?;
     Ok(json!({"skill": skill.name, "file": file, "text": text}))
 }
@@ -138,9 +137,9 @@ struct SkillDirectory {
 }
 
 /// Returns the directory of a skill. Fails if it is outside the project.
-fn skill_directory(skill: &Skill, root: &Path) -> Result<SkillDirectory, ToolError> {
+fn skill_directory(skill: &Skill, root: &Path) -> Result<SkillDirectory, HandlerError> {
     let gone = |error: std::io::Error| {
-        ToolError::new(format!("the skill `{}` can't be read: {error}", skill.name))
+        HandlerError::new(format!("the skill `{}` can't be read: {error}", skill.name))
     };
     let root = root.canonicalize().map_err(gone)?;
     let path = root.join(&skill.folder).canonicalize().map_err(gone)?;
@@ -152,14 +151,14 @@ fn skill_directory(skill: &Skill, root: &Path) -> Result<SkillDirectory, ToolErr
 }
 
 /// Returns the error for a path outside the skill's directory.
-fn path_escape_error(path: &str) -> ToolError {
-    ToolError::new(format!("`{path}` is not in the skill's directory"))
+fn path_escape_error(path: &str) -> HandlerError {
+    HandlerError::new(format!("`{path}` is not in the skill's directory"))
         .code(Code::TOOL_PATH_ESCAPE)
         .suggest("Use the path of a skill file, relative to the skill's directory.")
 }
 
 /// Reads a file in `folder`. Fails if `..` or links lead out of the directory.
-fn text_in(folder: &SkillDirectory, file: &str) -> Result<String, ToolError> {
+fn text_in(folder: &SkillDirectory, file: &str) -> Result<String, HandlerError> {
     let is_plain = Path::new(file)
         .components()
         .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
@@ -170,7 +169,7 @@ fn text_in(folder: &SkillDirectory, file: &str) -> Result<String, ToolError> {
         return Err(path_escape_error(file));
     }
     let unreadable = |reason: String| {
-        ToolError::new(format!("`{file}` can't be read: {reason}"))
+        HandlerError::new(format!("`{file}` can't be read: {reason}"))
             .suggest("Load the skill without `file` to list its files.")
     };
     let path = folder

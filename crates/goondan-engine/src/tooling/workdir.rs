@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_core::private_files;
 use goondan_core::real_path::real_path;
 use goondan_spec::Code;
@@ -12,13 +12,13 @@ use super::dispatch::ToolCallContext;
 
 /// Returns the working directory of a call with links resolved; creates it if missing. Checked for
 /// every call, because links in its path may have changed since it was configured.
-pub(super) async fn prepare_workdir(context: &ToolCallContext) -> Result<PathBuf, ToolError> {
+pub(super) async fn prepare_workdir(context: &ToolCallContext) -> Result<PathBuf, HandlerError> {
     let workdir = &context.facts.workdir;
     let real = resolve_inside(context.facts.anchor.as_deref(), workdir)?;
     if !workdir.is_dir() {
         let is_own = *workdir == context.engine.store.workdir(&context.facts.instance);
         create_workdir(workdir, is_own).await.map_err(|cause| {
-            ToolError::new(format!(
+            HandlerError::new(format!(
                 "failed to create the working directory {}: {cause}",
                 workdir.display()
             ))
@@ -39,14 +39,14 @@ async fn create_workdir(workdir: &Path, is_own: bool) -> io::Result<()> {
 
 /// Resolves links in `workdir`, which need not exist. Fails if the result is outside `anchor`, the
 /// directory that must contain it.
-fn resolve_inside(anchor: Option<&Path>, workdir: &Path) -> Result<PathBuf, ToolError> {
+fn resolve_inside(anchor: Option<&Path>, workdir: &Path) -> Result<PathBuf, HandlerError> {
     let real = real_path(workdir).unwrap_or_else(|_| workdir.to_owned());
     if anchor.is_some_and(|anchor| !real.starts_with(anchor)) {
         let message = format!(
             "the working directory {} is a link to another directory",
             workdir.display()
         );
-        return Err(ToolError::new(message)
+        return Err(HandlerError::new(message)
             .code(Code::TOOL_PATH_ESCAPE)
             .suggest("Replace the link with a directory."));
     }

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use goondan_core::event::TurnError;
 use goondan_core::message::{Message, ToolCall};
-use goondan_core::ports::tool::{ToolCallResult, ToolError};
+use goondan_core::ports::tool::{HandlerError, ToolCallResult};
 use goondan_spec::Code;
 use goondan_spec::kinds::RepetitionPolicy;
 use serde_json::Value;
@@ -99,8 +99,8 @@ impl RepetitionGuard {
 }
 
 /// Returns the error for a call that was repeated `count` times.
-fn repeated_error(call: &ToolCall, count: u32) -> ToolError {
-    ToolError::new(format!(
+fn repeated_error(call: &ToolCall, count: u32) -> HandlerError {
+    HandlerError::new(format!(
         "{} returned the same result {count} times in a row for the same arguments",
         call.tool_name
     ))

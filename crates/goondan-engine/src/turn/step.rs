@@ -33,7 +33,7 @@ use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy
 use goondan_core::ports::model::{
     ModelError, ModelErrorKind, ModelFinishReason, ModelRequest, TokenUsage,
 };
-use goondan_core::ports::tool::{ToolCallResult, ToolError};
+use goondan_core::ports::tool::{HandlerError, ToolCallResult};
 use goondan_core::reserved_names::UNTRUSTED_KEY;
 
 /// Maximum calls of one answer that run. Each further call gets an error result.
@@ -251,7 +251,7 @@ fn cut_calls(message: &Message, finish_reason: &ModelFinishReason) -> Vec<ToolCa
     let cause = CutNotice::of(finish_reason).map_or("it is incomplete", |notice| notice.cause);
     let text = format!("The call did not run: the answer was cut off, because {cause}.");
     let error = || {
-        ToolError::new(text.clone())
+        HandlerError::new(text.clone())
             .code(Code::MODEL_CUT)
             .suggest("Make the call again with shorter arguments, or split it into several calls.")
     };
@@ -497,8 +497,8 @@ async fn run_calls(
 }
 
 /// Returns the error for a call over the limit of calls per answer.
-fn too_many_calls() -> ToolError {
-    ToolError::new(format!(
+fn too_many_calls() -> HandlerError {
+    HandlerError::new(format!(
         "the call was not run: the limit is {MAX_CALLS_PER_ANSWER} calls per answer"
     ))
     .code(Code::TOOL_TOO_MANY_CALLS)
@@ -585,7 +585,7 @@ async fn run_call(
 
 /// Returns the result of an interrupted call whose effects are unknown (rule C4).
 pub(crate) fn interrupted_result(call: &ToolCall) -> ToolCallResult {
-    let error = ToolError::new(format!(
+    let error = HandlerError::new(format!(
         "{} was running when the process ended; its effects are unknown, and it was not run again",
         call.tool_name
     ))

@@ -14,7 +14,7 @@ use super::error;
 use crate::codes::escaped_error_text;
 use crate::http;
 use goondan_core::caller::CallerTrace;
-use goondan_core::ports::tool::{EntryOpenError, ToolError};
+use goondan_core::ports::tool::{EntryOpenError, HandlerError};
 use goondan_spec::kinds::{A2aAgent, McpValue, Tool};
 use goondan_spec::value::Environment;
 use goondan_spec::{Code, Resource};
@@ -80,7 +80,7 @@ impl RemoteAgent {
     }
 
     /// Returns the agent card. Fetches it if the cached card is missing or too old.
-    pub(super) async fn card(&self) -> Result<Arc<AgentCard>, ToolError> {
+    pub(super) async fn card(&self) -> Result<Arc<AgentCard>, HandlerError> {
         let mut cache = self.card.lock().await;
         if let Some((fetched_at, card)) = &*cache
             && fetched_at.elapsed() < CARD_MAX_AGE
@@ -116,7 +116,7 @@ impl RemoteAgent {
     }
 
     /// Fetches the agent card as JSON.
-    async fn fetch(&self, address: &str) -> Result<Value, ToolError> {
+    async fn fetch(&self, address: &str) -> Result<Value, HandlerError> {
         let client = http::client()
             .await
             .map_err(|why| self.connect_error(&format!("cannot be reached: {why}")))?;
@@ -139,7 +139,7 @@ impl RemoteAgent {
         caller: Option<&CallerTrace>,
         accept: &'static str,
         body: &Value,
-    ) -> Result<Response, ToolError> {
+    ) -> Result<Response, HandlerError> {
         let client = http::client()
             .await
             .map_err(|why| self.connect_error(&format!("cannot be reached: {why}")))?;
@@ -154,7 +154,7 @@ impl RemoteAgent {
     }
 
     /// Sends a request. Fails unless the status is a success.
-    async fn send_request(&self, request: RequestBuilder) -> Result<Response, ToolError> {
+    async fn send_request(&self, request: RequestBuilder) -> Result<Response, HandlerError> {
         let response = request.headers(self.headers.clone()).send().await;
         let response = response.map_err(|error| {
             self.connect_error(&format!("cannot be reached: {}", format_causes(&error)))
@@ -183,7 +183,7 @@ impl RemoteAgent {
         &self,
         response: Response,
         max_bytes: usize,
-    ) -> Result<Vec<u8>, ToolError> {
+    ) -> Result<Vec<u8>, HandlerError> {
         let (mut bytes, mut stream) = (Vec::new(), response.bytes_stream());
         while let Some(chunk) = stream.next().await {
             let chunk = chunk.map_err(|error| {
@@ -201,12 +201,12 @@ impl RemoteAgent {
     }
 
     /// Creates the error for an agent that cannot be reached or refuses a request.
-    fn connect_error(&self, problem: &str) -> ToolError {
+    fn connect_error(&self, problem: &str) -> HandlerError {
         error(Code::A2A_CONNECT, &self.name, problem)
     }
 
     /// Creates the error for an invalid answer.
-    pub(super) fn invalid_answer(&self, problem: &str) -> ToolError {
+    pub(super) fn invalid_answer(&self, problem: &str) -> HandlerError {
         error(Code::A2A_PROTOCOL, &self.name, problem)
     }
 }

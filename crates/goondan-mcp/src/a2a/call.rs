@@ -16,7 +16,7 @@ use super::wire::{A2aMethod, A2aResult, A2aTaskState};
 use crate::codes::{self, escaped_error_text};
 use goondan_core::JsonObject;
 use goondan_core::ids::derived_id;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::{Code, untrusted_text};
 
 /// Maximum time to notify an agent of a cancellation.
@@ -58,7 +58,7 @@ impl<'a> A2aCall<'a> {
 
     /// Sends the message and waits for the end of the task. If the call is cancelled, notifies the
     /// agent.
-    pub(super) async fn run(mut self) -> Result<ToolOutput, ToolError> {
+    pub(super) async fn run(mut self) -> Result<ToolOutput, HandlerError> {
         let (agent, cancelled) = (self.agent, self.ctx.cancellation.clone());
         let mut task_id = self.named.subscribe();
         let ended = {
@@ -107,7 +107,7 @@ impl<'a> A2aCall<'a> {
 
     /// Sends the message and waits for the end of the task. If a response is lost, queries the task
     /// instead.
-    async fn send_and_wait(&mut self) -> Result<(), ToolError> {
+    async fn send_and_wait(&mut self) -> Result<(), HandlerError> {
         let card = self.agent.card().await?;
         // A call that is repeated after a crash has the same id. Agents that check it begin no
         // second task.
@@ -149,7 +149,7 @@ impl<'a> A2aCall<'a> {
     }
 
     /// Reads the task from an event stream.
-    async fn stream(&mut self, card: &AgentCard, params: Value) -> Result<(), ToolError> {
+    async fn stream(&mut self, card: &AgentCard, params: Value) -> Result<(), HandlerError> {
         let body = card
             .version
             .request(A2aMethod::Stream, card.tenant.as_deref(), params);
@@ -188,7 +188,7 @@ impl<'a> A2aCall<'a> {
 
     /// Queries the state of the task until it is over. Used if its stream ended early or did not
     /// exist.
-    async fn wait(&mut self, card: &AgentCard) -> Result<(), ToolError> {
+    async fn wait(&mut self, card: &AgentCard) -> Result<(), HandlerError> {
         let (mut pause, mut failures) = (MIN_POLL_INTERVAL, 0);
         while self.task.state() == A2aTaskState::Open {
             let Some(id) = self.task.id.clone() else {
@@ -222,7 +222,7 @@ impl<'a> A2aCall<'a> {
         card: &AgentCard,
         method: A2aMethod,
         params: Value,
-    ) -> Result<Value, ToolError> {
+    ) -> Result<Value, HandlerError> {
         let body = card.version.request(method, card.tenant.as_deref(), params);
         let response = self
             .agent
@@ -233,7 +233,7 @@ impl<'a> A2aCall<'a> {
     }
 
     /// Returns the result of a response, or its error.
-    fn result(&self, response: &[u8]) -> Result<Value, ToolError> {
+    fn result(&self, response: &[u8]) -> Result<Value, HandlerError> {
         let mut response: Value = serde_json::from_slice(response).map_err(|failure| {
             self.agent
                 .invalid_answer(&format!("sent an answer that is not JSON: {failure}"))
@@ -258,7 +258,7 @@ impl<'a> A2aCall<'a> {
     }
 
     /// Applies a result to the task, and reports progress.
-    fn take(&mut self, result: &Value) -> Result<(), ToolError> {
+    fn take(&mut self, result: &Value) -> Result<(), HandlerError> {
         let piece = A2aResult::read(result).ok_or_else(|| {
             self.agent
                 .invalid_answer("sent an answer that is not valid A2A")
@@ -292,7 +292,7 @@ impl<'a> A2aCall<'a> {
     }
 
     /// Converts the finished task to the output of the tool call. Fails if the task failed.
-    fn output(self) -> Result<ToolOutput, ToolError> {
+    fn output(self) -> Result<ToolOutput, HandlerError> {
         let A2aCall { agent, task, .. } = self;
         let conversation = task.context.clone();
         let answer = task.answer();

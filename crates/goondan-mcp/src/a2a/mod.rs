@@ -19,7 +19,7 @@ use self::agent::RemoteAgent;
 use self::call::A2aCall;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{
-    EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+    EntryOpenError, HandlerError, ToolContext, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
 use goondan_spec::kinds::{A2aAgent, Tool, ToolEntry};
 use goondan_spec::value::Environment;
@@ -47,8 +47,8 @@ impl A2aTools {
 }
 
 /// Creates an error about the agent of the Tool `name`.
-fn error(code: Code, name: &str, problem: impl std::fmt::Display) -> ToolError {
-    ToolError::new(format!("the agent of Tool/{name} {problem}")).code(code)
+fn error(code: Code, name: &str, problem: impl std::fmt::Display) -> HandlerError {
+    HandlerError::new(format!("the agent of Tool/{name} {problem}")).code(code)
 }
 
 #[async_trait]
@@ -79,7 +79,7 @@ struct A2aToolHandler(RemoteAgent);
 
 #[async_trait]
 impl ToolHandler for A2aToolHandler {
-    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, HandlerError> {
         A2aCall::new(&self.0, ctx, &input).run().await
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_mcp::{
     McpServerProgram, McpSession, McpTools, ProgramStreams, RunningProgram, ServerSpawner, StandIns,
 };
@@ -182,7 +182,7 @@ impl Starts {
 
 #[async_trait]
 impl StandIns for Starts {
-    async fn stand_in(&self, _tool: &str) -> Option<Result<ProgramStreams, ToolError>> {
+    async fn stand_in(&self, _tool: &str) -> Option<Result<ProgramStreams, HandlerError>> {
         Some(Ok(self.streams()))
     }
 }
@@ -204,7 +204,7 @@ impl RecordingDialer {
 
 #[async_trait]
 impl ServerSpawner for RecordingDialer {
-    async fn start(&self, program: &McpServerProgram) -> Result<ProgramStreams, ToolError> {
+    async fn start(&self, program: &McpServerProgram) -> Result<ProgramStreams, HandlerError> {
         self.sandboxes.lock().unwrap().push(program.sandboxes.len());
         Ok(self.server.streams())
     }
@@ -225,8 +225,8 @@ pub(crate) struct Nobody;
 
 #[async_trait]
 impl ServerSpawner for Nobody {
-    async fn start(&self, _program: &McpServerProgram) -> Result<ProgramStreams, ToolError> {
-        Err(ToolError::new("no program is started here"))
+    async fn start(&self, _program: &McpServerProgram) -> Result<ProgramStreams, HandlerError> {
+        Err(HandlerError::new("no program is started here"))
     }
 }
 
@@ -274,7 +274,9 @@ pub(crate) async fn call(session: &McpSession, n: usize) -> String {
     )
 }
 
-pub(crate) fn outcome(result: Result<goondan_core::ports::tool::ToolOutput, ToolError>) -> String {
+pub(crate) fn outcome(
+    result: Result<goondan_core::ports::tool::ToolOutput, HandlerError>,
+) -> String {
     match result {
         Ok(output) => output
             .output

@@ -3,7 +3,7 @@
 use agent_client_protocol::v1::schema as wire;
 use agent_client_protocol::{Error, ErrorCode};
 use goondan::mcp::{PromptInput, ServerPrompt};
-use goondan::ports::tool::ToolError;
+use goondan::ports::tool::HandlerError;
 use goondan::{Input, Swarm};
 use serde_json::json;
 
@@ -52,7 +52,7 @@ pub(super) async fn expand(swarm: &Swarm, mut input: Input) -> Result<Box<Input>
 }
 
 /// Converts a server's failure for the editor.
-fn editor_error(error: ToolError) -> Error {
+fn editor_error(error: HandlerError) -> Error {
     let data = json!({"code": error.code, "suggestion": error.suggestion});
     Error::new(ErrorCode::INVALID_PARAMS, error.message).data(data)
 }

@@ -25,7 +25,7 @@ use goondan_core::ports::model::{
 };
 use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::{
-    AgentEventInput, EntryOpenError, RequestOptions, ToolContext, ToolError, ToolHandler,
+    AgentEventInput, EntryOpenError, HandlerError, RequestOptions, ToolContext, ToolHandler,
     ToolOutput, ToolSet, ToolSource,
 };
 use goondan_core::ports::tracing::ForwardCallerTrace;
@@ -294,7 +294,11 @@ struct Handler {
 
 #[async_trait]
 impl ToolHandler for Handler {
-    async fn call(&self, ctx: &ToolContext, _input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(
+        &self,
+        ctx: &ToolContext,
+        _input: JsonObject,
+    ) -> Result<ToolOutput, HandlerError> {
         if self.fs.is_dead() {
             // The dead do nothing to the world, and tell nobody.
             std::future::pending::<()>().await;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_core::shell;
 use goondan_spec::Code;
 use goondan_spec::command_line::{RedirectTarget, StreamRedirect, is_path_inside};
@@ -214,7 +214,7 @@ fn open_in_workdir(
     line: &CommandLineRunner,
     path: &Path,
     mode: RedirectionMode,
-) -> Result<File, ToolError> {
+) -> Result<File, HandlerError> {
     let root = FileRoot::from_context(&line.ctx)?;
     let resolved = root.resolve(&path.to_string_lossy())?;
     // A link or a directory may lead to a protected file, for which a direct redirection would need
@@ -231,7 +231,7 @@ fn open_in_workdir(
             "`{}` is protected, but was not checked as a protected path",
             resolved.path.display()
         );
-        return Err(ToolError::new(message).code(Code::TOOL_DENIED));
+        return Err(HandlerError::new(message).code(Code::TOOL_DENIED));
     }
     match mode {
         RedirectionMode::Reading => root.open(&resolved).map(|(file, _)| file),

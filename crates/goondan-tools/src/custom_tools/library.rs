@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSet, ToolSource};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput, ToolSet, ToolSource};
 use goondan_core::schema::ArgumentSchema;
 use goondan_spec::kinds::{Tool, ToolEntry};
 use goondan_spec::{Code, Kind, Resource, ResourceId};
@@ -32,7 +32,10 @@ pub(super) struct LibraryCall<'a> {
 }
 
 /// Opens the library, validates the arguments against its schema, and calls it.
-pub(super) async fn run(ctx: &ToolContext, run: LibraryCall<'_>) -> Result<ToolOutput, ToolError> {
+pub(super) async fn run(
+    ctx: &ToolContext,
+    run: LibraryCall<'_>,
+) -> Result<ToolOutput, HandlerError> {
     let name = &run.tool.manifest.name;
     let set = open(&run).await?;
     // In a library with several exports, the one with the tool's name is called.
@@ -51,7 +54,7 @@ pub(super) async fn run(ctx: &ToolContext, run: LibraryCall<'_>) -> Result<ToolO
                     "the library has no export `{name}`; its exports are {}",
                     exports.join(", ")
                 );
-                ToolError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN)
+                HandlerError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN)
             })?,
     };
     let schema = ArgumentSchema::new(export.parameters.clone());
@@ -62,7 +65,7 @@ pub(super) async fn run(ctx: &ToolContext, run: LibraryCall<'_>) -> Result<ToolO
     let called = tokio::time::timeout(run.limit, handler.call(ctx, arguments)).await;
     let output = called.map_err(|_| {
         let message = format!("`{name}` did not finish within {} s", run.limit.as_secs());
-        ToolError::new(message)
+        HandlerError::new(message)
             .code(Code::TOOL_TIMEOUT)
             .suggest("request less per call, or pass a longer `timeout`")
     })??;
@@ -74,8 +77,8 @@ pub(super) async fn run(ctx: &ToolContext, run: LibraryCall<'_>) -> Result<ToolO
     })
 }
 
-async fn open(run: &LibraryCall<'_>) -> Result<Arc<ToolSet>, ToolError> {
-    let broken = |message: String| ToolError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN);
+async fn open(run: &LibraryCall<'_>) -> Result<Arc<ToolSet>, HandlerError> {
+    let broken = |message: String| HandlerError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN);
     let source = run
         .source
         .ok_or_else(|| broken("this program cannot load libraries".to_owned()))?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use goondan_core::JsonObject;
 use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle, remove_tree};
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, ToolSource, WrittenFile};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput, ToolSource, WrittenFile};
 use goondan_spec::kinds::{Permission, ProcessLimits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -120,7 +120,7 @@ struct CustomToolsState {
 
 impl CustomToolsState {
     /// Returns the directories of tools, the project's first. Their paths contain no links.
-    fn tool_directories(&self, ctx: &ToolContext) -> Result<Vec<PathBuf>, ToolError> {
+    fn tool_directories(&self, ctx: &ToolContext) -> Result<Vec<PathBuf>, HandlerError> {
         let project = configured_directory(ctx, PROJECT_TOOLS_DIR)?;
         Ok(project
             .into_iter()
@@ -130,25 +130,29 @@ impl CustomToolsState {
 
     /// Returns the directory of the user's own tools, which all projects share; `None` without a
     /// home directory.
-    fn user_directory(&self, ctx: &ToolContext) -> Result<Option<PathBuf>, ToolError> {
+    fn user_directory(&self, ctx: &ToolContext) -> Result<Option<PathBuf>, HandlerError> {
         configured_directory(ctx, self.dir.as_deref().unwrap_or(USER_TOOLS_DIR))
     }
 
     /// Returns the directory of the tools with `scope`. Fails if there is no home directory.
-    fn folder_of(&self, ctx: &ToolContext, scope: CustomToolScope) -> Result<PathBuf, ToolError> {
+    fn folder_of(
+        &self,
+        ctx: &ToolContext,
+        scope: CustomToolScope,
+    ) -> Result<PathBuf, HandlerError> {
         let folder = match scope {
             CustomToolScope::Project => configured_directory(ctx, PROJECT_TOOLS_DIR)?,
             CustomToolScope::User => self.user_directory(ctx)?,
         };
         folder.ok_or_else(|| {
-            ToolError::new("there is no home directory for user tools")
+            HandlerError::new("there is no home directory for user tools")
                 .code(Code::TOOL_UNAVAILABLE)
                 .suggest("create it with scope `project`")
         })
     }
 
     /// Finds the tool by its name. The name is compared, and never used as a path.
-    async fn find(&self, ctx: &ToolContext, name: &str) -> Result<FoundCustomTool, ToolError> {
+    async fn find(&self, ctx: &ToolContext, name: &str) -> Result<FoundCustomTool, HandlerError> {
         let mut tools = self.scan(ctx).await?;
         if let Some(index) = tools.iter().position(|tool| tool.name == name) {
             return Ok(tools.swap_remove(index));
@@ -159,13 +163,15 @@ impl CustomToolsState {
         } else {
             names.join(", ")
         };
-        Err(ToolError::new(format!("there is no custom tool `{name}`"))
-            .code(Code::TOOL_CUSTOM_TOOL_NOT_FOUND)
-            .suggest(format!("custom tools: {names}")))
+        Err(
+            HandlerError::new(format!("there is no custom tool `{name}`"))
+                .code(Code::TOOL_CUSTOM_TOOL_NOT_FOUND)
+                .suggest(format!("custom tools: {names}")),
+        )
     }
 
     /// Returns all custom tools, including unusable tools.
-    async fn scan(&self, ctx: &ToolContext) -> Result<Vec<FoundCustomTool>, ToolError> {
+    async fn scan(&self, ctx: &ToolContext) -> Result<Vec<FoundCustomTool>, HandlerError> {
         let folders = self.tool_directories(ctx)?;
         run_blocking(move || Ok(tool_catalog::scan(&folders))).await
     }
@@ -208,7 +214,7 @@ impl ToolOperation for CreateCustomTool {
         self,
         ctx: &ToolContext,
         settings: &CustomToolsState,
-    ) -> Result<Option<String>, ToolError> {
+    ) -> Result<Option<String>, HandlerError> {
         is_name(&self.name)?;
         let shelf = match self.scope {
             CustomToolScope::Project => PROJECT_TOOLS_DIR.to_owned(),
@@ -246,7 +252,7 @@ impl ToolOperation for CreateCustomTool {
         self,
         ctx: &ToolContext,
         settings: &CustomToolsState,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         is_name(&self.name)?;
         if settings
             .scan(ctx)
@@ -264,7 +270,7 @@ impl ToolOperation for CreateCustomTool {
 
 impl CreateCustomTool {
     /// Creates the files in a new directory below `parent`.
-    fn create_files(&self, parent: &Path, project: &Path) -> Result<ToolOutput, ToolError> {
+    fn create_files(&self, parent: &Path, project: &Path) -> Result<ToolOutput, HandlerError> {
         // A link in the place of the project's directory must not lead out of the project. The user
         // may place the user directory anywhere.
         let (root, above) = match self.scope {
@@ -334,14 +340,14 @@ fn files_below(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 /// Returns the error of a tool name that is in use.
-fn exists_error(name: &str) -> ToolError {
-    ToolError::new(format!("`{name}` already exists"))
+fn exists_error(name: &str) -> HandlerError {
+    HandlerError::new(format!("`{name}` already exists"))
         .code(Code::TOOL_CUSTOM_TOOL_EXISTS)
         .suggest("use another name, or edit the existing files")
 }
 
 /// Checks a new tool's name, which must be a single path component and valid in a tool name.
-fn is_name(name: &str) -> Result<(), ToolError> {
+fn is_name(name: &str) -> Result<(), HandlerError> {
     let plain = name.len() <= 63
         && name.starts_with(|c: char| c.is_ascii_lowercase())
         && name
@@ -380,7 +386,7 @@ impl ToolOperation for RunCustomTool {
         self,
         ctx: &ToolContext,
         settings: &CustomToolsState,
-    ) -> Result<Option<String>, ToolError> {
+    ) -> Result<Option<String>, HandlerError> {
         let tool = settings.find(ctx, &self.tool_name).await?;
         let arguments = Value::Object(self.arguments);
         Ok(Some(format!(
@@ -405,13 +411,13 @@ impl ToolOperation for RunCustomTool {
         self,
         ctx: &ToolContext,
         settings: &CustomToolsState,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let tool = settings
             .find(ctx, &self.tool_name)
             .await?
             .tool
             .map_err(|reason| {
-                ToolError::new(format!(
+                HandlerError::new(format!(
                     "the tool `{}` cannot be run: {reason}",
                     self.tool_name
                 ))
@@ -450,7 +456,7 @@ impl ToolOperation for ListCustomTools {
         self,
         ctx: &ToolContext,
         settings: &CustomToolsState,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let tools: Vec<Value> = settings
             .scan(ctx)
             .await?
@@ -518,7 +524,7 @@ impl ToolOperation for DeleteCustomTool {
         self,
         ctx: &ToolContext,
         settings: &CustomToolsState,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let found = settings.find(ctx, &self.tool_name).await?;
         run_blocking(move || {
             remove_tree(&found.folder, TOOL_MANIFEST_FILE.as_ref()).map_err(|error| {

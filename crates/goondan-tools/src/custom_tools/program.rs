@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_core::ports::tool::{HandlerError, ToolContext};
 use goondan_core::schema::ArgumentSchema;
 use goondan_spec::CustomTool;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(crate) async fn run(
     arguments: JsonObject,
     launcher: &ProgramLauncher,
     limit: Option<Duration>,
-) -> Result<Value, ToolError> {
+) -> Result<Value, HandlerError> {
     let schema = ArgumentSchema::new(tool.manifest.schema());
     let arguments = schema
         .check(&Value::Object(arguments))

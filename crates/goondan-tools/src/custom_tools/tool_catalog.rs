@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::{CustomTool, Diagnostic};
 
 use crate::file_changes::read_text;
@@ -27,7 +27,7 @@ pub(crate) struct FoundCustomTool {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnusableToolError {
     #[error(transparent)]
-    Unreadable(#[from] ToolError),
+    Unreadable(#[from] HandlerError),
     #[error("its {TOOL_MANIFEST_FILE} is invalid: {}", format_diagnostics(.0))]
     Manifest(Vec<Diagnostic>),
     #[error(

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
 
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 
 use crate::errors;
 use crate::mutex_lock::lock;
@@ -69,7 +69,7 @@ impl FileChangeLock {
     /// Fails if the start in the other process takes too long.
     pub(crate) fn acquire_to_write<P: AsRef<Path>>(
         paths: impl IntoIterator<Item = P> + Clone,
-    ) -> Result<FileChangeLock, ToolError> {
+    ) -> Result<FileChangeLock, HandlerError> {
         let files = paths.clone().into_iter();
         let files: Vec<PathBuf> = files.map(|path| path.as_ref().to_owned()).collect();
         let written = running_programs::lock_written_files(&files);

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Read as _};
 use std::path::Path;
 use std::string::FromUtf8Error;
 
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::Code;
 
 use crate::encoding::{FileEncoding, detect_encoding, not_text};
@@ -43,8 +43,8 @@ pub(crate) fn change_text<T>(
     root: &FileRoot,
     guard: &StaleWriteGuard,
     resolved: &ResolvedPath,
-    mut change: impl FnMut(&str) -> Result<(String, T), ToolError>,
-) -> Result<TextChange<T>, ToolError> {
+    mut change: impl FnMut(&str) -> Result<(String, T), HandlerError>,
+) -> Result<TextChange<T>, HandlerError> {
     // The guard warns only once, so a warning must survive a repeated attempt.
     let mut warning = None;
     let changed = retry_while_stale(std::slice::from_ref(resolved), || {
@@ -71,8 +71,8 @@ pub(crate) fn change_text<T>(
 /// first of `paths`.
 pub(crate) fn retry_while_stale<T>(
     paths: &[ResolvedPath],
-    mut attempt: impl FnMut() -> Result<Option<T>, ToolError>,
-) -> Result<T, ToolError> {
+    mut attempt: impl FnMut() -> Result<Option<T>, HandlerError>,
+) -> Result<T, HandlerError> {
     for _ in 0..MAX_CHANGE_ATTEMPTS {
         if let Some(done) = attempt()? {
             return Ok(done);
@@ -82,7 +82,7 @@ pub(crate) fn retry_while_stale<T>(
 }
 
 /// Creates the error for a file that another program changes all the time.
-fn changed_by_another_program(resolved: &ResolvedPath) -> ToolError {
+fn changed_by_another_program(resolved: &ResolvedPath) -> HandlerError {
     versions::stale_error(format!(
         "another program changed `{}` during the call; nothing was changed",
         resolved.given
@@ -98,7 +98,7 @@ pub(crate) fn replace(
     root: &FileRoot,
     resolved: &ResolvedPath,
     content: &[u8],
-) -> Result<(), ToolError> {
+) -> Result<(), HandlerError> {
     replace_when(root, resolved, content, |_, _| Ok(true)).map(drop)
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn replace_if_current(
     resolved: &ResolvedPath,
     before: &str,
     content: &[u8],
-) -> Result<bool, ToolError> {
+) -> Result<bool, HandlerError> {
     replace_when(root, resolved, content, |folder, name| {
         has_content(folder, name, before)
     })
@@ -131,7 +131,7 @@ fn replace_when(
     resolved: &ResolvedPath,
     content: &[u8],
     is_current: impl Fn(&DirectoryHandle, &OsStr) -> io::Result<bool>,
-) -> Result<bool, ToolError> {
+) -> Result<bool, HandlerError> {
     let what = format!("write `{}`", resolved.given);
     let written = root.in_folder(resolved, &what, |folder, name| {
         let check = || is_current(folder, name);
@@ -157,7 +157,7 @@ fn replace_when(
         Err(DirectoryEntryKind::Folder) => "it is a directory",
         Err(_) => "it is not a regular file",
     };
-    Err(ToolError::new(format!("cannot {what}: {kind}")).code(Code::TOOL_WRONG_FILE_TYPE))
+    Err(HandlerError::new(format!("cannot {what}: {kind}")).code(Code::TOOL_WRONG_FILE_TYPE))
 }
 
 /// Creates a file; returns false if the name exists. The directory must exist.
@@ -165,7 +165,7 @@ pub(crate) fn create(
     root: &FileRoot,
     resolved: &ResolvedPath,
     content: &[u8],
-) -> Result<bool, ToolError> {
+) -> Result<bool, HandlerError> {
     let what = format!("write `{}`", resolved.given);
     root.in_folder(resolved, &what, |folder, name| {
         match folder.put_new(name, content) {
@@ -176,7 +176,7 @@ pub(crate) fn create(
 }
 
 /// Removes a file.
-pub(crate) fn remove(root: &FileRoot, resolved: &ResolvedPath) -> Result<(), ToolError> {
+pub(crate) fn remove(root: &FileRoot, resolved: &ResolvedPath) -> Result<(), HandlerError> {
     root.in_folder(
         resolved,
         &format!("delete `{}`", resolved.given),
@@ -189,7 +189,7 @@ pub(crate) fn remove_if_current(
     root: &FileRoot,
     resolved: &ResolvedPath,
     before: &str,
-) -> Result<bool, ToolError> {
+) -> Result<bool, HandlerError> {
     let what = format!("delete `{}`", resolved.given);
     root.in_folder(resolved, &what, |folder, name| {
         let is_current = has_content(folder, name, before)?;
@@ -205,7 +205,7 @@ pub(crate) fn remove_symlink(
     root: &FileRoot,
     resolved: &ResolvedPath,
     target: &Path,
-) -> Result<bool, ToolError> {
+) -> Result<bool, HandlerError> {
     let what = format!("delete `{}`", resolved.given);
     root.in_folder_of_name(resolved, &what, |folder, name| {
         let is_current = folder.symlink_target(name)? == target;
@@ -221,7 +221,7 @@ pub(crate) fn create_symlink(
     root: &FileRoot,
     resolved: &ResolvedPath,
     target: &Path,
-) -> Result<(), ToolError> {
+) -> Result<(), HandlerError> {
     let what = format!("write `{}`", resolved.given);
     root.in_folder_of_name(resolved, &what, |folder, name| {
         folder.make_symlink(target, name)
@@ -233,7 +233,7 @@ pub(crate) fn copy_mode(
     root: &FileRoot,
     from: &ResolvedPath,
     to: &ResolvedPath,
-) -> Result<(), ToolError> {
+) -> Result<(), HandlerError> {
     let (_, metadata) = root.open(from)?;
     set_mode(root, to, |_| metadata.permissions())
 }
@@ -243,7 +243,7 @@ fn set_mode(
     root: &FileRoot,
     resolved: &ResolvedPath,
     mode: impl FnOnce(Permissions) -> Permissions,
-) -> Result<(), ToolError> {
+) -> Result<(), HandlerError> {
     let (file, metadata) = root.open(resolved)?;
     file.set_permissions(mode(metadata.permissions()))
         .map_err(|error| errors::io_error(format_args!("write `{}`", resolved.given), &error))
@@ -253,7 +253,7 @@ fn set_mode(
 const MAX_TEXT_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Reads a complete text file that is to be changed.
-pub(crate) fn read_text(root: &FileRoot, resolved: &ResolvedPath) -> Result<String, ToolError> {
+pub(crate) fn read_text(root: &FileRoot, resolved: &ResolvedPath) -> Result<String, HandlerError> {
     let (file, _) = root.open(resolved)?;
     text_in(file, resolved)
 }
@@ -262,11 +262,11 @@ pub(crate) fn read_text(root: &FileRoot, resolved: &ResolvedPath) -> Result<Stri
 pub(crate) fn read_unnamed_text(
     root: &FileRoot,
     resolved: &ResolvedPath,
-) -> Result<String, ToolError> {
+) -> Result<String, HandlerError> {
     text_in(root.open_unnamed(resolved)?, resolved)
 }
 
-fn text_in(file: File, resolved: &ResolvedPath) -> Result<String, ToolError> {
+fn text_in(file: File, resolved: &ResolvedPath) -> Result<String, HandlerError> {
     let bytes = read_bytes(file, &resolved.given)?;
     text_of(bytes).map_err(|bytes| not_text(&resolved.given, &bytes))
 }
@@ -275,13 +275,13 @@ fn text_in(file: File, resolved: &ResolvedPath) -> Result<String, ToolError> {
 ///
 /// # Errors
 /// Fails with `E_TOOL_TOO_LARGE` if the file has more than [`MAX_TEXT_FILE_BYTES`].
-pub(crate) fn read_bytes(mut file: File, path: &str) -> Result<Vec<u8>, ToolError> {
+pub(crate) fn read_bytes(mut file: File, path: &str) -> Result<Vec<u8>, HandlerError> {
     let failed = |error| errors::io_error(format_args!("read `{path}`"), &error);
     let size = file.metadata().map_err(failed)?.len();
     if size > MAX_TEXT_FILE_BYTES {
         let message =
             format!("`{path}` has {size} bytes; the limit is {MAX_TEXT_FILE_BYTES} bytes");
-        return Err(ToolError::new(message).code(Code::TOOL_TOO_LARGE));
+        return Err(HandlerError::new(message).code(Code::TOOL_TOO_LARGE));
     }
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(failed)?;
@@ -298,7 +298,10 @@ fn text_of(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
 }
 
 /// Permits all users with read access to execute the file.
-pub(crate) fn make_executable(root: &FileRoot, resolved: &ResolvedPath) -> Result<(), ToolError> {
+pub(crate) fn make_executable(
+    root: &FileRoot,
+    resolved: &ResolvedPath,
+) -> Result<(), HandlerError> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;

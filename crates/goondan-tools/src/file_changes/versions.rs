@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_core::ports::tool::{HandlerError, ToolContext};
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
 use lru::LruCache;
@@ -117,7 +117,7 @@ impl StaleWriteGuard {
         &self,
         resolved: &ResolvedPath,
         current: &str,
-    ) -> Result<Option<String>, ToolError> {
+    ) -> Result<Option<String>, HandlerError> {
         if self.policy == StaleWritePolicy::Allow || current.len() > MAX_GUARDED_FILE_BYTES {
             return Ok(None);
         }
@@ -139,8 +139,8 @@ impl StaleWriteGuard {
 }
 
 /// Creates the error of a write to a file that has changed.
-pub(super) fn stale_error(message: impl Into<String>) -> ToolError {
-    ToolError::new(message).code(Code::TOOL_STALE)
+pub(super) fn stale_error(message: impl Into<String>) -> HandlerError {
+    HandlerError::new(message).code(Code::TOOL_STALE)
 }
 
 /// A change by another conversation.

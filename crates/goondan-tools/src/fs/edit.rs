@@ -1,6 +1,6 @@
 //! `fs__edit`: replaces one place in a file.
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::Code;
 use goondan_spec::kinds::PATH_FORMAT;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -53,7 +53,7 @@ impl ToolOperation for EditFile {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<Option<String>, ToolError> {
+    ) -> Result<Option<String>, HandlerError> {
         let root = roots.for_preview(ctx)?;
         run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
@@ -69,7 +69,7 @@ impl ToolOperation for EditFile {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let (root, guard) = (roots.file_root(ctx)?, roots.stale_write_guard(ctx));
         run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
@@ -98,7 +98,7 @@ fn replace_once(
     text: &str,
     old: &str,
     new: &str,
-) -> Result<(String, usize), ToolError> {
+) -> Result<(String, usize), HandlerError> {
     if old.is_empty() || old == new {
         return Err(errors::invalid_argument(
             "old_text must not be empty, and new_text must differ from it",
@@ -143,7 +143,7 @@ fn line_of(text: &str, at: usize) -> usize {
 }
 
 /// Returns the error of a text that occurs more than once.
-fn ambiguous_text_error(path: &str, text: &str, positions: &[usize]) -> ToolError {
+fn ambiguous_text_error(path: &str, text: &str, positions: &[usize]) -> HandlerError {
     let lines: Vec<String> = positions
         .iter()
         .take(MAX_LISTED_LINE_NUMBERS)
@@ -155,7 +155,7 @@ fn ambiguous_text_error(path: &str, text: &str, positions: &[usize]) -> ToolErro
         ""
     };
     let (count, lines) = (positions.len(), lines.join(", "));
-    ToolError::new(format!(
+    HandlerError::new(format!(
         "old_text occurs {count} times in `{path}`, on lines {lines}{and_more}; nothing was changed"
     ))
     .code(Code::TOOL_EDIT_AMBIGUOUS)
@@ -164,8 +164,8 @@ fn ambiguous_text_error(path: &str, text: &str, positions: &[usize]) -> ToolErro
 
 /// Creates the error for a missing text. Names the place that matches without regard to white
 /// space.
-fn missing_text_error(path: &str, text: &str, old: &str) -> ToolError {
-    let error = ToolError::new(format!(
+fn missing_text_error(path: &str, text: &str, old: &str) -> HandlerError {
+    let error = HandlerError::new(format!(
         "old_text was not found in `{path}`; nothing was changed"
     ))
     .code(Code::TOOL_EDIT_NOT_FOUND);

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc;
 
 use globset::{GlobBuilder, GlobMatcher};
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_spec::Code;
 use goondan_spec::ignore_files::IgnoreFiles;
 use ignore::{DirEntry, WalkBuilder, WalkState};
@@ -95,7 +95,11 @@ impl PathGlob {
     ///
     /// # Errors
     /// Fails if the glob is invalid, leads out of `folder`, or begins with `!`.
-    pub(super) fn new(root: &FileRoot, folder: &Path, glob: &str) -> Result<PathGlob, ToolError> {
+    pub(super) fn new(
+        root: &FileRoot,
+        folder: &Path,
+        glob: &str,
+    ) -> Result<PathGlob, HandlerError> {
         if glob.starts_with('!') {
             return Err(errors::invalid_argument(format!(
                 "the glob `{glob}` excludes files, which is not supported"
@@ -128,9 +132,9 @@ impl PathGlob {
 }
 
 /// Returns a glob relative to `folder`. Fails if it leads elsewhere.
-fn relative_glob(root: &FileRoot, folder: &Path, glob: &str) -> Result<String, ToolError> {
+fn relative_glob(root: &FileRoot, folder: &Path, glob: &str) -> Result<String, HandlerError> {
     let escape = || {
-        ToolError::new(format!(
+        HandlerError::new(format!(
             "the glob `{glob}` leads out of the searched directory {}",
             folder.display()
         ))

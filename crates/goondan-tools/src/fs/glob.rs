@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::PATH_FORMAT;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -38,7 +38,7 @@ impl ToolOperation for GlobFiles {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let root = roots.file_root(ctx)?;
         let cancellation = ctx.cancellation.clone();
         run_blocking(move || {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Mutex;
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::PATH_TREE_FORMAT;
 use grep_regex::RegexMatcherBuilder;
 use schemars::JsonSchema;
@@ -52,7 +52,7 @@ impl ToolOperation for GrepFiles {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let root = roots.file_root(ctx)?;
         let cancellation = ctx.cancellation.clone();
         run_blocking(move || {
@@ -70,7 +70,7 @@ impl GrepFiles {
         &self,
         root: &FileRoot,
         cancellation: &CancellationToken,
-    ) -> Result<GrepOutput, ToolError> {
+    ) -> Result<GrepOutput, HandlerError> {
         let matcher = RegexMatcherBuilder::new()
             .multi_line(true)
             // `$` also matches before CRLF.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use goondan_core::nofollow_fs::{DirectoryEntryKind, EntryMetadata};
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::PATH_FORMAT;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -32,7 +32,7 @@ impl ToolOperation for ListFolder {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let root = roots.file_root(ctx)?;
         run_blocking(move || {
             let resolved = root.resolve(&self.path)?;

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read as _, Seek as _};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goondan_core::ports::tool::{Attachment, ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{Attachment, HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::PATH_FORMAT;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -51,7 +51,7 @@ impl ToolOperation for ReadFilePage {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let (root, guard) = (roots.file_root(ctx)?, roots.stale_write_guard(ctx));
         run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
@@ -131,7 +131,7 @@ impl ReadFilePage {
     }
 
     /// Returns the page for the model, with a note about remaining lines.
-    fn text(&self, resolved: &ResolvedPath, page: TextPage) -> Result<String, ToolError> {
+    fn text(&self, resolved: &ResolvedPath, page: TextPage) -> Result<String, HandlerError> {
         let TextPage {
             mut text,
             seen,
@@ -187,7 +187,7 @@ fn describe_binary_file(
     mut reader: BufReader<File>,
     size: u64,
     kind: Option<&'static str>,
-) -> Result<ToolOutput, ToolError> {
+) -> Result<ToolOutput, HandlerError> {
     let media_type = kind.unwrap_or("application/octet-stream");
     let text = format!(
         "[{} is a binary file ({media_type}, {size} bytes).]",

@@ -1,6 +1,6 @@
 //! `fs__write`: creates a file or replaces its contents.
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::PATH_FORMAT;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -31,7 +31,7 @@ impl ToolOperation for WriteWholeFile {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<Option<String>, ToolError> {
+    ) -> Result<Option<String>, HandlerError> {
         let root = roots.for_preview(ctx)?;
         run_blocking(move || {
             let resolved = root.resolve(&self.path)?;
@@ -49,7 +49,7 @@ impl ToolOperation for WriteWholeFile {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let (root, guard) = (roots.file_root(ctx)?, roots.stale_write_guard(ctx));
         run_blocking(move || {
             let resolved = root.resolve(&self.path)?;

@@ -5,7 +5,7 @@ mod path;
 use std::sync::Arc;
 
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ struct JsonValueQuery {
 impl ToolOperation for JsonValueQuery {
     type Shared = ();
 
-    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let data = parse(&self.data)?;
         let value = path::find(&data, &self.path)?;
         let output = json!({"path": self.path, "found": value.is_some(), "value": value});
@@ -67,7 +67,7 @@ struct JsonPick {
 impl ToolOperation for JsonPick {
     type Shared = ();
 
-    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let Value::Object(data) = parse(&self.data)? else {
             return Err(errors::invalid_argument("data must be a JSON object"));
         };
@@ -99,7 +99,7 @@ struct JsonCount {
 impl ToolOperation for JsonCount {
     type Shared = ();
 
-    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let data = parse(&self.data)?;
         let (count, kind) = match path::find(&data, &self.path)? {
             None | Some(Value::Null) => (0, "null"),
@@ -131,7 +131,7 @@ struct JsonFlatten {
 impl ToolOperation for JsonFlatten {
     type Shared = ();
 
-    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let Value::Array(items) = parse(&self.data)? else {
             return Err(errors::invalid_argument("data must be a JSON array"));
         };
@@ -157,7 +157,7 @@ fn flatten_into(items: Vec<Value>, depth: u32, result: &mut Vec<Value>) {
 }
 
 /// Parses a JSON document.
-fn parse(data: &str) -> Result<Value, ToolError> {
+fn parse(data: &str) -> Result<Value, HandlerError> {
     serde_json::from_str(data).map_err(|error| {
         errors::invalid_argument(format!("data is not valid JSON: {error}"))
             .suggest("pass the complete JSON document as a string")

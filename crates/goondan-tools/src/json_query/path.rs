@@ -3,7 +3,7 @@
 //! The subset of JSONPath that models write. The JSONPath crates bring a parser generator and
 //! regular expressions for filters, which a model can't use without practice.
 
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use serde_json::Value;
 
 use crate::errors;
@@ -18,7 +18,7 @@ enum PathSegment {
 }
 
 /// Returns the value at `path`, if it exists. With a wildcard, returns a list of all values.
-pub(super) fn find(data: &Value, path: &str) -> Result<Option<Value>, ToolError> {
+pub(super) fn find(data: &Value, path: &str) -> Result<Option<Value>, HandlerError> {
     let segments = parse(path).map_err(|problem| {
         errors::invalid_argument(format!("the path `{path}` is invalid: {problem}")).suggest(
             "write it like `users[0].name`, `items[-1]` or `items[*].id`, or `[\"odd key\"]` for a \

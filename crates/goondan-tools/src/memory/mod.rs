@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::{PATH_FORMAT, Permission};
 use ignore::WalkBuilder;
 use schemars::JsonSchema;
@@ -129,7 +129,7 @@ impl ToolOperation for SearchNotes {
         self,
         ctx: &ToolContext,
         shared: &MemorySearchState,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let root = FileRoot::from_context(ctx)?;
         let query = self.query.clone();
         let (found, by_words) = run_blocking(move || {
@@ -188,7 +188,7 @@ impl MemorySearchState {
         model: &str,
         query: &str,
         found: &[(String, NotePassage)],
-    ) -> Result<Vec<f64>, ToolError> {
+    ) -> Result<Vec<f64>, HandlerError> {
         let mut texts: Vec<String> = found
             .iter()
             .map(|(_, passage)| passage.text.clone())
@@ -245,7 +245,7 @@ struct ReadNote {
 impl ToolOperation for ReadNote {
     type Shared = ();
 
-    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
         let root = FileRoot::from_context(ctx)?;
         run_blocking(move || {
             let place = root.resolve(&self.path)?;
@@ -298,7 +298,7 @@ fn page_text(lines: &[&str], from: usize) -> String {
 }
 
 /// Returns the notes in path order.
-fn list_notes(root: &FileRoot) -> Result<Vec<PathBuf>, ToolError> {
+fn list_notes(root: &FileRoot) -> Result<Vec<PathBuf>, HandlerError> {
     let mut notes = Vec::from_iter(
         [root.folder().join(MAIN_NOTE_FILE)]
             .into_iter()
@@ -324,7 +324,7 @@ fn list_notes(root: &FileRoot) -> Result<Vec<PathBuf>, ToolError> {
 }
 
 /// Reads a note in any encoding that `fs__grep` reads.
-fn note_text(file: File, shown: &str) -> Result<String, ToolError> {
+fn note_text(file: File, shown: &str) -> Result<String, HandlerError> {
     let bytes = read_bytes(file, shown)?;
     decoded_text(bytes).map_err(|bytes| not_text(shown, &bytes))
 }

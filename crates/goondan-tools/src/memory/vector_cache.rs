@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use goondan_core::file_lock::{FileLock, LOCK_TIMEOUT};
 use goondan_core::ids::hex;
 use goondan_core::ports::capabilities::EmbeddingModels;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_core::private_files;
 use goondan_spec::Code;
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ impl VectorCache {
         model: &str,
         folder: Option<&Path>,
         texts: &[String],
-    ) -> Result<Vec<Arc<[f32]>>, ToolError> {
+    ) -> Result<Vec<Arc<[f32]>>, HandlerError> {
         let identity = power.model_identity(model)?;
         let file = folder.map(|folder| folder.join(format!("{}.jsonl", hash(&identity, ""))));
         let mut cached = self.known.lock().await;
@@ -73,7 +73,7 @@ impl VectorCache {
                     vectors.len(),
                     batch.len()
                 );
-                return Err(ToolError::new(message).code(Code::MODEL_FAILED));
+                return Err(HandlerError::new(message).code(Code::MODEL_FAILED));
             }
             let new: Vec<(String, Arc<[f32]>)> = batch
                 .iter()

@@ -9,7 +9,7 @@ use goondan_core::nofollow_fs::{
     DirectoryEntryKind, DirectoryHandle, EntryMetadata, FileOpenMode, metadata_beneath,
     open_beneath, open_regular_file,
 };
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_core::real_path::real_path;
 use goondan_spec::Code;
 
@@ -18,7 +18,7 @@ use crate::errors;
 
 impl FileRoot {
     /// Opens a regular file for reading, and returns its metadata.
-    pub(crate) fn open(&self, resolved: &ResolvedPath) -> Result<(File, Metadata), ToolError> {
+    pub(crate) fn open(&self, resolved: &ResolvedPath) -> Result<(File, Metadata), HandlerError> {
         let what = format!("read `{}`", resolved.given);
         let kind = std::fs::symlink_metadata(&resolved.path)
             .map_err(|error| errors::io_error(&what, &error))?;
@@ -48,7 +48,7 @@ impl FileRoot {
     ///
     /// # Errors
     /// Fails if the file cannot be opened, or if it or another name of it is a file with keys.
-    pub(crate) fn open_unnamed(&self, resolved: &ResolvedPath) -> Result<File, ToolError> {
+    pub(crate) fn open_unnamed(&self, resolved: &ResolvedPath) -> Result<File, HandlerError> {
         let (file, metadata) = self.open(resolved)?;
         match self.secrets.contains(&resolved.path, &metadata) {
             true => Err(errors::io_error(
@@ -79,7 +79,7 @@ impl FileRoot {
     }
 
     /// Opens a file for appending, and creates it if necessary.
-    pub(crate) fn open_to_append(&self, resolved: &ResolvedPath) -> Result<File, ToolError> {
+    pub(crate) fn open_to_append(&self, resolved: &ResolvedPath) -> Result<File, HandlerError> {
         self.open_to_change(
             resolved,
             &format!("append to `{}`", resolved.given),
@@ -88,7 +88,7 @@ impl FileRoot {
     }
 
     /// Opens a file for writing, and truncates or creates it.
-    pub(crate) fn open_to_write(&self, resolved: &ResolvedPath) -> Result<File, ToolError> {
+    pub(crate) fn open_to_write(&self, resolved: &ResolvedPath) -> Result<File, HandlerError> {
         let what = format!("write `{}`", resolved.given);
         let file = self.open_to_change(resolved, &what, FileOpenMode::Write)?;
         let emptied = file.metadata().map(|metadata| {
@@ -108,7 +108,7 @@ impl FileRoot {
         resolved: &ResolvedPath,
         what: &str,
         how: FileOpenMode,
-    ) -> Result<File, ToolError> {
+    ) -> Result<File, HandlerError> {
         if let Ok(metadata) = std::fs::symlink_metadata(&resolved.path) {
             expect_file(&metadata, what)?;
         }
@@ -116,7 +116,7 @@ impl FileRoot {
     }
 
     /// Creates the parent directories of `resolved`. Succeeds if they exist.
-    pub(crate) fn create_parents(&self, resolved: &ResolvedPath) -> Result<(), ToolError> {
+    pub(crate) fn create_parents(&self, resolved: &ResolvedPath) -> Result<(), HandlerError> {
         let parent = resolved
             .path
             .parent()
@@ -126,12 +126,12 @@ impl FileRoot {
     }
 
     /// Creates the directory `resolved` and its parents. Succeeds if it exists.
-    pub(crate) fn create_folders(&self, resolved: &ResolvedPath) -> Result<(), ToolError> {
+    pub(crate) fn create_folders(&self, resolved: &ResolvedPath) -> Result<(), HandlerError> {
         self.create_folder_path(resolved, &resolved.path)
     }
 
     /// Creates the directory `path` and its parents. `resolved` is the path in messages.
-    fn create_folder_path(&self, resolved: &ResolvedPath, path: &Path) -> Result<(), ToolError> {
+    fn create_folder_path(&self, resolved: &ResolvedPath, path: &Path) -> Result<(), HandlerError> {
         self.check_again(resolved)?;
         let created = DirectoryHandle::make(self.base_of(path), path);
         self.explain_failure(
@@ -149,7 +149,7 @@ impl FileRoot {
         resolved: &ResolvedPath,
         what: &str,
         work: impl FnOnce(&DirectoryHandle, &OsStr) -> io::Result<T>,
-    ) -> Result<T, ToolError> {
+    ) -> Result<T, HandlerError> {
         self.check_again(resolved)?;
         let done = self.with_parent(resolved, work);
         self.explain_failure(resolved, what, done)
@@ -162,7 +162,7 @@ impl FileRoot {
         resolved: &ResolvedPath,
         what: &str,
         work: impl FnOnce(&DirectoryHandle, &OsStr) -> io::Result<T>,
-    ) -> Result<T, ToolError> {
+    ) -> Result<T, HandlerError> {
         self.with_parent(resolved, work)
             .map_err(|error| errors::io_error(what, &error))
     }
@@ -188,7 +188,7 @@ impl FileRoot {
         resolved: &ResolvedPath,
         what: impl std::fmt::Display,
         done: io::Result<T>,
-    ) -> Result<T, ToolError> {
+    ) -> Result<T, HandlerError> {
         done.map_err(|error| {
             self.check_again(resolved)
                 .err()
@@ -202,7 +202,7 @@ impl FileRoot {
     }
 
     /// Fails if `resolved` now leads elsewhere.
-    pub(crate) fn check_again(&self, resolved: &ResolvedPath) -> Result<(), ToolError> {
+    pub(crate) fn check_again(&self, resolved: &ResolvedPath) -> Result<(), HandlerError> {
         match real_path(&resolved.path) {
             Ok(path) if path == resolved.path => Ok(()),
             _ => Err(self.escape_error(&resolved.given)),
@@ -216,7 +216,7 @@ impl FileRoot {
         resolved: &ResolvedPath,
         what: &str,
         options: FileOpenMode,
-    ) -> Result<File, ToolError> {
+    ) -> Result<File, HandlerError> {
         let opened = open_beneath(self.base_of(&resolved.path), &resolved.path, options);
         // If the path now leads elsewhere, that is the cause of a failure.
         self.check_again(resolved)?;
@@ -233,7 +233,7 @@ fn secret_file_error() -> io::Error {
 }
 
 /// Fails for anything but a regular file, with its actual type.
-fn expect_file(metadata: &Metadata, what: &str) -> Result<(), ToolError> {
+fn expect_file(metadata: &Metadata, what: &str) -> Result<(), HandlerError> {
     if metadata.is_file() {
         return Ok(());
     }
@@ -242,5 +242,5 @@ fn expect_file(metadata: &Metadata, what: &str) -> Result<(), ToolError> {
     } else {
         "it is not a regular file"
     };
-    Err(ToolError::new(format!("cannot {what}: {kind}")).code(Code::TOOL_WRONG_FILE_TYPE))
+    Err(HandlerError::new(format!("cannot {what}: {kind}")).code(Code::TOOL_WRONG_FILE_TYPE))
 }

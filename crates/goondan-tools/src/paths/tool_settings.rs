@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use goondan_core::ports::tool::{ToolContext, ToolError};
+use goondan_core::ports::tool::{HandlerError, ToolContext};
 use serde::Deserialize;
 
 use super::FileRoot;
@@ -48,7 +48,7 @@ impl FileToolSettings {
     /// # Errors
     ///
     /// Fails if a link in the project leads to a directory: an agent could have made it.
-    pub(crate) fn file_root(&self, ctx: &ToolContext) -> Result<FileRoot, ToolError> {
+    pub(crate) fn file_root(&self, ctx: &ToolContext) -> Result<FileRoot, HandlerError> {
         self.with_others(ctx, FileRoot::from_context(ctx)?)
     }
 
@@ -57,12 +57,12 @@ impl FileToolSettings {
     /// # Errors
     ///
     /// See [`FileToolSettings::of`] and [`FileRoot::for_preview`].
-    pub(crate) fn for_preview(&self, ctx: &ToolContext) -> Result<FileRoot, ToolError> {
+    pub(crate) fn for_preview(&self, ctx: &ToolContext) -> Result<FileRoot, HandlerError> {
         self.with_others(ctx, FileRoot::for_preview(ctx)?)
     }
 
     /// Adds the configured directories to a root.
-    fn with_others(&self, ctx: &ToolContext, root: FileRoot) -> Result<FileRoot, ToolError> {
+    fn with_others(&self, ctx: &ToolContext, root: FileRoot) -> Result<FileRoot, HandlerError> {
         let roots = self.roots.iter();
         let others: Vec<Option<PathBuf>> = roots
             .map(|root| configured_directory(ctx, root))

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goondan_core::ports::tool::{Attachment, ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{Attachment, HandlerError, ToolContext, ToolOutput};
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
 use reqwest::Method;
@@ -46,10 +46,10 @@ pub(super) type Facts = Map<String, Value>;
 
 impl DownloadOptions {
     /// Checks that the caller may write if the file is to be saved.
-    pub(super) fn check(&self, ctx: &ToolContext) -> Result<(), ToolError> {
+    pub(super) fn check(&self, ctx: &ToolContext) -> Result<(), HandlerError> {
         match self.save_path {
             Some(_) if !ctx.granted.contains(&Permission::Write) => {
-                let error = ToolError::new(
+                let error = HandlerError::new(
                     "this tool has no permission to write files, so `savePath` \
                         cannot be used",
                 );
@@ -67,7 +67,7 @@ impl DownloadOptions {
         (url, bearer): (String, bool),
         timeout_ms: TimeLimit,
         mut facts: Facts,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let request = HttpToolRequest {
             method: Method::GET,
             url,
@@ -81,7 +81,8 @@ impl DownloadOptions {
             return Err(bot.rejection_error("the download", response.status, None));
         }
         if response.truncated {
-            let error = ToolError::new(format!("the file has more than {} bytes", self.max_bytes));
+            let error =
+                HandlerError::new(format!("the file has more than {} bytes", self.max_bytes));
             return Err(error
                 .code(Code::TOOL_TOO_LARGE)
                 .suggest("raise `maxBytes`, up to 20,000,000"));
@@ -128,7 +129,11 @@ impl DownloadOptions {
     }
 
     /// Writes the file to `save_path`. Returns its absolute path, or `None` without `save_path`.
-    async fn save(&self, ctx: &ToolContext, content: Vec<u8>) -> Result<Option<String>, ToolError> {
+    async fn save(
+        &self,
+        ctx: &ToolContext,
+        content: Vec<u8>,
+    ) -> Result<Option<String>, HandlerError> {
         let Some(path) = self.save_path.clone() else {
             return Ok(None);
         };
@@ -159,13 +164,13 @@ impl UploadedFile {
         ctx: &ToolContext,
         path: String,
         name: Option<String>,
-    ) -> Result<UploadedFile, ToolError> {
+    ) -> Result<UploadedFile, HandlerError> {
         let root = FileRoot::from_context(ctx)?;
         run_blocking(move || {
             let resolved = root.resolve(&path)?;
             let (file, metadata) = root.open(&resolved)?;
             let too_large = || {
-                let error = ToolError::new(format!(
+                let error = HandlerError::new(format!(
                     "`{path}` has more than {MAX_SENT_FILE_BYTES} bytes"
                 ));
                 error

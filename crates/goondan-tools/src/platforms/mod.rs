@@ -10,7 +10,7 @@ pub(crate) mod telegram;
 use std::time::{Duration, Instant};
 
 use chrono::Utc;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_core::rate_limit::PlatformResponse;
 use goondan_core::redact::SecretRedactor;
 use goondan_spec::{Code, Secret};
@@ -153,13 +153,13 @@ impl PlatformClient {
         })
     }
 
-    fn token(&self) -> Result<&str, ToolError> {
+    fn token(&self) -> Result<&str, HandlerError> {
         self.token
             .as_ref()
             .map(|token| token.expose().trim())
             .ok_or_else(|| {
                 let message = format!("this tool has no token for {}", self.platform.name);
-                ToolError::new(message)
+                HandlerError::new(message)
                     .code(Code::TOOL_UNAVAILABLE)
                     .suggest(format!(
                         "the operator can set {}, or give the tool `config: {{token: {{valueFrom: \
@@ -170,7 +170,7 @@ impl PlatformClient {
     }
 
     /// Returns a URL of the API. No component can lead to another path.
-    fn address(&self, parts: &[&str]) -> Result<Url, ToolError> {
+    fn address(&self, parts: &[&str]) -> Result<Url, HandlerError> {
         if let Some(odd) = parts.iter().find(|part| matches!(**part, "" | "." | "..")) {
             return Err(errors::invalid_argument(format!(
                 "`{odd}` can't be a part of a URL"
@@ -194,7 +194,7 @@ impl PlatformClient {
         signed: bool,
         body: Value,
         timeout_ms: TimeLimit,
-    ) -> Result<ApiAnswer, ToolError> {
+    ) -> Result<ApiAnswer, HandlerError> {
         self.send_request(
             (Method::POST, url, signed),
             ApiRequestBody::Json(body),
@@ -210,7 +210,7 @@ impl PlatformClient {
         (method, url, signed): (Method, String, bool),
         body: ApiRequestBody,
         timeout_ms: TimeLimit,
-    ) -> Result<ApiAnswer, ToolError> {
+    ) -> Result<ApiAnswer, HandlerError> {
         let mut headers = self.headers(signed)?;
         let body = match body {
             ApiRequestBody::Empty => None,
@@ -260,7 +260,7 @@ impl PlatformClient {
         (method, url): (Method, Url),
         body: ApiRequestBody,
         timeout_ms: TimeLimit,
-    ) -> Result<Value, ToolError> {
+    ) -> Result<Value, HandlerError> {
         let (status, answer) = self
             .send_request((method, url.into(), true), body, timeout_ms)
             .await?;
@@ -271,7 +271,7 @@ impl PlatformClient {
     }
 
     /// Returns the headers of a request. If `signed`, they contain the token.
-    fn headers(&self, signed: bool) -> Result<HeaderMap, ToolError> {
+    fn headers(&self, signed: bool) -> Result<HeaderMap, HandlerError> {
         let header = |(name, value): &(&'static str, &'static str)| {
             (
                 HeaderName::from_static(name),
@@ -283,7 +283,7 @@ impl PlatformClient {
             let value =
                 HeaderValue::try_from(format!("{} {}", self.platform.scheme, self.token()?));
             let mut value = value.map_err(|_| {
-                ToolError::new(format!(
+                HandlerError::new(format!(
                     "the token for {} contains characters that a header cannot contain",
                     self.platform.name
                 ))
@@ -297,7 +297,7 @@ impl PlatformClient {
 
     /// Sends a request. Repeats it after an exceeded rate limit if a short wait is enough, because
     /// such a request had no effect.
-    async fn send(&self, mut request: HttpToolRequest) -> Result<HttpToolResponse, ToolError> {
+    async fn send(&self, mut request: HttpToolRequest) -> Result<HttpToolResponse, HandlerError> {
         let end = Instant::now() + request.timeout;
         let mut min_wait = Duration::ZERO;
         loop {
@@ -317,7 +317,7 @@ impl PlatformClient {
     }
 
     /// Sends a request once. The URL may contain the token, so it is removed from errors.
-    async fn send_once(&self, request: HttpToolRequest) -> Result<HttpToolResponse, ToolError> {
+    async fn send_once(&self, request: HttpToolRequest) -> Result<HttpToolResponse, HandlerError> {
         let secrets = SecretRedactor::new();
         secrets.add_secrets([Secret::new(self.token()?)]);
         self.http.send(request).await.map_err(|mut error| {
@@ -332,7 +332,7 @@ impl PlatformClient {
         method: &str,
         status: StatusCode,
         message: Option<&str>,
-    ) -> ToolError {
+    ) -> HandlerError {
         let message: String = message
             .unwrap_or_default()
             .chars()
@@ -343,7 +343,7 @@ impl PlatformClient {
         } else {
             message
         };
-        ToolError::new(format!(
+        HandlerError::new(format!(
             "{} refused {method}: {message}",
             self.platform.name
         ))
@@ -351,13 +351,13 @@ impl PlatformClient {
     }
 
     /// Returns the error for a rate limit that lasts too long.
-    fn rate_limit_error(&self, wait: Duration) -> ToolError {
+    fn rate_limit_error(&self, wait: Duration) -> HandlerError {
         let seconds = wait.as_secs_f64().ceil();
         let message = format!(
             "{} limits the rate of requests, and accepts the next one in {seconds} s",
             self.platform.name
         );
-        ToolError::new(message)
+        HandlerError::new(message)
             .code(Code::TOOL_HTTP)
             .suggest(format!("wait {seconds} s, then call the tool again"))
     }
@@ -410,7 +410,7 @@ fn merge_emojis(one: Option<String>, several: Vec<String>, clean: fn(&str) -> &s
 }
 
 /// Returns the error of a call without an emoji.
-fn no_emoji() -> ToolError {
+fn no_emoji() -> HandlerError {
     errors::invalid_argument("pass `emoji` or a non-empty `emojis`")
 }
 

@@ -1,6 +1,6 @@
 //! Text that a tool sends: Markdown in the markup of the platform, or text as the model wrote it.
 
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_markup::{MarkupFormat, messages};
 
 use crate::errors;
@@ -21,7 +21,7 @@ pub(super) struct OutgoingText<'t> {
 
 impl OutgoingText<'_> {
     /// Returns the messages of the text. A long text is split at paragraphs, raw text is not.
-    pub(super) fn messages(self) -> Result<Vec<String>, ToolError> {
+    pub(super) fn messages(self) -> Result<Vec<String>, HandlerError> {
         if self.is_raw {
             return Ok(vec![self.text.to_owned()]);
         }
@@ -40,7 +40,7 @@ impl OutgoingText<'_> {
     }
 
     /// Returns the only message of the text.
-    pub(super) fn message(self) -> Result<String, ToolError> {
+    pub(super) fn message(self) -> Result<String, HandlerError> {
         let mut messages = self.messages()?;
         match messages.len() {
             1 => Ok(messages.swap_remove(0)),
@@ -53,10 +53,10 @@ impl OutgoingText<'_> {
 }
 
 /// Adds to the error of a message how many messages of the call were sent before it.
-pub(super) fn after_sent(error: ToolError, sent: usize, count: usize) -> ToolError {
+pub(super) fn after_sent(error: HandlerError, sent: usize, count: usize) -> HandlerError {
     match sent {
         0 => error,
-        sent => ToolError {
+        sent => HandlerError {
             message: format!(
                 "{} (the first {sent} of {count} messages of the text were sent)",
                 error.message

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_markup::SLACK;
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
@@ -68,7 +68,7 @@ async fn call(
     method: &str,
     body: Value,
     timeout_ms: TimeLimit,
-) -> Result<Value, ToolError> {
+) -> Result<Value, HandlerError> {
     checked_answer(
         bot,
         method,
@@ -86,7 +86,7 @@ fn checked_answer(
     bot: &PlatformClient,
     method: &str,
     (status, answer): ApiAnswer,
-) -> Result<Value, ToolError> {
+) -> Result<Value, HandlerError> {
     match status.is_success() && answer["ok"] == true {
         true => Ok(answer),
         false => Err(bot.rejection_error(method, status, answer["error"].as_str())),
@@ -124,7 +124,11 @@ struct SlackSend {
 impl ToolOperation for SlackSend {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let texts = outgoing_text(&self.text, self.raw || self.mrkdwn.is_some()).messages()?;
         let mut sent = Vec::with_capacity(texts.len());
         for text in &texts {
@@ -210,7 +214,11 @@ struct SlackRead {
 impl ToolOperation for SlackRead {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let one = self.message_ts.as_deref();
         let method = if self.thread_ts.is_some() {
             "conversations.replies"
@@ -276,7 +284,11 @@ struct SlackEdit {
 impl ToolOperation for SlackEdit {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let text = outgoing_text(&self.text, self.raw || self.mrkdwn.is_some()).message()?;
         let body = json!({"channel": self.channel_id, "ts": self.message_ts, "text": text, "mrkdwn": self.mrkdwn});
         call(bot, "chat.update", body, self.timeout_ms).await?;
@@ -305,7 +317,11 @@ struct SlackDelete {
 impl ToolOperation for SlackDelete {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         call(
             bot,
             "chat.delete",
@@ -344,7 +360,11 @@ struct SlackReact {
 impl ToolOperation for SlackReact {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let names = merge_emojis(self.emoji, self.emojis, |name| name.trim_matches(':'));
         if names.is_empty() {
             return Err(no_emoji());
@@ -394,7 +414,11 @@ struct SlackSendFile {
 impl ToolOperation for SlackSendFile {
     type Shared = PlatformClient;
 
-    async fn run(self, ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let text = self.text.as_deref().filter(|text| !text.trim().is_empty());
         let text = text
             .map(|text| outgoing_text(text, false).message())
@@ -414,11 +438,13 @@ impl ToolOperation for SlackSendFile {
             bot.send_request(request, fields, self.timeout_ms).await?,
         )?;
         let (Some(url), Some(id)) = (room["upload_url"].as_str(), room["file_id"].as_str()) else {
-            return Err(ToolError::new("Slack did not return an upload URL").code(Code::TOOL_HTTP));
+            return Err(
+                HandlerError::new("Slack did not return an upload URL").code(Code::TOOL_HTTP)
+            );
         };
         if !is_of_slack(url, &bot.base) {
             return Err(
-                ToolError::new("Slack returned an upload URL outside of Slack")
+                HandlerError::new("Slack returned an upload URL outside of Slack")
                     .code(Code::TOOL_HTTP),
             );
         }
@@ -462,7 +488,11 @@ struct SlackDownloadFile {
 impl ToolOperation for SlackDownloadFile {
     type Shared = PlatformClient;
 
-    async fn run(self, ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         self.fetch.check(ctx)?;
         if !is_of_slack(&self.url, &bot.base) {
             let error = errors::invalid_argument(

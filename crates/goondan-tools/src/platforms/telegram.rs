@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_markup::TELEGRAM;
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
@@ -73,7 +73,7 @@ enum TelegramId {
 
 impl TelegramId {
     /// Returns the chat id, or the `@name`.
-    fn chat_id(&self) -> Result<String, ToolError> {
+    fn chat_id(&self) -> Result<String, HandlerError> {
         match self {
             TelegramId::Number(number) => Ok(number.to_string()),
             TelegramId::Text(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
@@ -82,7 +82,7 @@ impl TelegramId {
     }
 
     /// Returns the message id.
-    fn message(&self, field: &str) -> Result<i64, ToolError> {
+    fn message(&self, field: &str) -> Result<i64, HandlerError> {
         let number = match self {
             TelegramId::Number(number) => Some(*number),
             TelegramId::Text(text) => text.trim().parse().ok(),
@@ -111,7 +111,7 @@ async fn call(
     method: &str,
     body: Value,
     timeout_ms: TimeLimit,
-) -> Result<Value, ToolError> {
+) -> Result<Value, HandlerError> {
     let url = format!("{}/bot{}/{method}", bot.base, bot.token()?);
     checked_answer(
         bot,
@@ -126,7 +126,7 @@ fn checked_answer(
     bot: &PlatformClient,
     method: &str,
     (status, mut answer): ApiAnswer,
-) -> Result<Value, ToolError> {
+) -> Result<Value, HandlerError> {
     match status.is_success() && answer["ok"] == true {
         true => Ok(answer["result"].take()),
         false => Err(bot.rejection_error(method, status, answer["description"].as_str())),
@@ -162,7 +162,11 @@ struct TelegramSend {
 impl ToolOperation for TelegramSend {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let chat = self.chat_id.chat_id()?;
         let reply_to = self
             .reply_to_message_id
@@ -242,7 +246,11 @@ struct TelegramEdit {
 impl ToolOperation for TelegramEdit {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let (chat, message) = (
             self.chat_id.chat_id()?,
             self.message_id.message("messageId")?,
@@ -276,7 +284,11 @@ struct TelegramDelete {
 impl ToolOperation for TelegramDelete {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let (chat, message) = (
             self.chat_id.chat_id()?,
             self.message_id.message("messageId")?,
@@ -321,7 +333,11 @@ struct TelegramReact {
 impl ToolOperation for TelegramReact {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let (chat, message) = (
             self.chat_id.chat_id()?,
             self.message_id.message("messageId")?,
@@ -397,7 +413,11 @@ struct SetChatAction {
 impl ToolOperation for SetChatAction {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let (chat, action) = (
             self.chat_id.chat_id()?,
             json!(self.action.or(self.status).unwrap_or_default()),
@@ -454,7 +474,11 @@ struct TelegramSendFile {
 impl ToolOperation for TelegramSendFile {
     type Shared = PlatformClient;
 
-    async fn run(self, ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let chat = self.chat_id.chat_id()?;
         let reply_to = self
             .reply_to_message_id
@@ -502,7 +526,11 @@ struct TelegramDownloadFile {
 impl ToolOperation for TelegramDownloadFile {
     type Shared = PlatformClient;
 
-    async fn run(self, ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         self.fetch.check(ctx)?;
         let file = call(
             bot,
@@ -513,7 +541,7 @@ impl ToolOperation for TelegramDownloadFile {
         .await?;
         let Some(path) = file["file_path"].as_str() else {
             return Err(
-                ToolError::new("Telegram did not return the file path").code(Code::TOOL_HTTP)
+                HandlerError::new("Telegram did not return the file path").code(Code::TOOL_HTTP)
             );
         };
         let facts = json!({

@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use goondan_core::ports::tool::{ApprovedFile, ToolContext, ToolError};
+use goondan_core::ports::tool::{ApprovedFile, HandlerError, ToolContext};
 use goondan_spec::Code;
 use goondan_spec::kinds::{ProcessLimits, SandboxSettings};
 use serde::{Deserialize, Serialize};
@@ -158,7 +158,7 @@ impl SandboxLayer {
     /// # Errors
     ///
     /// Fails if a writable place contains the state.
-    fn without_state(mut self) -> Result<SandboxLayer, ToolError> {
+    fn without_state(mut self) -> Result<SandboxLayer, HandlerError> {
         protect_lock_directory();
         for folder in &self.write {
             if let Some(state) = state_directory::in_folder(folder).first() {
@@ -261,7 +261,7 @@ impl ProgramLauncher {
         command: Command,
         ctx: &ToolContext,
         program: Option<&Path>,
-    ) -> Result<SandboxedCommand, ToolError> {
+    ) -> Result<SandboxedCommand, HandlerError> {
         self.confine_with(command, ctx, program, Vec::new())
     }
 
@@ -272,7 +272,7 @@ impl ProgramLauncher {
         ctx: &ToolContext,
         program: Option<&Path>,
         more: Vec<SandboxLayer>,
-    ) -> Result<SandboxedCommand, ToolError> {
+    ) -> Result<SandboxedCommand, HandlerError> {
         still_there(ctx)?;
         self.confine_in(command, ProgramAccess::from_context(ctx), program, more)
     }
@@ -285,7 +285,7 @@ impl ProgramLauncher {
         places: ProgramAccess<'_>,
         program: Option<&Path>,
         more: Vec<SandboxLayer>,
-    ) -> Result<SandboxedCommand, ToolError> {
+    ) -> Result<SandboxedCommand, HandlerError> {
         let watcher = self
             .helper
             .as_ref()
@@ -366,7 +366,7 @@ impl ProgramLauncher {
     pub(crate) fn check_helper_result(
         &self,
         finished: FinishedProgram,
-    ) -> Result<FinishedProgram, ToolError> {
+    ) -> Result<FinishedProgram, HandlerError> {
         match finished.stderr.strip_prefix(HELPER_ERROR_PREFIX) {
             Some(reason) if process::exit_code(finished.status) == HELPER_FAILED_CODE => {
                 Err(sandbox_error(reason.trim()))
@@ -387,8 +387,8 @@ pub(crate) fn write_access(layers: &[SandboxLayer]) -> Option<WriteAccess> {
     access.is_sandboxed().then_some(access)
 }
 
-pub(crate) fn sandbox_error(reason: &str) -> ToolError {
-    ToolError::new(format!(
+pub(crate) fn sandbox_error(reason: &str) -> HandlerError {
+    HandlerError::new(format!(
         "the program was not run, because its sandbox or limits cannot be applied: {reason}"
     ))
     .code(Code::TOOL_SANDBOX)
@@ -398,7 +398,7 @@ pub(crate) fn sandbox_error(reason: &str) -> ToolError {
     )
 }
 
-fn state_in_sandbox_error(folder: &Path, state: &Path) -> ToolError {
+fn state_in_sandbox_error(folder: &Path, state: &Path) -> HandlerError {
     let (folder, state) = (folder.display(), state.display());
     sandbox_error(&format!(
         "programs in the sandbox may write to `{folder}`, which contains gdn's own state in `{state}`"

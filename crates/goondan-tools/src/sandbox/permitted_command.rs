@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use goondan_core::ports::tool::{CommandContainment, ToolContext, ToolError};
+use goondan_core::ports::tool::{CommandContainment, HandlerError, ToolContext};
 use tokio::process::Command;
 
 use super::program_files::{self, FoundProgram};
@@ -41,7 +41,7 @@ impl ProgramLauncher {
         found: &FoundProgram,
         beside: &[FoundProgram],
         containments: &[CommandContainment],
-    ) -> Result<SandboxedCommand, ToolError> {
+    ) -> Result<SandboxedCommand, HandlerError> {
         let path = command
             .as_std()
             .get_envs()
@@ -69,7 +69,7 @@ impl ProgramLauncher {
         &self,
         ctx: &ToolContext,
         containments: &[CommandContainment],
-    ) -> Result<Vec<SandboxLayer>, ToolError> {
+    ) -> Result<Vec<SandboxLayer>, HandlerError> {
         let of_agents = self.sandbox().into_iter().chain(&ctx.sandboxes);
         let mut layers: Vec<SandboxLayer> = of_agents
             .map(|sandbox| build_layer(sandbox, ProgramAccess::from_context(ctx), None))

@@ -1,7 +1,7 @@
 //! `squad__decide`: proposes a decision to the team.
 
 use chrono::Utc;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, WrittenFile};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput, WrittenFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +57,7 @@ impl ToolOperation for ProposeDecision {
         vec![folder.written_file(Some("title"), &path)]
     }
 
-    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, HandlerError> {
         let folder = squad.squad_directory(ctx);
         run_blocking(move || self.write(&folder)).await.map(result)
     }

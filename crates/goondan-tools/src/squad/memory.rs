@@ -1,6 +1,6 @@
 //! `squad__memory`: stores what an agent has learned.
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, WrittenFile};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput, WrittenFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +53,7 @@ impl ToolOperation for RecordLearning {
         agent.map(file).into_iter().collect()
     }
 
-    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, HandlerError> {
         let folder = squad.squad_directory(ctx);
         let outcome = run_blocking(move || {
             let agent = plain_name("an agent", &self.agent_name)?;

@@ -1,6 +1,6 @@
 //! `squad__merge`: adds the proposed decisions to those of the team, like a Scribe.
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, WrittenFile};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput, WrittenFile};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -35,7 +35,7 @@ impl ToolOperation for MergeDecisions {
         ]
     }
 
-    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, HandlerError> {
         let folder = squad.squad_directory(ctx);
         run_blocking(move || merge(&folder, self.files))
             .await

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{InstanceMeta, InstanceStatus};
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::Permission::{Read, Write};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -98,7 +98,7 @@ impl SquadTools {
 
     /// Loads the stored sessions, and marks finished ones that no call waits for. If the host has
     /// no session list, they count as running.
-    async fn look_after_started(&self, ctx: &ToolContext) -> Result<(), ToolError> {
+    async fn look_after_started(&self, ctx: &ToolContext) -> Result<(), HandlerError> {
         if let Some(state) = ctx.runtime.state() {
             self.sessions.restore(state).await?;
         }
@@ -119,7 +119,7 @@ impl SquadTools {
     }
 
     /// Stores the sessions that the caller has routed, if the host has storage.
-    async fn store_sessions(&self, ctx: &ToolContext) -> Result<(), ToolError> {
+    async fn store_sessions(&self, ctx: &ToolContext) -> Result<(), HandlerError> {
         match ctx.runtime.state() {
             Some(state) => self.sessions.save(&calling_instance(ctx), state).await,
             None => Ok(()),
@@ -168,7 +168,7 @@ fn truncate_result(text: String) -> Value {
 }
 
 /// Formats a tool error as a squad failure.
-fn failure_text(error: ToolError) -> String {
+fn failure_text(error: HandlerError) -> String {
     match error.suggestion {
         Some(suggestion) => format!("{} ({suggestion})", error.message),
         None => error.message,

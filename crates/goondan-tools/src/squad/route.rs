@@ -3,7 +3,7 @@
 use goondan_core::JsonObject;
 use goondan_core::agent_event::TurnTerms;
 use goondan_core::ports::tool::{
-    AgentEventInput, RequestOptions, SpawnOptions, ToolContext, ToolError, ToolOutput,
+    AgentEventInput, HandlerError, RequestOptions, SpawnOptions, ToolContext, ToolOutput,
 };
 use goondan_core::reserved_names::REQUEST_EVENT;
 use goondan_spec::Code;
@@ -55,7 +55,7 @@ enum RoutePriority {
 impl ToolOperation for RouteWork {
     type Shared = SquadTools;
 
-    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, HandlerError> {
         let folder = squad.squad_directory(ctx);
         let (target, context) = (self.target_agent.clone(), self.context.clone());
         let instructions =
@@ -101,7 +101,7 @@ impl RouteWork {
         squad: &SquadTools,
         turn: AwaitedSession,
         instructions: String,
-    ) -> Result<String, ToolError> {
+    ) -> Result<String, HandlerError> {
         let name = &self.target_agent;
         let catalog = ctx.runtime.catalog().await?;
         // Without a declared agent of that name, the caller's own definition plays the role.

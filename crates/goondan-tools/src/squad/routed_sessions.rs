@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use chrono::{DateTime, Utc};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::capabilities::ToolStateStore;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -217,7 +217,7 @@ impl RoutedSessions {
     }
 
     /// Loads the sessions of earlier programs, once. No call of this program waits for them.
-    pub(super) async fn restore(&self, state: &dyn ToolStateStore) -> Result<(), ToolError> {
+    pub(super) async fn restore(&self, state: &dyn ToolStateStore) -> Result<(), HandlerError> {
         let read = async {
             let mut records = Vec::new();
             for (owner, value) in state.all_values(SQUAD_STATE_NAME).await? {
@@ -244,7 +244,7 @@ impl RoutedSessions {
         &self,
         owner: &InstanceId,
         state: &dyn ToolStateStore,
-    ) -> Result<(), ToolError> {
+    ) -> Result<(), HandlerError> {
         let _keeping = self.keeping.lock().await;
         state.save(SQUAD_STATE_NAME, self.stored_value(owner)).await
     }

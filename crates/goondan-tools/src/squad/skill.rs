@@ -1,6 +1,6 @@
 //! `squad__skill`: reads and writes the team's skills.
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput, WrittenFile};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput, WrittenFile};
 use goondan_spec::kinds::{
     MAX_SKILL_DESCRIPTION_CHARS, SKILL_FILES, check_skill_name, described_skill,
 };
@@ -57,7 +57,7 @@ impl ToolOperation for SquadSkillTool {
         name.map(file).into_iter().collect()
     }
 
-    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, HandlerError> {
         let folder = squad.squad_directory(ctx);
         run_blocking(move || match self.action {
             SkillAction::List => list_skills(&folder),

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use goondan_core::file_lock::{FileLock, LOCK_TIMEOUT};
 use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle};
-use goondan_core::ports::tool::{ToolError, WrittenFile};
+use goondan_core::ports::tool::{HandlerError, WrittenFile};
 
 use super::failure_text;
 use crate::errors;
@@ -196,6 +196,6 @@ pub(super) fn plain_name<'a>(what: &str, name: &'a str) -> Result<&'a str, Strin
 /// Runs blocking file operations on a thread that may block.
 pub(super) async fn run_blocking(
     work: impl FnOnce() -> Result<String, String> + Send + 'static,
-) -> Result<Result<String, String>, ToolError> {
+) -> Result<Result<String, String>, HandlerError> {
     errors::run_blocking(move || Ok(work())).await
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use chrono::Utc;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -28,7 +28,7 @@ pub(super) struct SquadStatus {
 impl ToolOperation for SquadStatus {
     type Shared = SquadTools;
 
-    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
+    async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, HandlerError> {
         squad.look_after_started(ctx).await?;
         let wanted = |session: &RoutedSessionRecord| {
             (self.include_destroyed || session.state.is_open())

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use encoding_rs::{Encoding, UTF_8};
 use goondan_core::JsonObject;
-use goondan_core::ports::tool::{Attachment, ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{Attachment, HandlerError, ToolContext, ToolOutput};
 use goondan_spec::Code;
 use goondan_spec::kinds::Permission;
 use reqwest::Method;
@@ -79,7 +79,11 @@ struct FetchWebPage {
 impl ToolOperation for FetchWebPage {
     type Shared = HttpClient;
 
-    async fn run(self, _ctx: &ToolContext, client: &HttpClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        client: &HttpClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let accept =
             HeaderValue::from_static("text/html, text/markdown;q=0.9, text/*;q=0.8, */*;q=0.5");
         let request = HttpToolRequest {
@@ -93,7 +97,7 @@ impl ToolOperation for FetchWebPage {
         let response = client.send(request).await?;
         if !response.status.is_success() {
             let message = format!("{} returned {}", response.url, response.status);
-            return Err(ToolError::new(message)
+            return Err(HandlerError::new(message)
                 .code(Code::TOOL_HTTP_STATUS)
                 .suggest("check the URL"));
         }
@@ -108,7 +112,7 @@ fn tool_result(
     response: HttpToolResponse,
     format: WebPageFormat,
     offset: usize,
-) -> Result<ToolOutput, ToolError> {
+) -> Result<ToolOutput, HandlerError> {
     let header = response
         .headers
         .get(CONTENT_TYPE)
@@ -166,7 +170,7 @@ fn text_page(
     text: String,
     format: WebPageFormat,
     offset: usize,
-) -> Result<ToolOutput, ToolError> {
+) -> Result<ToolOutput, HandlerError> {
     let is_html = matches!(media_type, "text/html" | "application/xhtml+xml")
         && format == WebPageFormat::Markdown;
     let (text, title) = if is_html {
@@ -201,10 +205,10 @@ fn text_page(
 }
 
 /// Converts a page to Markdown, and returns it with its title.
-fn to_markdown(html: &str, url: &Url) -> Result<(String, String), ToolError> {
+fn to_markdown(html: &str, url: &Url) -> Result<(String, String), HandlerError> {
     let page = sanitize::sanitize(html, url);
     let text = htmd::convert(&page.html).map_err(|error| {
-        ToolError::new(format!("{url} cannot be converted to Markdown: {error}"))
+        HandlerError::new(format!("{url} cannot be converted to Markdown: {error}"))
             .code(Code::TOOL_HTTP)
     })?;
     Ok((text, page.title))

@@ -13,8 +13,8 @@ use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::store::{AccumulatedUsage, InstanceMeta, InstanceStatus};
 use goondan_core::ports::tool::{
     AgentCatalog, AgentEventInput, AgentRequestResult, AgentSendResult, AgentSpawnResult,
-    AgentToolRuntime, LogLevel, ProgressSink, RequestOptions, SpawnOptions, SpawnedAgentInfo,
-    ToolContext, ToolError, ToolHandler, ToolLogger, ToolOutput, ToolSource as _,
+    AgentToolRuntime, HandlerError, LogLevel, ProgressSink, RequestOptions, SpawnOptions,
+    SpawnedAgentInfo, ToolContext, ToolHandler, ToolLogger, ToolOutput, ToolSource as _,
 };
 use goondan_core::schema::ArgumentSchema;
 use goondan_spec::kinds::{ExportSpec, Tool, ToolEntry};
@@ -79,7 +79,7 @@ impl Bench {
 
     /// Calls `resource__export` like the engine: arguments that violate the schema never reach the
     /// handler.
-    pub(crate) async fn call(&self, name: &str, args: Value) -> Result<ToolOutput, ToolError> {
+    pub(crate) async fn call(&self, name: &str, args: Value) -> Result<ToolOutput, HandlerError> {
         let (spec, handler) = self.open(name).await;
         let mut context = self.context();
         context
@@ -88,7 +88,7 @@ impl Bench {
         let input = ArgumentSchema::new(spec.parameters)
             .check(&args)
             .map_err(|invalid| {
-                ToolError::new(invalid.message)
+                HandlerError::new(invalid.message)
                     .code(Code::TOOL_INVALID_ARGS)
                     .suggest(invalid.suggestion)
             })?;
@@ -238,13 +238,11 @@ impl FakeRuntime {
         self.log.lock().unwrap().push(what);
     }
 
-    fn known(target: &str) -> Result<(), ToolError> {
+    fn known(target: &str) -> Result<(), HandlerError> {
         match target {
             "assistant" | "worker" => Ok(()),
-            other => {
-                Err(ToolError::new(format!("there is no agent `{other}`"))
-                    .code(Code::AGENT_NOT_FOUND))
-            }
+            other => Err(HandlerError::new(format!("there is no agent `{other}`"))
+                .code(Code::AGENT_NOT_FOUND)),
         }
     }
 }
@@ -256,7 +254,7 @@ impl AgentToolRuntime for FakeRuntime {
         target: &str,
         event: AgentEventInput,
         options: RequestOptions,
-    ) -> Result<AgentRequestResult, ToolError> {
+    ) -> Result<AgentRequestResult, HandlerError> {
         self.note(format!("request {target} {event:?} {options:?}"));
         FakeRuntime::known(target)?;
         if event.input == "never" {
@@ -278,7 +276,7 @@ impl AgentToolRuntime for FakeRuntime {
         &self,
         target: &str,
         event: AgentEventInput,
-    ) -> Result<AgentSendResult, ToolError> {
+    ) -> Result<AgentSendResult, HandlerError> {
         self.note(format!("send {target} {event:?}"));
         FakeRuntime::known(target)?;
         Ok(AgentSendResult {
@@ -292,7 +290,7 @@ impl AgentToolRuntime for FakeRuntime {
         &self,
         target: &str,
         options: SpawnOptions,
-    ) -> Result<AgentSpawnResult, ToolError> {
+    ) -> Result<AgentSpawnResult, HandlerError> {
         self.note(format!("spawn {target} {options:?}"));
         FakeRuntime::known(target)?;
         let instance_key = options
@@ -310,7 +308,10 @@ impl AgentToolRuntime for FakeRuntime {
         })
     }
 
-    async fn list_instances(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
+    async fn list_instances(
+        &self,
+        include_all: bool,
+    ) -> Result<Vec<SpawnedAgentInfo>, HandlerError> {
         let info = |owner: &str| SpawnedAgentInfo {
             target: "worker".to_owned(),
             instance_key: "k".to_owned(),
@@ -326,11 +327,11 @@ impl AgentToolRuntime for FakeRuntime {
         })
     }
 
-    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, ToolError> {
+    async fn within_reach(&self, ids: Vec<InstanceId>) -> Result<Vec<InstanceId>, HandlerError> {
         Ok(ids)
     }
 
-    async fn catalog(&self) -> Result<AgentCatalog, ToolError> {
+    async fn catalog(&self) -> Result<AgentCatalog, HandlerError> {
         Ok(AgentCatalog {
             swarm_name: "default".to_owned(),
             entry_agent: "assistant".to_owned(),
@@ -357,13 +358,13 @@ impl AgentToolRuntime for FakeRuntime {
 /// Distinguishes two meanings: cats, in any words, and the rest.
 #[async_trait]
 impl EmbeddingModels for FakeRuntime {
-    fn model_identity(&self, model: &str) -> Result<String, ToolError> {
+    fn model_identity(&self, model: &str) -> Result<String, HandlerError> {
         Ok(model.to_owned())
     }
 
-    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ToolError> {
+    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, HandlerError> {
         if model == "broken" {
-            return Err(ToolError::new("nobody answers"));
+            return Err(HandlerError::new("nobody answers"));
         }
         *self.embedded.lock().unwrap() += texts.len();
         let is_cat = |text: &str| text.contains("cat") || text.contains("feline");
@@ -383,7 +384,7 @@ impl EmbeddingModels for FakeRuntime {
 /// `assistant:main` is idle, and has spawned `worker:k`, which is running and has answered "hi".
 #[async_trait]
 impl ConversationAccess for FakeRuntime {
-    async fn sessions(&self) -> Result<Vec<InstanceMeta>, ToolError> {
+    async fn sessions(&self) -> Result<Vec<InstanceMeta>, HandlerError> {
         let meta = |agent: &str, key: &str, status, owner, second: i64| InstanceMeta {
             status,
             agent: agent.to_owned(),
@@ -419,7 +420,7 @@ impl ConversationAccess for FakeRuntime {
         Ok(all)
     }
 
-    async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, ToolError> {
+    async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, HandlerError> {
         let said = ["one", "two", "hi"]
             .into_iter()
             .filter(|_| id.agent == "worker");
@@ -443,16 +444,16 @@ impl ConversationAccess for FakeRuntime {
 
 #[async_trait]
 impl ToolStateStore for FakeRuntime {
-    async fn load(&self, name: &str) -> Result<Option<Value>, ToolError> {
+    async fn load(&self, name: &str) -> Result<Option<Value>, HandlerError> {
         Ok(self.state.lock().unwrap().get(name).cloned())
     }
 
-    async fn save(&self, name: &str, value: Value) -> Result<(), ToolError> {
+    async fn save(&self, name: &str, value: Value) -> Result<(), HandlerError> {
         self.state.lock().unwrap().insert(name.to_owned(), value);
         Ok(())
     }
 
-    async fn all_values(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, ToolError> {
+    async fn all_values(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, HandlerError> {
         let own = InstanceId::new("tester", "main");
         Ok(self
             .load(name)

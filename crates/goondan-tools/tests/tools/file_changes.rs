@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolHandler, ToolOutput};
 use goondan_spec::kinds::Permission;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ fn change() -> impl Strategy<Value = FileChange> {
 async fn run_at_once(
     bench: &Bench,
     calls: Vec<(&str, Value)>,
-) -> Vec<Result<ToolOutput, ToolError>> {
+) -> Vec<Result<ToolOutput, HandlerError>> {
     let mut running = Vec::new();
     for (index, (tool, args)) in calls.into_iter().enumerate() {
         let (_, handler) = bench.open(tool).await;
@@ -237,7 +237,7 @@ async fn call_in(
     key: &str,
     tool: &str,
     args: Value,
-) -> Result<ToolOutput, ToolError> {
+) -> Result<ToolOutput, HandlerError> {
     let (_, handler) = bench.open(tool).await;
     handler.call(&conversation(bench, key), object(args)).await
 }

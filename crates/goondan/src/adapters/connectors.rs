@@ -11,7 +11,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 pub use goondan_core::connector_host::ConnectorHost;
 use goondan_core::connector_host::ConnectorStart;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_engine::delivery::schedule::cron::CronSchedule;
 use goondan_spec::kinds::{
     Connection, ConnectionAccess, ConnectorEntry, ConnectorManifest, ConnectorSetting,
@@ -208,7 +208,7 @@ impl Swarm {
         &self,
         bound: &BoundConnection,
         host: Arc<dyn ConnectorHost>,
-    ) -> Result<(), ToolError> {
+    ) -> Result<(), HandlerError> {
         let Some(ConnectorFile {
             id, entry, root, ..
         }) = &bound.file

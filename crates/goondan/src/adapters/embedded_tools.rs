@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{
-    EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+    EntryOpenError, HandlerError, ToolContext, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
 use goondan_spec::kinds::{EMBEDDED_ENTRY, Tool};
 use goondan_spec::{Code, Resource};
@@ -43,7 +43,7 @@ impl EmbeddedTool {
     where
         A: DeserializeOwned + 'static,
         R: Serialize,
-        F: Future<Output = Result<R, ToolError>> + Send + 'static,
+        F: Future<Output = Result<R, HandlerError>> + Send + 'static,
     {
         let call = move |context: ToolContext, arguments: JsonObject| {
             let arguments = serde_json::from_value(Value::Object(arguments));
@@ -51,7 +51,7 @@ impl EmbeddedTool {
             async move {
                 let result = running.map_err(invalid_arguments)?.await?;
                 let output = serde_json::to_value(result).map_err(|error| {
-                    ToolError::new(format!("the result has no JSON form: {error}"))
+                    HandlerError::new(format!("the result has no JSON form: {error}"))
                 })?;
                 Ok(ToolOutput::from(output))
             }
@@ -68,8 +68,8 @@ impl EmbeddedTool {
 }
 
 /// Returns the error for arguments that match the schema but not the type of the function.
-fn invalid_arguments(error: serde_json::Error) -> ToolError {
-    ToolError::new(format!("the arguments are invalid: {error}")).code(Code::TOOL_INVALID_ARGS)
+fn invalid_arguments(error: serde_json::Error) -> HandlerError {
+    HandlerError::new(format!("the arguments are invalid: {error}")).code(Code::TOOL_INVALID_ARGS)
 }
 
 /// Handler for a function with decoded arguments.
@@ -79,9 +79,9 @@ struct TypedFunction<C>(C);
 impl<C, F> ToolHandler for TypedFunction<C>
 where
     C: Fn(ToolContext, JsonObject) -> F + Send + Sync,
-    F: Future<Output = Result<ToolOutput, ToolError>> + Send,
+    F: Future<Output = Result<ToolOutput, HandlerError>> + Send,
 {
-    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, HandlerError> {
         (self.0)(ctx.clone(), input).await
     }
 }

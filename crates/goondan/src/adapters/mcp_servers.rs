@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_core::redact::SecretRedactor;
 use goondan_mcp::{McpServerProgram, McpTools, ProgramStreams, RunningProgram, ServerSpawner};
 use goondan_spec::{Bundle, Diagnostic};
@@ -19,7 +19,7 @@ pub(crate) struct ServerDialer(pub(crate) ServerPrograms);
 
 #[async_trait]
 impl ServerSpawner for ServerDialer {
-    async fn start(&self, program: &McpServerProgram) -> Result<ProgramStreams, ToolError> {
+    async fn start(&self, program: &McpServerProgram) -> Result<ProgramStreams, HandlerError> {
         let command = ServerCommand {
             program: &program.command,
             args: &program.args,
@@ -35,7 +35,7 @@ impl ServerSpawner for ServerDialer {
         let mut started = self.0.start(&command).await?;
         // The output of the server is our input, and the reverse.
         let (Some(input), Some(output)) = (started.stdout.take(), started.stdin.take()) else {
-            return Err(ToolError::new(
+            return Err(HandlerError::new(
                 "the standard input and output of the server program could not be opened",
             ));
         };

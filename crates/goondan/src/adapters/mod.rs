@@ -16,7 +16,9 @@ use goondan_core::connector_host::{ConnectorHost, ConnectorStart};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::extension::{ExtensionCode, ExtensionSource};
 use goondan_core::ports::model::ModelFactory;
-use goondan_core::ports::tool::{EntryOpenError, InstanceObserver, ToolError, ToolSet, ToolSource};
+use goondan_core::ports::tool::{
+    EntryOpenError, HandlerError, InstanceObserver, ToolSet, ToolSource,
+};
 use goondan_core::redact::SecretRedactor;
 use goondan_dylib::{DynamicLibraries, HostCommand, LibraryLimits};
 use goondan_engine::plan::PlanPorts;
@@ -126,7 +128,7 @@ impl EntryToolSource {
         bundle_root: &Path,
         values: ConnectorStart,
         host: Arc<dyn ConnectorHost>,
-    ) -> Result<(), ToolError> {
+    ) -> Result<(), HandlerError> {
         match entry {
             ConnectorEntry::Builtin(_) => Ok(()),
             ConnectorEntry::Module(module) => {

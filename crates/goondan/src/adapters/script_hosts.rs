@@ -1,7 +1,7 @@
 //! Start of runtime processes for handler files, with the same sandbox as other tool programs.
 
 use async_trait::async_trait;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use goondan_hosts::{HostProgram, HostPrograms, RunningHost, RuntimeStreams};
 use goondan_tools::{RuntimeFiles, ServerCommand, ServerProgram, ServerPrograms};
 
@@ -10,7 +10,7 @@ pub(crate) struct HostStarter(pub(crate) ServerPrograms);
 
 #[async_trait]
 impl HostPrograms for HostStarter {
-    async fn start(&self, program: &HostProgram) -> Result<RuntimeStreams, ToolError> {
+    async fn start(&self, program: &HostProgram) -> Result<RuntimeStreams, HandlerError> {
         let command = ServerCommand {
             program: &program.program.to_string_lossy(),
             args: &program.args,
@@ -34,7 +34,7 @@ impl HostPrograms for HostStarter {
             started.stderr.take(),
         );
         let (Some(input), Some(output), Some(printed)) = (input, output, printed) else {
-            return Err(ToolError::new(
+            return Err(HandlerError::new(
                 "the standard streams of the runtime process could not be opened",
             ));
         };

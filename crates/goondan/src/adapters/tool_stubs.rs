@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{
-    EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+    EntryOpenError, HandlerError, ToolContext, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
 use goondan_spec::Resource;
 use goondan_spec::kinds::{Tool, ToolEntry};
@@ -59,8 +59,8 @@ struct AbsentFunction;
 
 #[async_trait]
 impl ToolHandler for AbsentFunction {
-    async fn call(&self, _: &ToolContext, _: JsonObject) -> Result<ToolOutput, ToolError> {
-        let error = ToolError::new("the program that provides this tool does not run here");
+    async fn call(&self, _: &ToolContext, _: JsonObject) -> Result<ToolOutput, HandlerError> {
+        let error = HandlerError::new("the program that provides this tool does not run here");
         Err(error.suggest("add an output for the tool to the test case"))
     }
 }

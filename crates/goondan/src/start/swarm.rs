@@ -13,7 +13,7 @@ use goondan_core::model_calls::ModelCallLog;
 use goondan_core::ports::capabilities::ScheduledJob;
 use goondan_core::ports::model::ToolDefinition;
 use goondan_core::ports::store::{DeadLetter, InstanceMeta, StoreError};
-use goondan_core::ports::tool::{Attachment, ToolCallResult, ToolError};
+use goondan_core::ports::tool::{Attachment, HandlerError, ToolCallResult};
 use goondan_engine::delivery::orchestrator::{self as engine, AcceptanceKind, SubmitError};
 use goondan_engine::plan::PlanPorts;
 use goondan_engine::policy::redact::SecretRedactor;
@@ -255,7 +255,7 @@ impl Swarm {
     /// # Errors
     /// Fails if the server has no such prompt, an argument is missing, or the server does not
     /// answer.
-    pub async fn expand_prompt(&self, line: &str) -> Option<Result<PromptInput, ToolError>> {
+    pub async fn expand_prompt(&self, line: &str) -> Option<Result<PromptInput, HandlerError>> {
         self.inner.tools.mcp().expand_prompt(line).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use goondan::ports::tool::{ToolContext, ToolError};
+use goondan::ports::tool::{HandlerError, ToolContext};
 use goondan::{EmbeddedTool, Input, StartError, Swarm, SwarmBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ struct PriceArguments {
 fn post() -> EmbeddedTool {
     let price = |context: ToolContext, arguments: PriceArguments| async move {
         match arguments.grams {
-            0 => Err(ToolError::new("nothing to send")),
+            0 => Err(HandlerError::new("nothing to send")),
             grams => Ok(json!({"cents": u32::from(grams) * 2, "agent": context.agent_name})),
         }
     };

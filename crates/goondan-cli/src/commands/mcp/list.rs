@@ -6,7 +6,7 @@ use clap::Args;
 use goondan::StateRoot;
 use goondan::internal::untrusted_text;
 use goondan::mcp::{CatalogLookup, McpCatalog};
-use goondan::ports::tool::ToolError;
+use goondan::ports::tool::HandlerError;
 use goondan::spec::Resource;
 use goondan::spec::kinds::{Tool, ToolEntry};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(crate) struct McpListArgs {
 }
 
 /// Result of connecting to a server.
-pub(crate) type McpLookResult = (Arc<Resource<Tool>>, Result<CatalogLookup, ToolError>);
+pub(crate) type McpLookResult = (Arc<Resource<Tool>>, Result<CatalogLookup, HandlerError>);
 
 /// Connects to all servers in parallel.
 pub(crate) async fn reach(servers: &ProjectMcpServers) -> Vec<McpLookResult> {
@@ -78,7 +78,7 @@ pub(super) async fn run(
 }
 
 /// Returns an error's suggestion, unless it names the command that just ran.
-fn suggestion(error: Option<&ToolError>) -> Option<&str> {
+fn suggestion(error: Option<&HandlerError>) -> Option<&str> {
     error?
         .suggestion
         .as_deref()
@@ -90,13 +90,13 @@ struct McpServerRow {
     tool: Arc<Resource<Tool>>,
     catalog: Option<McpCatalog>,
     took_ms: Option<u128>,
-    error: Option<ToolError>,
+    error: Option<HandlerError>,
     logged_in: Option<bool>,
 }
 
 impl McpServerRow {
     /// Creates the row of a server from the result of a connection.
-    fn reached(tool: Arc<Resource<Tool>>, lookup: Result<CatalogLookup, ToolError>) -> Self {
+    fn reached(tool: Arc<Resource<Tool>>, lookup: Result<CatalogLookup, HandlerError>) -> Self {
         match lookup {
             Ok(CatalogLookup { catalog, took }) => McpServerRow {
                 tool,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use goondan::mcp::McpTools;
-use goondan::ports::tool::ToolError;
+use goondan::ports::tool::HandlerError;
 use goondan::spec::kinds::{Tool, ToolEntry};
 use goondan::spec::{Bundle, Code, Resource};
 use goondan::{StateRoot, mcp_servers};
@@ -153,7 +153,7 @@ impl ProjectMcpServers {
 
 /// Converts the error of an MCP server to a command error, whose message begins with a capital
 /// letter.
-pub(crate) fn server_error(error: ToolError) -> CliError {
+pub(crate) fn server_error(error: HandlerError) -> CliError {
     let code = error.code.unwrap_or_else(|| Code::MCP_CONNECT.to_string());
     CliError {
         suggestion: error.suggestion,

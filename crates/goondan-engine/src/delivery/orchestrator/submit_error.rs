@@ -11,7 +11,7 @@ use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::model::ModelError;
 use goondan_core::ports::store::StoreError;
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 
 /// Limit of queued events per instance.
 const MAX_QUEUED_EVENTS: usize = 10_000;
@@ -104,7 +104,7 @@ pub enum SubmitError {
     AccessEnded(InstanceId),
     /// The event uses a name reserved for the engine.
     #[error(transparent)]
-    Reserved(ToolError),
+    Reserved(HandlerError),
     /// The leader node refused the event.
     #[error("{message}")]
     Elsewhere {

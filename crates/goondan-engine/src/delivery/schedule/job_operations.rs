@@ -13,14 +13,14 @@ use crate::tooling::agents::{AgentCalls, stopped_error};
 use crate::tooling::host_capabilities::of_store;
 use goondan_core::ids::{InstanceId, derived_id};
 use goondan_core::ports::capabilities::{JobRequest, PromptScheduler, ScheduledJob};
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 
 /// Limit of jobs per instance.
 const MAX_JOBS: usize = 100;
 
 #[async_trait]
 impl PromptScheduler for AgentCalls {
-    async fn jobs(&self) -> Result<Vec<ScheduledJob>, ToolError> {
+    async fn jobs(&self) -> Result<Vec<ScheduledJob>, HandlerError> {
         let instance = &self.facts.instance;
         match &self.engine.uplink {
             None => Ok(jobs(&self.engine, instance)),
@@ -32,7 +32,7 @@ impl PromptScheduler for AgentCalls {
         }
     }
 
-    async fn add(&self, request: JobRequest) -> Result<ScheduledJob, ToolError> {
+    async fn add(&self, request: JobRequest) -> Result<ScheduledJob, HandlerError> {
         let job = NewJob {
             instance: self.facts.instance.clone(),
             place: self.call_path().to_owned(),
@@ -52,7 +52,7 @@ impl PromptScheduler for AgentCalls {
         }
     }
 
-    async fn remove(&self, id: &str) -> Result<Option<ScheduledJob>, ToolError> {
+    async fn remove(&self, id: &str) -> Result<Option<ScheduledJob>, HandlerError> {
         let instance = &self.facts.instance;
         match &self.engine.uplink {
             None => remove(&self.engine, instance, id).await,
@@ -71,7 +71,7 @@ pub(crate) fn jobs(engine: &Engine, instance: &InstanceId) -> Vec<ScheduledJob> 
 }
 
 /// Creates a job, or returns the job that the same call created before.
-pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, ToolError> {
+pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, HandlerError> {
     let NewJob {
         instance: own,
         place,
@@ -99,7 +99,7 @@ pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, To
     }
     if jobs.len() >= MAX_JOBS {
         let message = format!("this conversation has {MAX_JOBS} jobs already");
-        return Err(ToolError::new(message)
+        return Err(HandlerError::new(message)
             .code(Code::TOOL_TOO_MANY_JOBS)
             .suggest("remove a job first"));
     }
@@ -130,7 +130,7 @@ pub(crate) async fn remove(
     engine: &Engine,
     instance: &InstanceId,
     id: &str,
-) -> Result<Option<ScheduledJob>, ToolError> {
+) -> Result<Option<ScheduledJob>, HandlerError> {
     let _one_at_a_time = engine.timetable.writing.lock().await;
     let mut jobs = engine.timetable.jobs_of(instance);
     let Some(index) = jobs.iter().position(|job| job.id == id) else {
@@ -142,7 +142,7 @@ pub(crate) async fn remove(
 }
 
 /// Stores the instance first: at the next start, jobs are read from stored instances only.
-async fn store_instance(engine: &Engine, instance: &InstanceId) -> Result<(), ToolError> {
+async fn store_instance(engine: &Engine, instance: &InstanceId) -> Result<(), HandlerError> {
     let (answer, spawned) = oneshot::channel();
     let request = InstanceSpawnRequest {
         id: instance.clone(),
@@ -158,7 +158,7 @@ async fn store_instance(engine: &Engine, instance: &InstanceId) -> Result<(), To
         .await
         .map_err(|_| stopped_error())?
         .map(drop)
-        .map_err(ToolError::from)
+        .map_err(HandlerError::from)
 }
 
 impl AgentCalls {
@@ -174,8 +174,8 @@ impl AgentCalls {
 }
 
 /// Returns the error for an invalid schedule.
-fn no_schedule(message: String) -> ToolError {
-    ToolError::new(message).code(Code::TOOL_INVALID_ARGS).suggest(
+fn no_schedule(message: String) -> HandlerError {
+    HandlerError::new(message).code(Code::TOOL_INVALID_ARGS).suggest(
         "write minute, hour, day of month, month and day of week, such as `0 9 * * MON-FRI`, and a \
         time zone such as `Europe/Berlin`",
     )

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use goondan_core::message::{
     Message, MessageData, MessageEvent, MessagePart, MessageRole, MessageSource,
 };
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ fn read(
     context: &mut TurnContext,
     extension: &str,
     event: Value,
-) -> Result<MessageEvent, ToolError> {
+) -> Result<MessageEvent, HandlerError> {
     let written: WrittenEvent = serde_json::from_value(event).map_err(|error| {
         invalid_value(format_args!("it emitted an invalid message event: {error}"))
     })?;
@@ -97,7 +97,7 @@ fn read(
 impl WrittenMessage {
     /// Converts the message of an extension. An unknown source is replaced by the extension itself;
     /// a missing id or time is generated.
-    fn read(self, context: &mut TurnContext, extension: &str) -> Result<Message, ToolError> {
+    fn read(self, context: &mut TurnContext, extension: &str) -> Result<Message, HandlerError> {
         let extension_source = MessageSource::Extension {
             extension_name: extension.to_owned(),
         };
@@ -119,7 +119,7 @@ impl WrittenMessage {
 }
 
 /// Parses content: a string or a list of parts.
-fn content(written: Value) -> Result<Vec<MessagePart>, ToolError> {
+fn content(written: Value) -> Result<Vec<MessagePart>, HandlerError> {
     match written {
         Value::String(text) => Ok(vec![MessagePart::text(text)]),
         Value::Array(parts) => {
@@ -142,7 +142,7 @@ pub(super) fn message(
     context: &mut TurnContext,
     extension: &str,
     written: Value,
-) -> Result<Message, ToolError> {
+) -> Result<Message, HandlerError> {
     match read(
         context,
         extension,

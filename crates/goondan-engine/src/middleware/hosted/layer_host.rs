@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
 use goondan_core::ports::extension::{LayerChanges, LayerHost, LayerRequest, WrappedResult};
-use goondan_core::ports::tool::{ToolCallResult, ToolError};
+use goondan_core::ports::tool::{HandlerError, ToolCallResult};
 use goondan_spec::Code;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::tooling::dispatch::ToolCallContext;
 use crate::turn::step::{StepContext, StepOutcome};
 use crate::turn::{TurnContext, TurnOutcome};
 
-type LayerResult = Result<(Value, LayerChanges), ToolError>;
+type LayerResult = Result<(Value, LayerChanges), HandlerError>;
 
 /// Result of `next`, for a layer around a turn or a step.
 struct NextOutcome<T> {
@@ -34,11 +34,11 @@ impl<T> NextOutcome<T> {
     }
 
     /// Converts an error for the layer.
-    fn layer_error(&mut self, error: TurnError) -> ToolError {
-        let layer_error = ToolError {
+    fn layer_error(&mut self, error: TurnError) -> HandlerError {
+        let layer_error = HandlerError {
             code: Some(error.code.clone()),
             suggestion: error.suggestion.clone(),
-            ..ToolError::new(error.message.clone())
+            ..HandlerError::new(error.message.clone())
         };
         if [Code::STORE, Code::JOURNAL, Code::TURN_CANCELLED]
             .iter()
@@ -50,7 +50,7 @@ impl<T> NextOutcome<T> {
     }
 
     /// Returns the error of `next` if the layer only forwards it, otherwise the layer's own error.
-    fn error(&mut self, extension: &str, error: ToolError) -> TurnError {
+    fn error(&mut self, extension: &str, error: HandlerError) -> TurnError {
         match self.outcome.take() {
             Some(Err(inner)) if error.code.as_deref() == Some(&inner.code) => inner,
             _ => extension_error(extension, error),
@@ -59,8 +59,8 @@ impl<T> NextOutcome<T> {
 }
 
 /// Returns the error for a layer that calls `next` a second time.
-fn called_twice() -> ToolError {
-    ToolError::new("`next` was called a second time")
+fn called_twice() -> HandlerError {
+    HandlerError::new("`next` was called a second time")
         .code(Code::EXT_NEXT)
         .suggest("Call `next` once, and keep its result.")
 }
@@ -70,13 +70,13 @@ fn called_twice() -> ToolError {
 fn answer<T>(
     inner: &mut NextOutcome<T>,
     outcome: Result<RequestOutcome, TurnError>,
-) -> Result<Value, ToolError> {
+) -> Result<Value, HandlerError> {
     outcome.unwrap_or_else(|error| Err(inner.layer_error(error)))
 }
 
 /// Removes `metadata` from the changed fields and returns it; `None` if the layer did not change
 /// it. Fails if it is not an object.
-fn take_metadata(fields: &mut JsonObject) -> Result<Option<JsonObject>, ToolError> {
+fn take_metadata(fields: &mut JsonObject) -> Result<Option<JsonObject>, HandlerError> {
     match fields.shift_remove("metadata") {
         None => Ok(None),
         Some(Value::Object(metadata)) => Ok(Some(metadata)),
@@ -134,7 +134,7 @@ impl<'a, 'n> TurnLayerHost<'a, 'n> {
 
 #[async_trait]
 impl LayerHost for TurnLayerHost<'_, '_> {
-    async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError> {
+    async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, HandlerError> {
         let next = self.next.take().ok_or_else(called_twice)?;
         let outcome = match self.apply_changes(changes).await {
             Ok(()) => next.run(self.context).await,
@@ -152,7 +152,7 @@ impl LayerHost for TurnLayerHost<'_, '_> {
         })
     }
 
-    async fn request(&mut self, message: LayerRequest) -> Result<Value, ToolError> {
+    async fn request(&mut self, message: LayerRequest) -> Result<Value, HandlerError> {
         let outcome = self
             .requests
             .send(self.context, message, RequestMode::Request)
@@ -160,7 +160,7 @@ impl LayerHost for TurnLayerHost<'_, '_> {
         answer(&mut self.inner, outcome)
     }
 
-    async fn send(&mut self, message: LayerRequest) -> Result<Value, ToolError> {
+    async fn send(&mut self, message: LayerRequest) -> Result<Value, HandlerError> {
         let outcome = self
             .requests
             .send(self.context, message, RequestMode::Send)
@@ -207,7 +207,10 @@ impl<'a, 'c, 'n> StepLayerHost<'a, 'c, 'n> {
 
     /// Returns the tools that the layer has kept, in its order. Tools that it added are omitted
     /// because they have no handler.
-    fn catalog(&self, stated: Value) -> Result<crate::tooling::registry::ToolCatalog, ToolError> {
+    fn catalog(
+        &self,
+        stated: Value,
+    ) -> Result<crate::tooling::registry::ToolCatalog, HandlerError> {
         let Value::Array(stated) = stated else {
             return Err(invalid_value("`toolCatalog` must be a list"));
         };
@@ -237,7 +240,7 @@ impl<'a, 'c, 'n> StepLayerHost<'a, 'c, 'n> {
 
 #[async_trait]
 impl LayerHost for StepLayerHost<'_, '_, '_> {
-    async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError> {
+    async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, HandlerError> {
         let next = self.next.take().ok_or_else(called_twice)?;
         let outcome = match self.apply_changes(changes).await {
             Ok(()) => next.run(self.context).await,
@@ -255,7 +258,7 @@ impl LayerHost for StepLayerHost<'_, '_, '_> {
         })
     }
 
-    async fn request(&mut self, message: LayerRequest) -> Result<Value, ToolError> {
+    async fn request(&mut self, message: LayerRequest) -> Result<Value, HandlerError> {
         let outcome = self
             .requests
             .send(self.context.turn(), message, RequestMode::Request)
@@ -263,7 +266,7 @@ impl LayerHost for StepLayerHost<'_, '_, '_> {
         answer(&mut self.inner, outcome)
     }
 
-    async fn send(&mut self, message: LayerRequest) -> Result<Value, ToolError> {
+    async fn send(&mut self, message: LayerRequest) -> Result<Value, HandlerError> {
         let outcome = self
             .requests
             .send(self.context.turn(), message, RequestMode::Send)
@@ -288,7 +291,7 @@ impl<'a, 'n> ToolCallLayerHost<'a, 'n> {
     }
 
     /// Applies the changes of the layer: its metadata, other changed fields, and message events.
-    fn apply_changes(&mut self, mut changes: LayerChanges) -> Result<(), ToolError> {
+    fn apply_changes(&mut self, mut changes: LayerChanges) -> Result<(), HandlerError> {
         if let Some(metadata) = take_metadata(&mut changes.fields)? {
             self.context.metadata = metadata;
         }
@@ -304,7 +307,7 @@ impl<'a, 'n> ToolCallLayerHost<'a, 'n> {
     }
 
     /// Applies the last changes of the layer and decodes its result.
-    pub(super) fn end(mut self, end: LayerResult) -> Result<ToolCallResult, ToolError> {
+    pub(super) fn end(mut self, end: LayerResult) -> Result<ToolCallResult, HandlerError> {
         let (value, changes) = end?;
         self.apply_changes(changes)?;
         results::to_tool_call(self.context, value, self.inner.as_ref())
@@ -313,7 +316,7 @@ impl<'a, 'n> ToolCallLayerHost<'a, 'n> {
 
 #[async_trait]
 impl LayerHost for ToolCallLayerHost<'_, '_> {
-    async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError> {
+    async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, HandlerError> {
         let next = self.next.take().ok_or_else(called_twice)?;
         self.apply_changes(changes)?;
         let result = next.run(self.context).await;
@@ -325,17 +328,17 @@ impl LayerHost for ToolCallLayerHost<'_, '_> {
         Ok(wrapped)
     }
 
-    async fn request(&mut self, _message: LayerRequest) -> Result<Value, ToolError> {
+    async fn request(&mut self, _message: LayerRequest) -> Result<Value, HandlerError> {
         Err(no_agents())
     }
 
-    async fn send(&mut self, _message: LayerRequest) -> Result<Value, ToolError> {
+    async fn send(&mut self, _message: LayerRequest) -> Result<Value, HandlerError> {
         Err(no_agents())
     }
 }
 
 /// Returns the error for a request from a layer around a tool call.
-fn no_agents() -> ToolError {
-    ToolError::new("a layer around a tool call cannot reach other agents")
+fn no_agents() -> HandlerError {
+    HandlerError::new("a layer around a tool call cannot reach other agents")
         .suggest("Use a layer around the turn or the step.")
 }

@@ -4,7 +4,7 @@
 use goondan_core::event::TurnError;
 use goondan_core::ports::extension::LayerRequest;
 use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect};
-use goondan_core::ports::tool::{AgentEventInput, AgentToolRuntime, RequestOptions, ToolError};
+use goondan_core::ports::tool::{AgentEventInput, AgentToolRuntime, HandlerError, RequestOptions};
 use serde_json::{Value, json};
 
 use crate::tooling::agents::AgentCalls;
@@ -25,7 +25,7 @@ pub(super) enum RequestMode {
     Send,
 }
 
-pub(super) type RequestOutcome = Result<Value, ToolError>;
+pub(super) type RequestOutcome = Result<Value, HandlerError>;
 
 impl LayerRequests {
     pub(super) fn new(location: String) -> Self {
@@ -43,7 +43,9 @@ impl LayerRequests {
         how: RequestMode,
     ) -> Result<RequestOutcome, TurnError> {
         if message.target.trim().is_empty() {
-            return Ok(Err(ToolError::new("the name of an agent to ask is empty")));
+            return Ok(Err(HandlerError::new(
+                "the name of an agent to ask is empty",
+            )));
         }
         let effect_id = format!("{}/question-{}", self.location, self.sent_count);
         self.sent_count += 1;
@@ -130,10 +132,10 @@ fn decode_outcome(mut noted: Value) -> RequestOutcome {
     let text = |field: &Value| field.as_str().map(str::to_owned);
     match noted.get_mut("error") {
         None => Ok(noted["value"].take()),
-        Some(error) => Err(ToolError {
+        Some(error) => Err(HandlerError {
             code: text(&error["code"]),
             suggestion: text(&error["suggestion"]),
-            ..ToolError::new(text(&error["message"]).unwrap_or_default())
+            ..HandlerError::new(text(&error["message"]).unwrap_or_default())
         }),
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use goondan_core::event::TurnError;
 use goondan_core::ports::extension::{AttachedExtension, LayerKind};
-use goondan_core::ports::tool::{ToolCallResult, ToolError};
+use goondan_core::ports::tool::{HandlerError, ToolCallResult};
 use goondan_spec::Code;
 
 use self::layer_host::{StepLayerHost, ToolCallLayerHost, TurnLayerHost};
@@ -114,14 +114,14 @@ impl Middleware for HostedLayer {
 }
 
 /// Adds the extension name to an error.
-fn with_extension_name(extension: &str, mut error: ToolError) -> ToolError {
+fn with_extension_name(extension: &str, mut error: HandlerError) -> HandlerError {
     error.message = format!("the extension {extension} failed: {}", error.message);
     error.code.get_or_insert_with(|| Code::EXT_FAILED.into());
     error
 }
 
 /// Returns the error of a turn that an extension has ended.
-pub(super) fn extension_error(extension: &str, error: ToolError) -> TurnError {
+pub(super) fn extension_error(extension: &str, error: HandlerError) -> TurnError {
     let error = with_extension_name(extension, error);
     TurnError {
         code: error.code.unwrap_or_else(|| Code::EXT_FAILED.into()),
@@ -132,6 +132,6 @@ pub(super) fn extension_error(extension: &str, error: ToolError) -> TurnError {
 }
 
 /// Returns the error of a layer that returned or changed something invalid.
-fn invalid_value(message: impl std::fmt::Display) -> ToolError {
-    ToolError::new(message.to_string()).code(Code::EXT_RESULT)
+fn invalid_value(message: impl std::fmt::Display) -> HandlerError {
+    HandlerError::new(message.to_string()).code(Code::EXT_RESULT)
 }

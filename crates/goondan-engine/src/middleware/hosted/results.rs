@@ -6,7 +6,7 @@ use goondan_core::JsonObject;
 use goondan_core::event::{FinishReason, TurnError};
 use goondan_core::message::MessageRole;
 use goondan_core::ports::model::ModelFinishReason;
-use goondan_core::ports::tool::{ToolCallResult, ToolError};
+use goondan_core::ports::tool::{HandlerError, ToolCallResult};
 use goondan_core::reserved_names::UNTRUSTED_KEY;
 use goondan_spec::Code;
 use serde::Deserialize;
@@ -51,7 +51,7 @@ pub(super) fn to_turn(
     value: Value,
     inner: Option<TurnOutcome>,
 ) -> Result<TurnOutcome, TurnError> {
-    let refuse = |error: ToolError| extension_error(extension, error);
+    let refuse = |error: HandlerError| extension_error(extension, error);
     let shape: ReturnedTurn = decode_result("a turn", value).map_err(refuse)?;
     match shape.finish_reason {
         FinishReason::Error | FinishReason::Cancelled => {
@@ -63,9 +63,9 @@ pub(super) fn to_turn(
             };
             Err(extension_error(
                 extension,
-                ToolError {
+                HandlerError {
                     code,
-                    ..ToolError::new(message)
+                    ..HandlerError::new(message)
                 },
             ))
         }
@@ -129,7 +129,7 @@ pub(super) fn to_step(
     value: Value,
     inner: Option<StepOutcome>,
 ) -> Result<StepOutcome, TurnError> {
-    let refuse = |error: ToolError| extension_error(extension, error);
+    let refuse = |error: HandlerError| extension_error(extension, error);
     let shape: ReturnedStep = decode_result("a step", value).map_err(refuse)?;
     if shape.status.as_deref() == Some("failed") {
         let ReturnedError { message, code } = shape.error.unwrap_or_default();
@@ -140,9 +140,9 @@ pub(super) fn to_step(
         };
         return Err(extension_error(
             extension,
-            ToolError {
+            HandlerError {
                 code,
-                ..ToolError::new(message)
+                ..HandlerError::new(message)
             },
         ));
     }
@@ -180,7 +180,7 @@ pub(super) fn to_tool_call(
     context: &ToolCallContext,
     value: Value,
     inner: Option<&ToolCallResult>,
-) -> Result<ToolCallResult, ToolError> {
+) -> Result<ToolCallResult, HandlerError> {
     let Value::Object(mut shape) = value else {
         return Err(no_result("a tool call", &value));
     };
@@ -215,7 +215,10 @@ pub(super) fn to_tool_call(
 }
 
 /// Decodes the value that a layer returned. `what`: the wrapped call, for the error.
-fn decode_result<T: serde::de::DeserializeOwned>(what: &str, value: Value) -> Result<T, ToolError> {
+fn decode_result<T: serde::de::DeserializeOwned>(
+    what: &str,
+    value: Value,
+) -> Result<T, HandlerError> {
     if !value.is_object() {
         return Err(no_result(what, &value));
     }
@@ -227,7 +230,7 @@ fn decode_result<T: serde::de::DeserializeOwned>(what: &str, value: Value) -> Re
 }
 
 /// Returns the error for a layer that returned `value` instead of the result of `what`.
-fn no_result(what: &str, value: &Value) -> ToolError {
+fn no_result(what: &str, value: &Value) -> HandlerError {
     let returned = if value.is_null() {
         "nothing".to_owned()
     } else {

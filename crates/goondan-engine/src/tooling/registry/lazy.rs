@@ -7,9 +7,9 @@ use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 
 use super::{RegisteredTool, ToolName};
-use goondan_core::ports::tool::ToolError;
+use goondan_core::ports::tool::HandlerError;
 
-type LazyDefinition = Result<Arc<RegisteredTool>, ToolError>;
+type LazyDefinition = Result<Arc<RegisteredTool>, HandlerError>;
 
 /// A tool whose definition requires work, such as reading a file or asking a server for its
 /// parameters.
@@ -47,7 +47,7 @@ impl LazyTool {
     ///
     /// # Errors
     /// `make` failed, or it created a tool with another name.
-    pub async fn define(&self) -> Result<&Arc<RegisteredTool>, ToolError> {
+    pub async fn define(&self) -> Result<&Arc<RegisteredTool>, HandlerError> {
         self.made
             .get_or_try_init(|| async {
                 let tool = (self.make)().await?;
@@ -58,7 +58,7 @@ impl LazyTool {
                     "the definition of `{}` has the name `{}`",
                     self.name, tool.name
                 );
-                Err(ToolError::new(message))
+                Err(HandlerError::new(message))
             })
             .await
     }

@@ -11,7 +11,7 @@ use goondan_spec::kinds::{ExportSpec, MarkedArguments, Permission};
 use serde_json::Value;
 
 use goondan_core::ports::model::ToolDefinition;
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolHandler, ToolOutput};
 use goondan_core::schema::ArgumentSchema;
 
 mod lazy;
@@ -184,7 +184,7 @@ impl RegisteredTool {
 ///
 /// use async_trait::async_trait;
 /// use goondan_core::JsonObject;
-/// use goondan_core::ports::tool::{ToolContext, ToolError, ToolHandler, ToolOutput};
+/// use goondan_core::ports::tool::{ToolContext, HandlerError, ToolHandler, ToolOutput};
 /// use goondan_engine::tooling::registry::{
 ///     LazyTool, RegisteredTool, ToolRegistry, ToolLimits, ToolName,
 /// };
@@ -195,7 +195,7 @@ impl RegisteredTool {
 ///
 /// #[async_trait]
 /// impl ToolHandler for Greet {
-///     async fn call(&self, _ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, ToolError> {
+///     async fn call(&self, _ctx: &ToolContext, input: JsonObject) -> Result<ToolOutput, HandlerError> {
 ///         let name = input["name"].as_str().unwrap_or_default();
 ///         Ok(ToolOutput::from(json!(format!("Hello {name}"))))
 ///     }
@@ -264,7 +264,7 @@ impl RegistryEntry {
     }
 
     /// Returns the tool; defines a lazy tool first.
-    async fn define(&self) -> Result<&Arc<RegisteredTool>, ToolError> {
+    async fn define(&self) -> Result<&Arc<RegisteredTool>, HandlerError> {
         match self {
             RegistryEntry::Defined(tool) => Ok(tool),
             RegistryEntry::Lazy(tool) => tool.define().await,
@@ -295,7 +295,7 @@ impl ToolRegistry {
     ///
     /// # Errors The definitions that failed, by name. The next call retries them; the other tools
     /// are available.
-    pub async fn initialize(&self) -> Result<(), Vec<(ToolName, ToolError)>> {
+    pub async fn initialize(&self) -> Result<(), Vec<(ToolName, HandlerError)>> {
         let lazy = self
             .order
             .iter()
@@ -335,17 +335,17 @@ impl ToolRegistry {
         name: &str,
         arguments: &Value,
         ctx: &ToolContext,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let tool = self.tools.get(name).ok_or_else(|| {
             let names = self.order.join(", ");
             let error =
-                ToolError::new(format!("there is no tool `{name}`")).code(Code::TOOL_NOT_FOUND);
+                HandlerError::new(format!("there is no tool `{name}`")).code(Code::TOOL_NOT_FOUND);
             error.suggest(format!("the tools are: {names}"))
         })?;
         let tool = tool.define().await?;
         let checked = tool.schema.check_in_time(arguments).await;
         let arguments = checked.map_err(|invalid| {
-            ToolError::new(invalid.message)
+            HandlerError::new(invalid.message)
                 .code(Code::TOOL_INVALID_ARGS)
                 .suggest(invalid.suggestion)
         })?;
@@ -484,7 +484,7 @@ mod tests {
             &self,
             ctx: &ToolContext,
             input: goondan_core::JsonObject,
-        ) -> Result<ToolOutput, ToolError> {
+        ) -> Result<ToolOutput, HandlerError> {
             assert_eq!(ctx.agent_name, "a");
             Ok(ToolOutput::from(Value::Object(input)))
         }
@@ -540,7 +540,7 @@ mod tests {
             async move {
                 tokio::task::yield_now().await;
                 if broken_first && number == 0 {
-                    Err(ToolError::new("not yet"))
+                    Err(HandlerError::new("not yet"))
                 } else {
                     Ok(tool)
                 }

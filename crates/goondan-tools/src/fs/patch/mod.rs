@@ -6,7 +6,7 @@ mod parse;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::Code;
 use goondan_spec::kinds::PATCH_FORMAT;
 use schemars::JsonSchema;
@@ -45,7 +45,7 @@ impl ToolOperation for ApplyPatch {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<Option<String>, ToolError> {
+    ) -> Result<Option<String>, HandlerError> {
         let root = roots.for_preview(ctx)?;
         run_blocking(move || {
             let changes = plan_all(&root, &self.parse_sections()?)?;
@@ -60,7 +60,7 @@ impl ToolOperation for ApplyPatch {
         self,
         ctx: &ToolContext,
         roots: &FileToolSettings,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         let (root, guard) = (roots.file_root(ctx)?, roots.stale_write_guard(ctx));
         run_blocking(move || {
             let sections = self.parse_sections()?;
@@ -95,13 +95,16 @@ impl ToolOperation for ApplyPatch {
 
 impl ApplyPatch {
     /// Parses the patch.
-    fn parse_sections(&self) -> Result<Vec<FilePatch>, ToolError> {
+    fn parse_sections(&self) -> Result<Vec<FilePatch>, HandlerError> {
         parse::parse(&self.patch).map_err(patch_syntax_error)
     }
 }
 
 /// Returns all paths that a patch changes. A link counts both by its name and by its target.
-fn changed_paths(root: &FileRoot, sections: &[FilePatch]) -> Result<Vec<ResolvedPath>, ToolError> {
+fn changed_paths(
+    root: &FileRoot,
+    sections: &[FilePatch],
+) -> Result<Vec<ResolvedPath>, HandlerError> {
     let mut paths = Vec::new();
     for section in sections {
         paths.push(root.resolve_name(&section.path)?);
@@ -119,7 +122,10 @@ fn changed_paths(root: &FileRoot, sections: &[FilePatch]) -> Result<Vec<Resolved
 }
 
 /// Plans all changes of a patch. Fails if one of them is impossible.
-fn plan_all(root: &FileRoot, sections: &[FilePatch]) -> Result<Vec<PlannedFileChange>, ToolError> {
+fn plan_all(
+    root: &FileRoot,
+    sections: &[FilePatch],
+) -> Result<Vec<PlannedFileChange>, HandlerError> {
     let changes = sections.iter().map(|section| plan_section(root, section));
     let changes: Vec<PlannedFileChange> = changes.collect::<Result<_, _>>()?;
     no_path_twice(&changes)?;
@@ -130,7 +136,7 @@ fn plan_all(root: &FileRoot, sections: &[FilePatch]) -> Result<Vec<PlannedFileCh
 fn check_all(
     guard: &StaleWriteGuard,
     changes: &[PlannedFileChange],
-) -> Result<Vec<String>, ToolError> {
+) -> Result<Vec<String>, HandlerError> {
     let mut warnings = Vec::new();
     for change in changes {
         if let OriginalEntry::Text(before) = &change.before {
@@ -167,7 +173,7 @@ enum OriginalEntry {
 }
 
 /// Plans the change of one section.
-fn plan_section(root: &FileRoot, section: &FilePatch) -> Result<PlannedFileChange, ToolError> {
+fn plan_section(root: &FileRoot, section: &FilePatch) -> Result<PlannedFileChange, HandlerError> {
     match &section.action {
         PatchAction::Add { lines } => {
             let place = resolve_free_path(root, &section.path)?;
@@ -191,7 +197,7 @@ fn plan_section(root: &FileRoot, section: &FilePatch) -> Result<PlannedFileChang
 }
 
 /// Plans the deletion of a file, or of a link itself.
-fn plan_deletion(root: &FileRoot, path: &str) -> Result<PlannedFileChange, ToolError> {
+fn plan_deletion(root: &FileRoot, path: &str) -> Result<PlannedFileChange, HandlerError> {
     let place = root.resolve_name(path)?;
     let before = match place.path.read_link() {
         Ok(target) => OriginalEntry::Symlink(target),
@@ -216,14 +222,14 @@ fn plan_update(
     path: &str,
     move_to: Option<&str>,
     hunks: &[PatchHunk],
-) -> Result<PlannedFileChange, ToolError> {
+) -> Result<PlannedFileChange, HandlerError> {
     let place = root.resolve(path)?;
     if move_to.is_some() && root.resolve_name(path)?.path.is_symlink() {
         return Err(moved_link(path));
     }
     let before = read_text(root, &place)?;
     let content = apply::apply(&before, hunks).map_err(|problem| {
-        ToolError::new(format!(
+        HandlerError::new(format!(
             "the patch does not match `{path}`: {problem}; nothing was changed"
         ))
         .code(Code::TOOL_PATCH)
@@ -247,8 +253,8 @@ fn plan_update(
 }
 
 /// Creates the error for a `Move to` line below a symbolic link.
-fn moved_link(path: &str) -> ToolError {
-    ToolError::new(format!(
+fn moved_link(path: &str) -> HandlerError {
+    HandlerError::new(format!(
         "`{path}` is a symbolic link, which a patch cannot move; nothing was changed"
     ))
     .code(Code::TOOL_PATCH)
@@ -256,18 +262,18 @@ fn moved_link(path: &str) -> ToolError {
 }
 
 /// Resolves `path`. Fails if it exists.
-fn resolve_free_path(root: &FileRoot, path: &str) -> Result<ResolvedPath, ToolError> {
+fn resolve_free_path(root: &FileRoot, path: &str) -> Result<ResolvedPath, HandlerError> {
     let place = root.resolve_name(path)?;
     must_be_free(&place)?;
     Ok(place)
 }
 
 /// Fails if the path exists.
-fn must_be_free(place: &ResolvedPath) -> Result<(), ToolError> {
+fn must_be_free(place: &ResolvedPath) -> Result<(), HandlerError> {
     if place.path.symlink_metadata().is_err() {
         return Ok(());
     }
-    Err(ToolError::new(format!(
+    Err(HandlerError::new(format!(
         "`{}` already exists; nothing was changed",
         place.given
     ))
@@ -276,7 +282,7 @@ fn must_be_free(place: &ResolvedPath) -> Result<(), ToolError> {
 }
 
 /// Refuses several sections for the same file, because each is planned independently.
-fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), ToolError> {
+fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), HandlerError> {
     let mut seen: BTreeSet<&PathBuf> = BTreeSet::new();
     for change in changes {
         let target = change
@@ -290,7 +296,7 @@ fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), ToolError> {
                     "`{}` is in the patch twice; nothing was changed",
                     place.given
                 );
-                return Err(ToolError::new(message)
+                return Err(HandlerError::new(message)
                     .code(Code::TOOL_PATCH)
                     .suggest("put all hunks of a file into one section"));
             }
@@ -301,7 +307,7 @@ fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), ToolError> {
 
 /// Makes all changes. If one fails, the previous ones are undone. Returns false, with all changes
 /// undone, if another program changed a file after the changes were planned.
-fn apply_all(root: &FileRoot, changes: &[PlannedFileChange]) -> Result<bool, ToolError> {
+fn apply_all(root: &FileRoot, changes: &[PlannedFileChange]) -> Result<bool, HandlerError> {
     for (index, change) in changes.iter().enumerate() {
         let made = change.apply(root);
         if !matches!(made, Ok(true)) {
@@ -316,7 +322,7 @@ fn apply_all(root: &FileRoot, changes: &[PlannedFileChange]) -> Result<bool, Too
 
 impl PlannedFileChange {
     /// Makes the change, or nothing. Returns false if the file is no longer as planned.
-    fn apply(&self, root: &FileRoot) -> Result<bool, ToolError> {
+    fn apply(&self, root: &FileRoot) -> Result<bool, HandlerError> {
         match (&self.before, &self.after) {
             (OriginalEntry::Symlink(target), _) => remove_symlink(root, &self.place, target),
             (OriginalEntry::Text(before), None) => remove_if_current(root, &self.place, before),
@@ -398,8 +404,8 @@ impl PlannedFileChange {
 }
 
 /// Creates the error for an invalid patch.
-fn patch_syntax_error(problem: parse::PatchSyntaxError) -> ToolError {
-    ToolError::new(format!(
+fn patch_syntax_error(problem: parse::PatchSyntaxError) -> HandlerError {
+    HandlerError::new(format!(
         "the patch is invalid: line {}: {}",
         problem.line, problem.message
     ))

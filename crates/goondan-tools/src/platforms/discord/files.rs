@@ -1,6 +1,6 @@
 //! Files sent to and fetched from Discord.
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use reqwest::Method;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -40,7 +40,11 @@ pub(super) struct DiscordSendFile {
 impl ToolOperation for DiscordSendFile {
     type Shared = PlatformClient;
 
-    async fn run(self, ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let url = messages(bot, &self.channel_id, None)?;
         let text = self.text.as_deref().filter(|text| !text.trim().is_empty());
         let text = text
@@ -85,7 +89,11 @@ pub(super) struct DiscordDownloadFile {
 impl ToolOperation for DiscordDownloadFile {
     type Shared = PlatformClient;
 
-    async fn run(self, ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         self.fetch.check(ctx)?;
         if !is_of_discord(&self.url, &bot.base) {
             let error = errors::invalid_argument("`url` is not the URL of a Discord file");

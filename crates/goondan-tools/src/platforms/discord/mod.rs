@@ -5,7 +5,7 @@ mod read;
 
 use std::sync::Arc;
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_markup::DISCORD;
 use goondan_spec::kinds::Permission;
 use reqwest::Method;
@@ -84,7 +84,7 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     ..BuiltinTool::DEFAULT_ROW
 };
 
-fn id<'t>(field: &str, text: &'t str) -> Result<&'t str, ToolError> {
+fn id<'t>(field: &str, text: &'t str) -> Result<&'t str, HandlerError> {
     let text = text.trim();
     match !text.is_empty() && text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_digit()) {
         true => Ok(text),
@@ -95,7 +95,11 @@ fn id<'t>(field: &str, text: &'t str) -> Result<&'t str, ToolError> {
 }
 
 /// Returns the URL of a channel's messages, or of one message.
-fn messages(bot: &PlatformClient, channel: &str, message: Option<&str>) -> Result<Url, ToolError> {
+fn messages(
+    bot: &PlatformClient,
+    channel: &str,
+    message: Option<&str>,
+) -> Result<Url, HandlerError> {
     let mut parts = vec!["channels", id("channelId", channel)?, "messages"];
     if let Some(message) = message {
         parts.push(id("messageId", message)?);
@@ -109,7 +113,7 @@ fn calls() -> Value {
 }
 
 /// Returns the reference to the answered message.
-fn reply_reference(reply_to: Option<&String>) -> Result<Option<Value>, ToolError> {
+fn reply_reference(reply_to: Option<&String>) -> Result<Option<Value>, HandlerError> {
     let reference = |message: &String| {
         Ok(json!({"message_id": id("replyToMessageId", message)?, "fail_if_not_exists": false}))
     };
@@ -145,7 +149,11 @@ struct DiscordSend {
 impl ToolOperation for DiscordSend {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let flags = u64::from(self.silent) * SUPPRESS_NOTIFICATIONS
             + u64::from(self.suppress_embeds) * SUPPRESS_EMBEDS;
         let texts = outgoing_text(&self.text, self.raw).messages()?;
@@ -227,7 +235,11 @@ struct DiscordEdit {
 impl ToolOperation for DiscordEdit {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let text = outgoing_text(&self.text, self.raw).message()?;
         let body = ApiRequestBody::Json(json!({"content": text, "allowed_mentions": calls()}));
         let url = messages(bot, &self.channel_id, Some(&self.message_id))?;
@@ -258,7 +270,11 @@ struct DiscordDelete {
 impl ToolOperation for DiscordDelete {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let url = messages(bot, &self.channel_id, Some(&self.message_id))?;
         bot.call(
             "to delete",
@@ -301,7 +317,11 @@ struct DiscordReact {
 impl ToolOperation for DiscordReact {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let names = merge_emojis(self.emoji, self.emojis, |name| {
             name.trim_matches(['<', '>']).trim_matches(':')
         });
@@ -354,7 +374,11 @@ struct DiscordTyping {
 impl ToolOperation for DiscordTyping {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let url = bot.address(&["channels", id("channelId", &self.channel_id)?, "typing"])?;
         bot.call(
             "the typing indicator",
@@ -391,7 +415,11 @@ struct StartThread {
 impl ToolOperation for StartThread {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let (channel, message) = (
             id("channelId", &self.channel_id)?,
             id("messageId", &self.message_id)?,

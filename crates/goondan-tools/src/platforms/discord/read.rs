@@ -1,6 +1,6 @@
 //! `read`: messages in a compact form.
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use reqwest::Method;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -39,7 +39,11 @@ pub(super) struct DiscordRead {
 impl ToolOperation for DiscordRead {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let mut url = messages(bot, &self.channel_id, self.message_id.as_deref())?;
         let bounds = [
             ("before", &self.before),

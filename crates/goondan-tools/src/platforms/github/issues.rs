@@ -1,6 +1,6 @@
 //! Issues and pull requests: their text, labels and state.
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use reqwest::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,11 @@ pub(super) struct GithubRead {
 impl ToolOperation for GithubRead {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let number = self.number.to_string();
         let url = repository_url(bot, &self.repository, &["issues", &number])?;
         let issue = bot
@@ -129,7 +133,11 @@ pub(super) struct GithubLabel {
 impl ToolOperation for GithubLabel {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         if self.add.is_empty() && self.remove.is_empty() {
             return Err(errors::invalid_argument(
                 "`add` or `remove` must name at least one label",
@@ -223,7 +231,11 @@ pub(super) struct SetState {
 impl ToolOperation for SetState {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         if self.state == IssueState::Open && self.reason.is_some() {
             return Err(errors::invalid_argument(
                 "`reason` is only for closing an issue: omit it",

@@ -5,7 +5,7 @@ mod pulls;
 
 use std::sync::Arc;
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::kinds::Permission;
 use reqwest::Method;
 use schemars::JsonSchema;
@@ -77,7 +77,7 @@ fn repository_url(
     bot: &PlatformClient,
     repository: &str,
     parts: &[&str],
-) -> Result<Url, ToolError> {
+) -> Result<Url, HandlerError> {
     let is_name = |name: &str| {
         !name.is_empty()
             && name
@@ -137,7 +137,7 @@ impl GithubCommentKind {
         repository: &str,
         id: u64,
         more: &[&str],
-    ) -> Result<Url, ToolError> {
+    ) -> Result<Url, HandlerError> {
         repository_url(
             bot,
             repository,
@@ -166,7 +166,11 @@ struct GithubComment {
 impl ToolOperation for GithubComment {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let url = repository_url(
             bot,
             &self.repository,
@@ -209,7 +213,11 @@ struct EditComment {
 impl ToolOperation for EditComment {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let url = self
             .kind
             .address(bot, &self.repository, self.comment_id, &[])?;
@@ -244,7 +252,11 @@ struct DeleteComment {
 impl ToolOperation for DeleteComment {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let url = self
             .kind
             .address(bot, &self.repository, self.comment_id, &[])?;
@@ -310,7 +322,11 @@ struct GithubReact {
 impl ToolOperation for GithubReact {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let url = match (self.number, self.comment_id) {
             (Some(number), None) => repository_url(
                 bot,

@@ -1,6 +1,6 @@
 //! Reviews of pull requests, and the status of commits.
 
-use goondan_core::ports::tool::{ToolContext, ToolError, ToolOutput};
+use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
 use goondan_spec::Code;
 use reqwest::Method;
 use schemars::JsonSchema;
@@ -73,7 +73,11 @@ impl ToolOperation for ReviewComment {
     type Shared = PlatformClient;
 
     /// Comments on a line of a pull request, or replies to a line comment.
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let number = self.number.to_string();
         let (url, body) = match (self.in_reply_to, &self.file, self.line) {
             (Some(id), None, None) => {
@@ -124,7 +128,11 @@ impl ToolOperation for ReviewComment {
 
 impl ReviewComment {
     /// Returns the hash of the newest commit of the pull request.
-    async fn head_commit(&self, bot: &PlatformClient, number: &str) -> Result<String, ToolError> {
+    async fn head_commit(
+        &self,
+        bot: &PlatformClient,
+        number: &str,
+    ) -> Result<String, HandlerError> {
         let url = repository_url(bot, &self.repository, &["pulls", number])?;
         let pull = bot
             .call(
@@ -139,7 +147,7 @@ impl ReviewComment {
             .and_then(|sha| sha.as_str())
             .map(str::to_owned);
         head.ok_or_else(|| {
-            ToolError::new("GitHub did not return the newest commit of the pull request")
+            HandlerError::new("GitHub did not return the newest commit of the pull request")
                 .code(Code::TOOL_HTTP)
         })
     }
@@ -177,7 +185,11 @@ pub(super) struct GithubReview {
 impl ToolOperation for GithubReview {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         if self.verdict != ReviewVerdict::Approve && self.text.is_none() {
             return Err(errors::invalid_argument(
                 "`text` is required unless the review approves",
@@ -243,7 +255,11 @@ pub(super) struct GithubCommitStatus {
 impl ToolOperation for GithubCommitStatus {
     type Shared = PlatformClient;
 
-    async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        self,
+        _ctx: &ToolContext,
+        bot: &PlatformClient,
+    ) -> Result<ToolOutput, HandlerError> {
         let url = repository_url(bot, &self.repository, &["statuses", &self.commit])?;
         let body = without_nulls(json!({
             "state": self.state, "context": self.context, "description": self.description, "target_url": self.target_url,

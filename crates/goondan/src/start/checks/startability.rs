@@ -11,7 +11,7 @@ use goondan_core::ports::extension::{
     AttachedExtension, ExtensionCode, ExtensionContext, ExtensionSource,
 };
 use goondan_core::ports::tool::{
-    EntryOpenError, ToolContext, ToolError, ToolHandler, ToolOutput, ToolSet, ToolSource,
+    EntryOpenError, HandlerError, ToolContext, ToolHandler, ToolOutput, ToolSet, ToolSource,
 };
 use goondan_engine::plan::{PlanPorts, plan};
 use goondan_models::ModelProviders;
@@ -208,8 +208,12 @@ struct UnopenedHandler;
 
 #[async_trait]
 impl ToolHandler for UnopenedHandler {
-    async fn call(&self, _ctx: &ToolContext, _input: JsonObject) -> Result<ToolOutput, ToolError> {
-        Err(ToolError::new("the entry is not opened"))
+    async fn call(
+        &self,
+        _ctx: &ToolContext,
+        _input: JsonObject,
+    ) -> Result<ToolOutput, HandlerError> {
+        Err(HandlerError::new("the entry is not opened"))
     }
 }
 
@@ -221,7 +225,7 @@ impl ExtensionCode for UnopenedExtension {
     async fn attach(
         self: Arc<Self>,
         _seat: Arc<ExtensionContext>,
-    ) -> Result<Arc<dyn AttachedExtension>, ToolError> {
-        Err(ToolError::new("the library is not opened"))
+    ) -> Result<Arc<dyn AttachedExtension>, HandlerError> {
+        Err(HandlerError::new("the library is not opened"))
     }
 }
