@@ -34,8 +34,6 @@ const PREFIXES: [&str; 14] = [
 const NON_STARTING_PROGRAMS: [&str; 11] = [
     "-V", "-v", "apk", "apt", "apt-get", "brew", "chsh", "dnf", "hash", "pacman", "type",
 ];
-/// Programs that neither run nor read the files that their arguments name.
-const NON_READING_PROGRAMS: [&str; 5] = ["chmod", "mkdir", "rm", "rmdir", "touch"];
 /// Number of bytes at the start of a file in which a program has a zero byte.
 const BINARY_CHECK_BYTES: u64 = 512;
 /// Interpreters whose first argument is code, and not a file.
@@ -244,7 +242,8 @@ impl SourceSearch {
                 }
                 return;
             }
-            name if NON_READING_PROGRAMS.contains(&name) => return,
+            "chmod" => return,
+            name if shell::never_reads_files(name) => return,
             _ => {}
         }
         let command: Vec<LineWord> = words

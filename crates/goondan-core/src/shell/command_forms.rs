@@ -26,6 +26,9 @@ pub(super) const READ_ONLY_PROGRAMS: [&str; 29] = [
     "stat", "tail", "test", "tr", "true", "wc", "which",
 ];
 
+/// Programs for which [`never_reads_files`] returns true.
+const NON_READING_PROGRAMS: [&str; 4] = ["mkdir", "rm", "rmdir", "touch"];
+
 /// Programs with a single purpose that run files of the working directory.
 pub(super) const SINGLE_PURPOSE_PROGRAMS: [&str; 14] = [
     "clippy-driver",
@@ -123,6 +126,12 @@ pub fn form(part: &CommandPart) -> Option<CommandForm> {
         )),
         [] => None,
     }
+}
+
+/// Returns true if the program neither runs, reads nor copies the files that its arguments name. The
+/// files of such a command do not count.
+pub fn never_reads_files(program: &str) -> bool {
+    NON_READING_PROGRAMS.contains(&program)
 }
 
 /// Returns true if the command has the purpose to print. Its sandbox then needs no write access, so no

@@ -24,9 +24,6 @@ pub(super) use self::repositories::is_version_control;
 use self::repositories::repository_files;
 use super::{protected_paths, shell_words};
 
-/// Programs that neither read nor copy the files that they name. Their files do not count.
-const NON_READING_PROGRAMS: [&str; 4] = ["mkdir", "rm", "rmdir", "touch"];
-
 /// Programs that load no code, except for the files that they name.
 const NON_LOADING_PROGRAMS: [&str; 14] = [
     "chmod", "cp", "curl", "id", "kill", "ln", "mv", "ps", "sleep", "sync", "uname", "uptime",
@@ -233,9 +230,11 @@ impl ReferencedWords {
     fn add_script(&mut self, line: &str, script: &CommandScript) -> Option<()> {
         let parts = shell::parts(line);
         let commands = script.commands();
-        // The program name must be the first word: a variable before it, such as `LD_PRELOAD`, can
-        // make the program load a file.
-        let never_reads_files = |part: &CommandPart| is_program_of(part, &[&NON_READING_PROGRAMS]);
+        let never_reads_files =
+            |part: &CommandPart| has_first_word(part, shell::never_reads_files);
+        let never_loads_code = |name: &str| {
+            shell::never_reads_files(name) || NON_LOADING_PROGRAMS.contains(&name)
+        };
         let may_read_files = |part: &&CommandPart| match part.what {
             CommandPartKind::Hidden { .. } => true,
             CommandPartKind::Command => shell::form(part).is_none() && !never_reads_files(part),
@@ -251,7 +250,7 @@ impl ReferencedWords {
                 Some(form) => {
                     form.needs_sandbox && !(is_repository_command(part) && shell::only_prints(part))
                 }
-                None => !is_program_of(part, &[&NON_READING_PROGRAMS[..], &NON_LOADING_PROGRAMS]),
+                None => !has_first_word(part, never_loads_code),
             },
             _ => false,
         };
@@ -407,12 +406,11 @@ fn assigned_value(word: &str) -> Option<&str> {
     is_name.then_some(value)
 }
 
-/// Returns true if the first word of a command is one of the programs. A variable before it, such as
-/// `LD_PRELOAD`, can make the program load a file.
-fn is_program_of(part: &CommandPart, programs: &[&[&str]]) -> bool {
+/// Returns true if the first word of a command is a program for which `is_match` returns true. A
+/// variable before it, such as `LD_PRELOAD`, can make the program load a file.
+fn has_first_word(part: &CommandPart, is_match: impl Fn(&str) -> bool) -> bool {
     let whole = text(&part.whole);
-    let name = whole.split_whitespace().next();
-    name.is_some_and(|name| programs.iter().any(|names| names.contains(&name)))
+    whole.split_whitespace().next().is_some_and(is_match)
 }
 
 /// Returns the directories, and those around them up to the directories in `own`.
