@@ -1,6 +1,6 @@
-//! Files that a Model's options name: they lie inside the bundle.
+//! Files that a Model's options name. They are inside the bundle.
 
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 use goondan_core::ports::model::ModelError;
@@ -12,26 +12,13 @@ use crate::errors::configuration_error;
 /// The text of the file at `path`, relative to `root`, which it must not leave.
 pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String, ModelError> {
     let file = resolve_inside(root, path)?;
-    let unreadable = |error: std::io::Error| unreadable_file_error(path, &error);
-    if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(configuration_error(
-            format!("{path} is not a file"),
-            "name a file in the project",
-        ));
-    }
-    let mut text = String::new();
-    let read = regular_file::open(&file)
-        .map_err(unreadable)?
-        .take(limit + 1)
-        .read_to_string(&mut text);
-    read.map_err(unreadable)?;
-    if text.len() as u64 > limit {
-        return Err(configuration_error(
+    regular_file::read_text(&file, limit).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => configuration_error(
             format!("{path} is larger than {limit} bytes"),
             "split or shorten the file",
-        ));
-    }
-    Ok(text)
+        ),
+        _ => unreadable_file_error(path, &error),
+    })
 }
 
 /// Resolves `path` below `root` with its links. The file must exist.
@@ -68,6 +55,10 @@ fn unreadable_file_error(path: &str, error: &std::io::Error) -> ModelError {
         ErrorKind::NotFound => configuration_error(
             format!("there is no file {path}"),
             "create the file, or correct the path; it is relative to the directory of goondan.yaml",
+        ),
+        ErrorKind::IsADirectory | ErrorKind::InvalidInput => configuration_error(
+            format!("{path} is not a file"),
+            "name a file in the project",
         ),
         ErrorKind::InvalidData => configuration_error(
             format!("{path} is not UTF-8 text"),

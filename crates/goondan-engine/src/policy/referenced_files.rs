@@ -230,11 +230,9 @@ impl ReferencedWords {
     fn add_script(&mut self, line: &str, script: &CommandScript) -> Option<()> {
         let parts = shell::parts(line);
         let commands = script.commands();
-        let never_reads_files =
-            |part: &CommandPart| has_first_word(part, shell::never_reads_files);
-        let never_loads_code = |name: &str| {
-            shell::never_reads_files(name) || NON_LOADING_PROGRAMS.contains(&name)
-        };
+        let never_reads_files = |part: &CommandPart| has_first_word(part, shell::never_reads_files);
+        let never_loads_code =
+            |name: &str| shell::never_reads_files(name) || NON_LOADING_PROGRAMS.contains(&name);
         let may_read_files = |part: &&CommandPart| match part.what {
             CommandPartKind::Hidden { .. } => true,
             CommandPartKind::Command => shell::form(part).is_none() && !never_reads_files(part),
