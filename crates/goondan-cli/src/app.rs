@@ -14,17 +14,18 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::args::{CliCommand, CommandLine, GlobalArgs};
+use crate::args::{CliCommand, CommandLine};
 use crate::commands::{self, sandbox_exec};
-use crate::complete;
+use crate::completion_request;
 use crate::exit::{CliError, CommandExit};
+use crate::global_args::GlobalArgs;
 use crate::long_help::{self, HelpLength};
 use crate::output::{CommandOutput, redactor, screen, style, terminal, write_error};
 use crate::suggested_command;
 
 /// Runs the command described by `arguments`. The first argument is the program name.
 pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
-    if let Some(exit) = complete::answer(&arguments) {
+    if let Some(exit) = completion_request::answer(&arguments) {
         return exit;
     }
     hide_memory();

@@ -4,13 +4,9 @@
 //! be untrusted at that time. Therefore nothing of the project is executed, and names with shell or
 //! terminal metacharacters are not offered.
 
-use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{EnvCompleter, Shells};
@@ -18,47 +14,12 @@ use goondan::StateRoot;
 use goondan::spec::Bundle;
 use goondan::spec::kinds::ToolEntry;
 
-use crate::args::CommandLine;
-use crate::exit::{CliError, CommandExit};
+use crate::exit::CliError;
 use crate::instances::{self, ConversationScope};
 
 /// Variable with the name of a shell; if it is set, `gdn` prints completions for that shell and
 /// exits.
-const COMPLETE_VARIABLE: &str = "GOONDAN_COMPLETE";
-
-/// Prints completions for the command line in `arguments`. Returns `None` unless a shell asks for
-/// them.
-pub(crate) fn answer(arguments: &[OsString]) -> Option<ExitCode> {
-    let name = std::env::var(COMPLETE_VARIABLE)
-        .ok()
-        .filter(|name| !name.is_empty())?;
-    let shells = Shells::builtins();
-    let Some(shell) = shells.completer(&name) else {
-        return Some(CommandExit::Usage.into());
-    };
-    let typed_words = arguments
-        .iter()
-        .skip_while(|word| *word != "--")
-        .skip(1)
-        .cloned()
-        .collect();
-    let mut command = CommandLine::command();
-    command.build();
-    let mut answer = Vec::new();
-    let completed = shell.write_complete(
-        &mut command,
-        typed_words,
-        std::env::current_dir().ok().as_deref(),
-        &mut answer,
-    );
-    let written = completed.and_then(|()| std::io::stdout().lock().write_all(&answer));
-    // Errors are not shown during completion; the shell offers nothing.
-    Some(
-        written
-            .map_or(CommandExit::Failure, |()| CommandExit::Ok)
-            .into(),
-    )
-}
+pub(crate) const COMPLETE_VARIABLE: &str = "GOONDAN_COMPLETE";
 
 /// Addition for zsh, which sources a file in `fpath` at the first completion. clap's script only
 /// registers itself then, so the first completion would be empty.

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod acp;
+mod async_runtime;
 pub(crate) mod attach;
 pub(crate) mod backup;
 mod browser;
@@ -41,11 +42,9 @@ pub(crate) mod validate;
 
 pub(crate) use self::init::quoted;
 
-use std::future::Future;
-use std::time::Duration;
-
 use goondan::StateRoot;
 
+use self::async_runtime::block_on;
 use crate::args::{CliCommand, CommandLine};
 use crate::exit::CliError;
 use crate::output::CommandOutput;
@@ -92,18 +91,4 @@ pub(crate) fn run(cli: CommandLine, output: &CommandOutput) -> Result<(), CliErr
         // `app` runs it before anything else; its exit code is that of the program.
         CliCommand::SandboxExec(_) => Ok(()),
     }
-}
-
-/// Time that tasks get at shutdown to drop their resources.
-/// Dropping a tool call kills the command that it started.
-const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
-
-/// Runs an asynchronous command. Tasks that still run afterwards are dropped; state is on disk.
-fn block_on<T>(command: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
-    let outcome = runtime.block_on(command);
-    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-    outcome
 }

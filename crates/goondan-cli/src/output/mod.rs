@@ -30,8 +30,8 @@ pub(crate) use terminal_prompt::{
 pub(crate) use truncate::{counted, duration, gutter, shorten};
 
 use self::screen::{TerminalStream, TextOrigin, write};
-use crate::args::GlobalArgs;
 use crate::exit::CliError;
+use crate::global_args::GlobalArgs;
 
 /// Styles in use.
 pub(crate) mod style {
