@@ -39,9 +39,10 @@ use self::rpc::{RpcError, RpcOperation, RpcRequest};
 use self::send::StartedTask;
 use self::stream::{StreamEnd, StreamRequest};
 use self::task::{Task, TaskId};
-use crate::api::{ErrorResponses, agent_named};
+use crate::api::ErrorResponses;
 use crate::auth::AccessPolicy;
 use crate::problem::ApiProblem;
+use crate::requested_agent::agent_named;
 use crate::service::Service;
 
 /// Longest wait for a cancelled task to end. The response then shows its current state.

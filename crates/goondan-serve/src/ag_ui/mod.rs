@@ -13,8 +13,9 @@ use axum::response::{IntoResponse, Response};
 use goondan::spec::Code;
 
 use self::input::RunInput;
-use crate::api::{ErrorResponses, agent_named};
+use crate::api::ErrorResponses;
 use crate::problem::{ApiProblem, JsonBody};
+use crate::requested_agent::agent_named;
 use crate::service::Service;
 
 /// Run an agent and stream the run as AG-UI events.

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use utoipa::openapi::OpenApi;
 
-use super::complete_document;
+use super::openapi_document::complete_document;
 use crate::entity_tag::{entity_tag, is_known};
 
 /// Content of `/openapi.json`. Any client can request it without a token, so its text is generated

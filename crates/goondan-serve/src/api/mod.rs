@@ -3,12 +3,15 @@
 mod approvals;
 mod cases;
 mod description;
+mod error_responses;
 mod events;
 mod failed_events;
+mod fallbacks;
 mod health;
 mod inputs;
 mod instances;
 mod model_calls;
+mod openapi_document;
 mod operations;
 mod project_files;
 mod site;
@@ -21,57 +24,22 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::{Extension, Router, middleware};
 use goondan::internal::real_path;
-use goondan::spec::Code;
-use serde_json::{Value, json};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use utoipa::OpenApi;
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::description::ApiDescription;
+pub(crate) use self::error_responses::ErrorResponses;
+use self::fallbacks::{nothing_there, wrong_method};
 use crate::auth::{AccessPolicy, no_larger, refuse_larger, require_access};
 use crate::case_runner::CaseRunner;
-use crate::problem::ApiProblem;
 use crate::project_editor::ProjectEditor;
 use crate::recorder::CaseRecorder;
-use crate::server::ServerOptions;
+use crate::server_options::ServerOptions;
 use crate::service::Service;
 use crate::wire::StudioFeaturesBody;
 use crate::{a2a, ag_ui, openai, received_body, studio};
-
-/// Error responses of the server.
-#[derive(utoipa::IntoResponses)]
-#[expect(dead_code, reason = "used only in the OpenAPI document")]
-pub(crate) enum ErrorResponses {
-    /// The request is invalid.
-    #[response(status = 400)]
-    Request(crate::wire::ProblemBody),
-    /// The token is missing or wrong.
-    #[response(status = 401)]
-    Token(crate::wire::ProblemBody),
-    /// The host or the origin is not allowed.
-    #[response(status = 403)]
-    Origin(crate::wire::ProblemBody),
-    /// The requested object does not exist.
-    #[response(status = 404)]
-    NotFound(crate::wire::ProblemBody),
-    /// Another client was faster, or used the same id.
-    #[response(status = 409)]
-    Closed(crate::wire::ProblemBody),
-    /// A project file has changed since the client read it.
-    #[response(status = 412)]
-    FileChanged(crate::wire::ProblemBody),
-    /// The request body is too large.
-    #[response(status = 413)]
-    TooLarge(crate::wire::ProblemBody),
-    /// There are too many requests or inputs.
-    #[response(status = 429)]
-    TooMany(crate::wire::ProblemBody),
-    /// The server is stopping, or its disk fails.
-    #[response(status = 503)]
-    Unavailable(crate::wire::ProblemBody),
-}
 
 #[derive(OpenApi)]
 #[openapi(
@@ -239,27 +207,6 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
         )
 }
 
-/// Completes the document with the URLs of other routers, and with facts that the derive macros
-/// cannot express.
-fn complete_document(document: utoipa::openapi::OpenApi, has_studio: bool, version: &str) -> Value {
-    let mut document = document.merge_from(openai::OpenAiDocument::openapi());
-    if has_studio {
-        document.merge(studio::StudioDocument::openapi());
-    }
-    version.clone_into(&mut document.info.version);
-    let components = document.components.get_or_insert_default();
-    components.add_security_scheme(
-        "token",
-        SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)),
-    );
-    let mut document = serde_json::to_value(document).unwrap_or_default();
-    document["components"]["schemas"]["InputBody"]["anyOf"] = json!([
-        {"required": ["input"], "properties": {"input": {"minLength": 1}}},
-        {"required": ["files"], "properties": {"files": {"minItems": 1}}},
-    ]);
-    document
-}
-
 /// Allows pages of the configured origins. Browsers send a preflight request first.
 fn cors_layer(access: Arc<AccessPolicy>) -> CorsLayer {
     let allowed = move |origin: &HeaderValue, head: &axum::http::request::Parts| {
@@ -277,45 +224,13 @@ fn cors_layer(access: Arc<AccessPolicy>) -> CorsLayer {
         )
 }
 
-/// Returns the agent with this name. The name of the swarm means its entry agent.
-pub(crate) fn agent_named(service: &Service, name: String) -> Result<String, ApiProblem> {
-    find_agent(service, &name).ok_or_else(|| {
-        let problem = format!("The swarm has no agent `{name}`.");
-        let names = service.swarm().agents().join(", ");
-        ApiProblem::new(Code::AGENT_NOT_FOUND, problem).suggest(format!("Use one of: {names}."))
-    })
-}
-
-/// Returns the agent with this name, or the entry agent for the name of the swarm.
-pub(crate) fn find_agent(service: &Service, name: &str) -> Option<String> {
-    let swarm = service.swarm();
-    let agent = swarm.agents().into_iter().find(|agent| agent == name);
-    agent.or_else(|| (swarm.name() == name).then(|| swarm.entry_agent()))
-}
-
-/// Error 404 for an unknown path.
-async fn nothing_there() -> ApiProblem {
-    ApiProblem::new(Code::SERVE_NOT_FOUND, "There is nothing at this URL.")
-        .suggest("/openapi.json lists all URLs.")
-}
-
-/// Error 405.
-async fn wrong_method() -> ApiProblem {
-    let problem = ApiProblem::new(
-        Code::SERVE_REQUEST,
-        "This URL does not support the HTTP method.",
-    );
-    ApiProblem {
-        status: axum::http::StatusCode::METHOD_NOT_ALLOWED,
-        ..problem
-    }
-    .suggest("/openapi.json lists the methods of each URL.")
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
+    use serde_json::Value;
+
+    use super::openapi_document::complete_document;
     use super::*;
 
     /// Adds all values of `$ref` in the document.

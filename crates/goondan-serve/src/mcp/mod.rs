@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 
 use self::server::AgentsAsTools;
 use crate::json_lines;
-use crate::server::ServerLimits;
+use crate::server_options::ServerLimits;
 use crate::service::Service;
 
 /// Connection to an MCP client failed.

@@ -21,11 +21,12 @@ use super::answer_stream::{
 use super::bodies::{ChatBody, OpenAiErrorResponses};
 use super::conversation_index::AttemptReader;
 use super::error::OpenAiError;
+use super::format;
 use super::message::ChatInput;
 use super::outcome::AnswerOutcome;
 use super::request::{OpenAiRequest, UnsupportedParam};
+use super::response_head::{headers, now, suffix};
 use super::submit::{SubmittedTurn, begin};
-use super::{format, headers};
 use crate::service::Service;
 
 const CLIENT_TOOLS_REASON: &str =
@@ -144,9 +145,9 @@ pub(super) async fn create(
     } = begin(&service, ask).await?;
     let event_id = reader.track.event_id.clone();
     let head = ChatHead {
-        id: format!("chatcmpl-{}", super::suffix(&event_id)),
+        id: format!("chatcmpl-{}", suffix(&event_id)),
         model,
-        created: super::now(),
+        created: now(),
     };
     let response = match stream {
         true => {

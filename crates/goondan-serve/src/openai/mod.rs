@@ -16,28 +16,27 @@ mod models;
 mod outcome;
 mod request;
 mod response_events;
+mod response_head;
 mod response_id;
 mod responses;
 mod submit;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::HeaderValue;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use goondan::ids::InstanceId;
 use goondan::spec::codes::page_url;
 use utoipa::OpenApi;
 
 pub(crate) use self::conversation_index::ConversationIndex;
 use self::error::OpenAiError;
+pub(crate) use self::response_head::now;
 use crate::auth::AccessPolicy;
 use crate::received_body::{RequestedPath, normalize_request};
-use crate::server::ServerLimits;
+use crate::server_options::ServerLimits;
 use crate::service::Service;
 
 #[derive(OpenApi)]
@@ -106,31 +105,4 @@ async fn nothing_there(request: Request) -> OpenAiError {
 /// Error 405.
 async fn wrong_method() -> OpenAiError {
     OpenAiError::method_not_allowed("This URL does not support the HTTP method.")
-}
-
-/// Returns the time in seconds since 1970.
-pub(crate) fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
-}
-
-/// Returns the part of an event id that is unique.
-fn suffix(event_id: &str) -> &str {
-    event_id.rsplit('-').next().unwrap_or(event_id)
-}
-
-/// Adds headers with the event and the conversation of a response.
-fn headers(mut response: Response, event_id: &str, instance: &InstanceId) -> Response {
-    let headers = response.headers_mut();
-    for (name, value) in [
-        ("x-request-id", event_id),
-        (request::INSTANCE_HEADER, &*instance.instance_key),
-    ] {
-        // Conversation keys may contain characters that a header cannot carry.
-        if let Ok(value) = HeaderValue::from_str(value) {
-            headers.insert(name, value);
-        }
-    }
-    response
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::bodies::OpenAiErrorResponses;
 use super::error::OpenAiError;
-use crate::api::find_agent;
+use crate::requested_agent::find_agent;
 use crate::service::Service;
 
 /// Returns the error for an unknown model.

@@ -11,9 +11,10 @@ use super::error::OpenAiError;
 use super::format::{self, FormatParams};
 use super::message::ChatInput;
 use super::models;
+use super::response_head::INSTANCE_HEADER;
 use super::submit::{RetryKey, SubmitRequest};
-use crate::api::find_agent;
 use crate::problem::ApiProblem;
+use crate::requested_agent::find_agent;
 use crate::service::Service;
 use crate::trace_context::caller_trace;
 
@@ -27,8 +28,6 @@ const CLIENT_HEADERS: [&str; 6] = [
     "openai-project",
 ];
 
-/// Header and metadata field with the conversation key.
-pub(super) const INSTANCE_HEADER: &str = "x-goondan-instance";
 const INSTANCE_KEY: &str = "instanceKey";
 
 pub(super) struct OpenAiRequest {

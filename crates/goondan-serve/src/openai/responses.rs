@@ -16,13 +16,14 @@ use serde_json::{Value, json};
 use super::answer_stream::{StreamedItem, TrackEnd, items_of_turn};
 use super::bodies::{OpenAiErrorResponses, ResponseBody};
 use super::error::OpenAiError;
+use super::format;
 use super::message::{ChatEntry, ChatInput, join_paragraphs};
 use super::outcome::{AnswerOutcome, refusal_message};
 use super::request::{OpenAiRequest, UnsupportedParam};
 use super::response_events::ResponseStream;
+use super::response_head::{headers, now, suffix};
 use super::response_id::ResponseId;
 use super::submit::{SubmittedTurn, begin};
-use super::{format, headers};
 use crate::problem::ApiProblem;
 use crate::service::Service;
 
@@ -145,7 +146,7 @@ pub(super) async fn create(
     };
     let head = ResponseHead {
         id,
-        created: super::now(),
+        created: now(),
         model,
         echoed,
     };
@@ -380,7 +381,7 @@ impl ResponseHead {
             .filter(|item| is_reasoning(item) == kind)
             .count();
         let prefix = if kind { "rs" } else { "msg" };
-        format!("{prefix}_{}_{number}", super::suffix(&self.id.event_id))
+        format!("{prefix}_{}_{number}", suffix(&self.id.event_id))
     }
 }
 
