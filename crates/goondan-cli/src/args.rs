@@ -7,6 +7,7 @@ use crate::commands::{
     logs, lsp, man, mcp, models, new, nodes, package, policy, ps, reload, run, sandbox_exec,
     schema, self_update, send, serve, stop, studio, test, tool, tool_host, trust, validate,
 };
+use crate::global_args::GlobalArgs;
 
 const ABOUT: &str = "Run the agent swarm defined in a project's goondan.yaml.";
 

@@ -6,14 +6,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::connection_runtime::{EventAcceptance, EventRefusal};
-use crate::event::{EventSender, PlatformEvent};
+use crate::event::{AlbumKey, PlatformEvent};
+use crate::event_acceptance::{EventAcceptance, EventRefusal};
 
 /// Time in which the other messages of an album arrive.
 pub(crate) const ALBUM_WAIT: Duration = Duration::from_secs(1);
-
-/// Conversation, album id and sender.
-pub(crate) type AlbumKey = (String, String, Option<EventSender>);
 
 /// Outcome of an album; `None` until it is known.
 type AlbumOutcome = Option<Result<EventAcceptance, EventRefusal>>;

@@ -21,8 +21,9 @@ use crate::allowed_senders::{AllowedSenders, SenderAdmission};
 use crate::channel_approvals::{
     self, ApprovalChannel, ButtonPress, ConnectionApprovals, PressOutcome,
 };
-use crate::connections::{ConnectionOptions, DeliveredAnswer};
+use crate::connection_options::{ConnectionOptions, DeliveredAnswer};
 use crate::event::PlatformEvent;
+use crate::event_acceptance::{EventAcceptance, EventRefusal};
 use crate::event_files;
 use crate::followed_turn::ChannelTurn;
 use crate::outbox::{Outbox, OutboxReply, ReplyState};
@@ -69,27 +70,6 @@ pub(crate) struct SharedConnectionState {
 pub(crate) struct PendingReplies {
     pub(crate) outbox: Outbox,
     pub(crate) queues: ReplyQueues,
-}
-
-/// Result of accepting an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EventAcceptance {
-    /// The input is durable, possibly since an earlier delivery.
-    Accepted,
-    /// The sender is not allowed and needs no further notification.
-    NotAllowed,
-    /// The sender is not allowed and has not been notified yet.
-    UnknownSender,
-}
-
-/// Reason for refusing an event.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
-pub(crate) struct EventRefusal {
-    /// Reason why the event is refused, as a complete sentence.
-    pub(crate) message: String,
-    /// True if the event may be accepted when it is delivered again.
-    pub(crate) is_retryable: bool,
 }
 
 impl ConnectionRuntime {

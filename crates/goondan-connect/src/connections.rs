@@ -14,13 +14,12 @@ use axum::routing::any;
 use goondan::ReloadNews;
 use goondan::adapters::connectors::{BoundConnection, UnusableConnection};
 use goondan::gateway::SwarmGateway;
-use goondan::ports::clock::{Clock, SystemClock};
 use goondan::spec::kinds::ReplyMode;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
+use crate::connection_options::ConnectionOptions;
 use crate::connection_runtime::{ConnectionRuntime, PendingReplies, SharedConnectionState};
-use crate::console::LineConsole;
 use crate::outbox::Outbox;
 use crate::platforms;
 use crate::receive_supervisor::{self, AbortOnDrop};
@@ -29,39 +28,6 @@ use crate::status::{ConnectionState, ConnectionStatus};
 
 /// Time limit for sending pending answers at shutdown.
 const REPLY_DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Environment of the connections.
-#[derive(Clone)]
-pub struct ConnectionOptions {
-    /// True if a server serves [`Connections::router`].
-    pub has_server: bool,
-    /// Source of the time.
-    pub clock: Arc<dyn Clock>,
-    /// Console for connections that read one.
-    pub console: Option<Arc<LineConsole>>,
-    /// Receiver of a notice about each delivered answer.
-    pub deliveries: Option<UnboundedSender<DeliveredAnswer>>,
-}
-
-/// Notice that an answer of a connection was delivered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeliveredAnswer {
-    /// Name of the Connection.
-    pub connection: String,
-    /// Conversation of the answer, as `AGENT:KEY`.
-    pub conversation: String,
-}
-
-impl Default for ConnectionOptions {
-    fn default() -> Self {
-        ConnectionOptions {
-            has_server: false,
-            clock: Arc::new(SystemClock),
-            console: None,
-            deliveries: None,
-        }
-    }
-}
 
 /// The connections of a running swarm. Dropping it stops them immediately.
 pub struct Connections {

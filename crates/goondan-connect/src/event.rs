@@ -6,9 +6,6 @@ use goondan::event::AnswerCall;
 use goondan::spec::JsonObject;
 use serde_json::{Value, json};
 
-use crate::albums::AlbumKey;
-use crate::event_files::EventFile;
-
 /// Maximum number of properties in the metadata of a message.
 const MAX_PROPERTIES: usize = 64;
 /// Maximum characters of a property value.
@@ -199,6 +196,29 @@ pub(crate) fn plain(value: &Value) -> Option<String> {
         _ => None,
     }
 }
+
+/// A file of an event.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct EventFile {
+    /// Location in the platform's own terms.
+    pub(crate) place: String,
+    /// File name chosen by the sender.
+    pub(crate) name: Option<String>,
+    /// Media type according to the platform.
+    pub(crate) media_type: Option<String>,
+    /// Size according to the platform.
+    pub(crate) bytes: Option<u64>,
+}
+
+impl EventFile {
+    /// Returns the line that names the file in the text.
+    pub(crate) fn line(&self) -> String {
+        format!("[a file: {}]", self.name.as_deref().unwrap_or("unnamed"))
+    }
+}
+
+/// Conversation, album id and sender.
+pub(crate) type AlbumKey = (String, String, Option<EventSender>);
 
 #[cfg(test)]
 mod tests {

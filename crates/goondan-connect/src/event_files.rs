@@ -11,6 +11,7 @@ use reqwest::RequestBuilder;
 use url::Url;
 
 use crate::connection_runtime::ConnectionRuntime;
+use crate::event::EventFile;
 use crate::http::{self, PlatformFailure};
 
 /// Maximum number of files per event.
@@ -21,26 +22,6 @@ const MAX_EVENT_FILE_BYTES: usize = 5 * 1024 * 1024;
 const MAX_EVENT_FILES_BYTES: usize = 16 * 1024 * 1024;
 /// Time limit for all files of an event, if the platform does not wait for a response.
 pub(crate) const EVENT_FILES_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// A file of an event.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct EventFile {
-    /// Location in the platform's own terms.
-    pub(crate) place: String,
-    /// File name chosen by the sender.
-    pub(crate) name: Option<String>,
-    /// Media type according to the platform.
-    pub(crate) media_type: Option<String>,
-    /// Size according to the platform.
-    pub(crate) bytes: Option<u64>,
-}
-
-impl EventFile {
-    /// Returns the line that names the file in the text.
-    pub(crate) fn line(&self) -> String {
-        format!("[a file: {}]", self.name.as_deref().unwrap_or("unnamed"))
-    }
-}
 
 /// Fetches the files of an event. Appends a note to `text` for each failed file.
 pub(crate) async fn fetch(

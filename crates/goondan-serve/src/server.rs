@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api;
 use crate::listener::{AcceptedClient, ByteStream, ServerListener};
 use crate::received_body;
+use crate::server_options::{ServerLimits, ServerOptions};
 use crate::service;
 use crate::write_timeout::WriteTimeoutStream;
 

@@ -3,7 +3,8 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-use crate::connection_runtime::{ConnectionRuntime, EventRefusal};
+use crate::connection_runtime::ConnectionRuntime;
+use crate::event_acceptance::EventRefusal;
 
 /// Logs a refused request. Anyone can send requests, so the line is not a warning.
 pub(super) fn refused(runtime: &ConnectionRuntime, refusal: Response) -> Response {

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::event::{lines, plain, quoted};
-use crate::event_files::EventFile;
+use crate::event::{EventFile, lines, plain, quoted};
 
 /// Option types.
 const OPTION_SUBCOMMAND: u64 = 1;

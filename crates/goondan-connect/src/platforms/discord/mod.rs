@@ -23,9 +23,9 @@ use super::{
 };
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome, button, parse_button};
-use crate::connection_runtime::EventAcceptance;
-use crate::event::{EventSender, PlatformEvent, plain};
-use crate::event_files::{self, EventFile};
+use crate::event::{EventFile, EventSender, PlatformEvent, plain};
+use crate::event_acceptance::EventAcceptance;
+use crate::event_files;
 use crate::http::{self, PlatformFailure};
 use crate::signature::{is_ed25519, is_fresh};
 

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use axum::Json;
-use axum::http::HeaderMap;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -32,9 +31,10 @@ use super::{
 };
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome, button};
-use crate::connection_runtime::{ConnectionRuntime, EventAcceptance};
-use crate::event::PlatformEvent;
-use crate::event_files::{self, EventFile};
+use crate::connection_runtime::ConnectionRuntime;
+use crate::event::{EventFile, PlatformEvent};
+use crate::event_acceptance::EventAcceptance;
+use crate::event_files;
 use crate::http::{self, PlatformFailure};
 use crate::listener;
 use crate::signature::{is_fresh, is_hmac_hex};

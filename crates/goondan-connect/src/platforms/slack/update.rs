@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use super::text::{decoded, text_of_blocks, with_blocks};
 use crate::channel_approvals::{ButtonPress, parse_button};
-use crate::event::{EventSender, PlatformEvent, lines, plain, quoted};
-use crate::event_files::EventFile;
+use crate::event::{EventFile, EventSender, PlatformEvent, lines, plain, quoted};
 use crate::platforms::IgnoredUpdate;
 
 /// Parses a press of an approval button.

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use crate::event::lines;
-use crate::event_files::EventFile;
+use crate::event::{EventFile, lines};
 
 /// Fields of a message with a file: the name of the field, its description and the media type if
 /// Telegram states none. An animation also has a document, so it comes first.

@@ -26,9 +26,9 @@ use super::{ParsedRequest, PlatformConnector, header, json_body, unauthorized};
 use crate::albums::ALBUM_WAIT;
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome, button};
-use crate::connection_runtime::{ConnectionRuntime, EventAcceptance};
-use crate::event::PlatformEvent;
-use crate::event_files::EventFile;
+use crate::connection_runtime::ConnectionRuntime;
+use crate::event::{EventFile, PlatformEvent};
+use crate::event_acceptance::EventAcceptance;
 use crate::http::{self, PlatformFailure, REQUEST_TIMEOUT};
 use crate::signature::{constant_time_eq, hmac_hex};
 

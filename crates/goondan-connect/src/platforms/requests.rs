@@ -1,0 +1,103 @@
+//! HTTP requests to a connection.
+
+use std::sync::Arc;
+
+use axum::RequestExt;
+use axum::extract::Request;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use goondan::received_text;
+
+use super::platform_connector::ParsedRequest;
+use super::refusals::{not_accepted, refused};
+use super::request_body::{read_in_time, unsupported_encoding};
+use super::responses::header;
+use crate::connection_runtime::ConnectionRuntime;
+use crate::event::PlatformEvent;
+use crate::event_acceptance::{EventAcceptance, EventRefusal};
+
+/// Handles an HTTP request to a connection.
+pub(crate) async fn request(runtime: Arc<ConnectionRuntime>, request: Request) -> Response {
+    if request.method() != Method::POST {
+        return (
+            StatusCode::METHOD_NOT_ALLOWED,
+            [("allow", "POST")],
+            "Send events with POST.\n",
+        )
+            .into_response();
+    }
+    let encoding = header(request.headers(), "content-encoding");
+    if let Some(encoding) = received_text::compression(encoding) {
+        return refused(&runtime, unsupported_encoding(encoding));
+    }
+    // Applies the body limit of the server as well.
+    let (head, body) = request.with_limited_body().into_parts();
+    let received = read_in_time(body, runtime.platform.max_body_bytes()).await;
+    let (body, unverified) = match received {
+        Ok(received) => received,
+        Err(refusal) => return refused(&runtime, refusal),
+    };
+    let heard = match runtime
+        .platform
+        .parse_request(&head.headers, &body, runtime.now())
+    {
+        Ok(heard) => heard,
+        Err(refusal) => return refused(&runtime, refusal),
+    };
+    drop(unverified);
+    match heard {
+        ParsedRequest::Answer(answer) => answer,
+        ParsedRequest::Ignored(update, answer) => {
+            update.log(&runtime);
+            answer
+        }
+        ParsedRequest::Press(press) => {
+            let verdict = runtime.press(&press);
+            let answer = runtime.platform.pressed(&verdict);
+            // The platform waits for the response, so the report is sent in the background.
+            tokio::spawn(async move { runtime.platform.tell(&press, &verdict).await });
+            answer
+        }
+        ParsedRequest::Event(event) => {
+            let name = event.name.clone();
+            let taken = accept_detached(&runtime, *event).await;
+            taken.map_or_else(
+                |error| not_accepted(&runtime, &name, &error),
+                |taken| runtime.platform.acknowledge(taken),
+            )
+        }
+    }
+}
+
+/// Same as [`accept_event`], but completes even if the platform closes the request, because fetching files
+/// may take long.
+async fn accept_detached(
+    runtime: &Arc<ConnectionRuntime>,
+    event: PlatformEvent,
+) -> Result<EventAcceptance, EventRefusal> {
+    let task = tokio::spawn({
+        let runtime = Arc::clone(runtime);
+        async move {
+            let accept = |event| accept_event(&runtime, event);
+            runtime.albums.accept(event, accept).await
+        }
+    });
+    let broken = |error| EventRefusal {
+        message: format!("Internal error in gdn: {error}."),
+        is_retryable: true,
+    };
+    task.await.unwrap_or_else(|error| Err(broken(error)))
+}
+
+/// Accepts an event and notifies an unknown sender.
+pub(crate) async fn accept_event(
+    runtime: &Arc<ConnectionRuntime>,
+    event: PlatformEvent,
+) -> Result<EventAcceptance, EventRefusal> {
+    let origin = event.origin.clone().unwrap_or_default();
+    let taken = runtime.accept(event).await?;
+    if taken == EventAcceptance::UnknownSender {
+        runtime.platform.notify_unknown_sender(&origin).await;
+    }
+    Ok(taken)
+}
