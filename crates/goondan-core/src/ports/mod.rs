@@ -11,4 +11,5 @@ pub mod model;
 pub mod reload;
 pub mod store;
 pub mod tool;
+mod tool_outcomes;
 pub mod tracing;
