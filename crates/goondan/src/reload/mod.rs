@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) use self::notifications::ReloadListeners;
 pub use self::notifications::ReloadNews;
+pub(crate) use self::outcome::ReloadCause;
 pub use self::outcome::{ReloadOutcome, ReloadTiming};
 pub(crate) use self::server_changes::follow_servers;
 pub(crate) use self::tool_requests::ToolReloads;
@@ -43,22 +44,6 @@ pub type ReloadCheck = Arc<dyn Fn(&Project) -> Result<(), Vec<Diagnostic>> + Sen
 
 /// Number of a swarm's first generation.
 pub(crate) const FIRST_GENERATION: u64 = 1;
-
-/// Cause of a reload.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum ReloadCause {
-    /// Explicit request. It always makes a new generation, including without changes.
-    Asked,
-    /// Changed file.
-    Watch {
-        /// Files may still change. A load error is then neither a failure nor reported.
-        is_hasty: bool,
-        /// Time at which the change was noticed.
-        noticed: Instant,
-        /// Time at which the files were stable.
-        settled: Instant,
-    },
-}
 
 /// State that a reload compares with.
 #[derive(Default)]

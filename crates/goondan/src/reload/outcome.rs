@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 use goondan_spec::source::SourceTexts;
 use goondan_spec::{Diagnostic, ReloadPlan};
 
-use super::ReloadCause;
-
 /// Outcome of a reload.
 #[derive(Debug, Clone)]
 pub struct ReloadOutcome {
@@ -68,4 +66,20 @@ impl ReloadOutcome {
             timing,
         }
     }
+}
+
+/// Cause of a reload.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ReloadCause {
+    /// Explicit request. It always makes a new generation, including without changes.
+    Asked,
+    /// Changed file.
+    Watch {
+        /// Files may still change. A load error is then neither a failure nor reported.
+        is_hasty: bool,
+        /// Time at which the change was noticed.
+        noticed: Instant,
+        /// Time at which the files were stable.
+        settled: Instant,
+    },
 }

@@ -1,10 +1,7 @@
-//! Connections of a running swarm, with their resolved values.
+//! A connection with its resolved values.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use goondan_core::connector_host::{ConnectorHost, ConnectorStart};
-use goondan_core::ports::tool::HandlerError;
 use goondan_spec::kinds::{
     Connection, ConnectionAccess, ConnectorSetting, IngressRule, ReplyMode, SettingRequirement,
 };
@@ -13,7 +10,6 @@ use goondan_spec::{Bundle, Environment, Resource, Secret, ValueSource};
 use super::connector_file::ConnectorFile;
 use super::receivers::all_receivers_have;
 use crate::start::project::base_connector;
-use crate::start::swarm::Swarm;
 
 /// Connection of a swarm, with its resolved values.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,7 +99,7 @@ impl BoundConnection {
 
     /// Returns a connection with its settings and secrets, or the reason why it cannot run. Returns
     /// `None` if its Connector does not exist.
-    fn with_values(
+    pub(super) fn with_values(
         bundle: &Bundle,
         connection: &Resource<Connection>,
         environment: &Environment,
@@ -152,57 +148,6 @@ impl BoundConnection {
     /// with all required secrets.
     pub fn secret(&self, name: &str) -> &str {
         self.secrets.get(name).map_or("", Secret::expose)
-    }
-}
-
-impl Swarm {
-    /// Runs the file of `bound` until it ends; `host` handles its requests.
-    ///
-    /// # Errors
-    /// Fails if the connector cannot start or fails, or if its process exits.
-    pub async fn run_connector(
-        &self,
-        bound: &BoundConnection,
-        host: Arc<dyn ConnectorHost>,
-    ) -> Result<(), HandlerError> {
-        let Some(ConnectorFile {
-            id, entry, root, ..
-        }) = &bound.file
-        else {
-            return Ok(());
-        };
-        let exposed = |values: &BTreeMap<String, Secret>| {
-            values
-                .iter()
-                .map(|(name, value)| (name.clone(), value.expose().to_owned()))
-                .collect()
-        };
-        let values = ConnectorStart {
-            connection: bound.name.clone(),
-            connector: bound.connector.clone(),
-            config: exposed(&bound.config),
-            secrets: exposed(&bound.secrets),
-            ..ConnectorStart::default()
-        };
-        self.inner()
-            .tools
-            .run_connector((id, entry), root, values, host)
-            .await
-    }
-
-    /// Returns the connections of the current generation.
-    pub async fn connections(&self) -> Vec<Result<BoundConnection, UnusableConnection>> {
-        let environment = self.inner().reloading.lock().await.environment().clone();
-        let bundle = self.bundle();
-        let Ok(swarm) = bundle.choose_swarm(Some(&self.name())) else {
-            return Vec::new();
-        };
-        bundle
-            .connections_of(&swarm.id)
-            .filter_map(|connection| {
-                BoundConnection::with_values(&bundle, connection, &environment)
-            })
-            .collect()
     }
 }
 

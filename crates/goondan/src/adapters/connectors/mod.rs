@@ -5,6 +5,7 @@ mod connector_file;
 mod manifests;
 mod receivers;
 mod setting_checks;
+mod swarm_connections;
 
 pub use goondan_core::connector_host::ConnectorHost;
 /// Marker at the end of GitHub comments that agents wrote.
