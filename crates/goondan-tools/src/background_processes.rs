@@ -22,7 +22,8 @@ use crate::command_runner::{PreparedCommand, RunningCommand};
 use crate::instance_owner::InstanceOwner;
 use crate::mutex_lock::lock;
 use crate::output_capture::OutputCapture;
-use crate::process::{ProcessSignal, ProgramFailure, wait_for_limit, while_reading};
+use crate::process::{ProgramFailure, wait_for_limit, while_reading};
+use crate::process_signal::ProcessSignal;
 
 /// Maximum number of running processes per instance.
 const MAX_RUNNING_PROCESSES: usize = 32;

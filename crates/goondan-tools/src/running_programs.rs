@@ -13,24 +13,26 @@ mod file_protection;
 mod no_other_processes;
 #[cfg(target_os = "linux")]
 mod other_processes;
+mod program_table;
 mod stopped_programs;
 #[cfg(test)]
 mod tests;
+mod wait_limits;
 mod write_access;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use goondan_core::ports::tool::ApprovedFile;
-use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 pub(crate) use self::approved_file_error::ApprovedFileError;
 use self::file_protection::FileProtection;
+use self::program_table::{RUNNING_PROGRAMS, RunningProgram, once_possible};
+use self::wait_limits::{OTHER_PROCESS_TIMEOUT, RECHECK_INTERVAL};
 pub(crate) use self::write_access::WriteAccess;
 use self::write_access::with_hard_links;
 use crate::mutex_lock::lock;
@@ -43,95 +45,9 @@ pub(crate) use no_other_processes::{ByteLocks, LockFile, protect_lock_directory}
 pub(crate) use other_processes::{ByteLocks, LockFile, protect_lock_directory};
 use stopped_programs::give_way;
 
-/// Time to wait for the end of programs that may write approved files.
-const WRITER_WAIT_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Time to wait for other processes of the user: for their programs that may write approved files, or
-/// for the start of their approved calls.
-const OTHER_PROCESS_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Interval at which a waiting program checks the others again. The end of an orphan and of a program
-/// of another process sends no notification.
-const RECHECK_INTERVAL: Duration = Duration::from_millis(50);
-
 /// Time in which a started call reads its approved files. No program that may write them starts
 /// until then.
 const FILE_READ_PERIOD: Duration = Duration::from_secs(2);
-
-static RUNNING_PROGRAMS: LazyLock<RunningPrograms> = LazyLock::new(RunningPrograms::default);
-
-#[derive(Default)]
-struct RunningPrograms {
-    table: Mutex<ProgramTable>,
-    /// Notified when an entry is removed, or when its process id becomes known.
-    changed: Notify,
-}
-
-#[derive(Default)]
-struct ProgramTable {
-    next: u64,
-    programs: BTreeMap<u64, RunningProgram>,
-    /// Approved files of calls that are starting.
-    approved: BTreeMap<u64, Vec<PathBuf>>,
-}
-
-struct RunningProgram {
-    /// The process id; `None` before the start.
-    pid: Option<u32>,
-    /// All processes of a sandboxed program, if the kernel has such domains.
-    domain: Option<Arc<SignalDomain>>,
-    access: WriteAccess,
-    /// Number of starting calls for which the program is stopped.
-    stops: usize,
-    /// Locks that keep other processes from starting calls with approved files that the program may
-    /// write. `None` while the program is suspended for the start of such a call.
-    locks: Option<ByteLocks>,
-}
-
-impl ProgramTable {
-    fn next_key(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-
-    /// Returns a description of a running program that may change one of the files. Programs of the
-    /// project are left out, because they are stopped instead.
-    fn find_writer(&self, files: &[PathBuf]) -> Option<String> {
-        let mut programs = self.programs.values();
-        let known = programs
-            .find(|program| !program.access.is_of_project && program.access.can_change(files))
-            .map(|program| describe_program(program.pid));
-        #[cfg(target_os = "linux")]
-        return known.or_else(|| {
-            let orphan = self.orphans().into_iter().next();
-            orphan.map(|pid| describe_program(u32::try_from(pid).ok()))
-        });
-        #[cfg(not(target_os = "linux"))]
-        known
-    }
-
-    /// Returns sandboxed processes that left their group. With a domain, they end with their program.
-    #[cfg(target_os = "linux")]
-    fn orphans(&self) -> Vec<i32> {
-        match SignalDomain::is_supported() {
-            true => Vec::new(),
-            false => orphans::sandboxed_children(&self.pids()),
-        }
-    }
-
-    #[cfg(target_os = "linux")]
-    fn pids(&self) -> std::collections::BTreeSet<u32> {
-        let pids = self.programs.values().filter_map(|program| program.pid);
-        pids.collect()
-    }
-}
-
-fn describe_program(pid: Option<u32>) -> String {
-    pid.map_or_else(
-        || "a program or redirection that is starting".to_owned(),
-        |pid| format!("process {pid}"),
-    )
-}
 
 /// Registration of a program, from before its start until its end.
 #[derive(Debug)]
@@ -150,7 +66,7 @@ impl RegisteredProgram {
     /// # Errors
     ///
     /// Fails with an [`ApprovedFileError`] if approved files changed, or if the wait takes longer than
-    /// [`WRITER_WAIT_TIMEOUT`] or, for other processes, [`OTHER_PROCESS_TIMEOUT`].
+    /// `WRITER_WAIT_TIMEOUT` or, for other processes, [`OTHER_PROCESS_TIMEOUT`].
     pub(crate) async fn begin(
         access: WriteAccess,
         approved: &Arc<[ApprovedFile]>,
@@ -275,17 +191,6 @@ pub(crate) fn lock_written_files(
             None => std::thread::sleep(RECHECK_INTERVAL),
             locks => return Ok(locks),
         }
-    }
-}
-
-/// Repeats `attempt` until it succeeds.
-async fn once_possible<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
-    loop {
-        let changed = RUNNING_PROGRAMS.changed.notified();
-        if let Some(done) = attempt() {
-            return done;
-        }
-        let _ = timeout(RECHECK_INTERVAL, changed).await;
     }
 }
 

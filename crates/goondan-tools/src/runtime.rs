@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use crate::background_processes::{BackgroundProcess, BackgroundProcesses};
 use crate::builtin_tool::BuiltinTool;
 use crate::errors::{self, lossy_path};
-use crate::process::{self, FinishedProgram, ProcessSignal};
+use crate::process::{self, FinishedProgram};
+use crate::process_signal::ProcessSignal;
 use crate::shell::{self, CommandLineLauncher};
 use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 

@@ -14,8 +14,9 @@ use super::CommandLineRunner;
 use super::standard_streams::{StandardStreams, StreamTarget};
 use crate::mutex_lock::lock;
 use crate::process::{
-    ProcessSignal, ProgramGroup, TERMINATION_GRACE_PERIOD, failed_with, reading_end, writing_end,
+    ProgramGroup, TERMINATION_GRACE_PERIOD, failed_with, reading_end, writing_end,
 };
+use crate::process_signal::ProcessSignal;
 use crate::sandbox::SandboxedCommand;
 
 pub(crate) enum PreparedCommand {

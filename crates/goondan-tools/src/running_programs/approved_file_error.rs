@@ -4,7 +4,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::OTHER_PROCESS_TIMEOUT;
+use super::wait_limits::OTHER_PROCESS_TIMEOUT;
 
 /// The reason why approved files are not run.
 #[derive(Debug, thiserror::Error)]

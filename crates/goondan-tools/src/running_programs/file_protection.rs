@@ -12,12 +12,11 @@ use goondan_core::real_path::links_of_path;
 use tokio::time::timeout;
 
 use super::approved_file_error::first_of;
+use super::program_table::{RUNNING_PROGRAMS, once_possible};
 use super::stopped_programs::StoppedPrograms;
+use super::wait_limits::{OTHER_PROCESS_TIMEOUT, WRITER_WAIT_TIMEOUT};
 use super::write_access::with_hard_links;
-use super::{
-    ApprovedFileError, ByteLocks, LockFile, OTHER_PROCESS_TIMEOUT, RUNNING_PROGRAMS,
-    WRITER_WAIT_TIMEOUT, once_possible,
-};
+use super::{ApprovedFileError, ByteLocks, LockFile};
 use crate::file_changes::FileChangeLock;
 use crate::mutex_lock::lock;
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{
-    ApprovedFileError, ByteLocks, LockFile, ProgramTable, RECHECK_INTERVAL, RUNNING_PROGRAMS,
-    RunningProgram, WRITER_WAIT_TIMEOUT, describe_program, once_possible,
+use super::program_table::{
+    ProgramTable, RUNNING_PROGRAMS, RunningProgram, describe_program, once_possible,
 };
+use super::wait_limits::{RECHECK_INTERVAL, WRITER_WAIT_TIMEOUT};
+use super::{ApprovedFileError, ByteLocks, LockFile};
 use crate::mutex_lock::lock;
 #[cfg(unix)]
-use crate::process::ProcessSignal;
+use crate::process_signal::ProcessSignal;
 use crate::sandbox::SignalDomain;
 #[cfg(target_os = "linux")]
 use crate::sandbox::signal_domain;

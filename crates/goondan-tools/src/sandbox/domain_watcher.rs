@@ -14,7 +14,7 @@ use nix::sys::prctl::get_no_new_privs;
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, getpid, getppid};
 
-use super::HelperCommand;
+use super::helper_arguments::{HelperCommand, watcher_output};
 use super::signal_domain::{SignalDomain, kill_all};
 use crate::mutex_lock::lock;
 use crate::process::TERMINATION_GRACE_PERIOD;
@@ -48,7 +48,7 @@ fn start(helper: &HelperCommand) -> io::Result<Child> {
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::piped())
-        .stdout(super::watcher_output())
+        .stdout(watcher_output())
         .stderr(Stdio::null());
     // Signals of the terminal to this program's group must not reach the watcher.
     std::os::unix::process::CommandExt::process_group(&mut command, 0);

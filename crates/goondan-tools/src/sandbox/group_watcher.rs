@@ -9,7 +9,7 @@ use std::io::{BufRead, Write as _};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use super::HelperCommand;
+use super::helper_arguments::{HelperCommand, watcher_output};
 use crate::mutex_lock::lock;
 
 /// Argument that makes the helper the watcher.
@@ -78,7 +78,7 @@ impl GroupWatcher {
             .current_dir("/");
         command
             .stdin(Stdio::piped())
-            .stdout(super::watcher_output())
+            .stdout(watcher_output())
             .stderr(Stdio::null());
         // Signals of the terminal to this program's group must not reach the watcher.
         #[cfg(unix)]

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use super::{HELPER_ERROR_PREFIX, HELPER_FAILED_CODE, ProcessRestrictions, group_watcher};
+use super::group_watcher;
+use super::helper_arguments::{HELPER_ERROR_PREFIX, HELPER_FAILED_CODE, ProcessRestrictions};
 
 /// Restricts this process and executes `command`. Returns only after a failure, which it prints on
 /// standard error. With `watch-groups` or `watch-sandboxes`, acts as the watcher of leftover processes

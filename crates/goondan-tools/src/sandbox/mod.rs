@@ -12,6 +12,7 @@
 #[cfg(target_os = "linux")]
 mod domain_watcher;
 mod group_watcher;
+mod helper_arguments;
 mod helper_process;
 #[cfg(target_os = "linux")]
 mod landlock;
@@ -26,6 +27,7 @@ mod permitted_calls;
 mod permitted_command;
 mod places;
 pub(crate) mod program_files;
+mod sandbox_layer;
 pub(crate) mod sandboxed_start;
 #[cfg(target_os = "linux")]
 pub(crate) mod signal_domain;
@@ -35,24 +37,26 @@ mod system_calls;
 mod world_readable;
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
 
 use goondan_core::ports::tool::{ApprovedFile, HandlerError, ToolContext};
-use goondan_spec::Code;
 use goondan_spec::kinds::{ProcessLimits, SandboxSettings};
-use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 
 use crate::paths::still_there;
 use crate::process::{self, FinishedProgram};
-use crate::running_programs::{LockFile, WriteAccess, protect_lock_directory};
+use crate::running_programs::WriteAccess;
 use crate::server_programs::RuntimeFiles;
 use crate::shell::ShellSettings;
 use crate::state_directory;
 use crate::tool_chains;
 pub(crate) use places::{resolved_once, stated_place};
 
+pub use self::helper_arguments::HelperCommand;
+use self::helper_arguments::{
+    HELPER_ERROR_PREFIX, HELPER_FAILED_CODE, ProcessRestrictions, helper_command,
+};
+pub(crate) use self::sandbox_layer::{SandboxLayer, sandbox_error, write_access};
 pub(crate) use group_watcher::{GroupWatcher, WatchedGroup};
 pub use helper_process::enter;
 #[cfg(not(target_os = "linux"))]
@@ -64,18 +68,12 @@ pub(crate) use signal_domain::SignalDomain;
 /// Permits any program.
 const ANY_PROGRAM: &str = "*";
 
-/// Exit code of a helper that failed.
-const HELPER_FAILED_CODE: i32 = 125;
-
 /// Variable with the directory of Python's compiled files. Without it, Python runs a compiled file next
 /// to a module in place of the module, and a sandboxed program could have written it.
 const PYTHON_CACHE_VARIABLE: &str = "PYTHONPYCACHEPREFIX";
 
 /// Variable that keeps Python from writing compiled files.
 const PYTHON_NO_CACHE_VARIABLE: &str = "PYTHONDONTWRITEBYTECODE";
-
-/// Prefix of the helper's error message.
-const HELPER_ERROR_PREFIX: &str = "gdn-sandbox: ";
 
 /// Readable for every program: the system, without the directories of its users. Of `/etc`, only
 /// the files for every user are.
@@ -109,86 +107,6 @@ const SYSTEM_READ_PATHS: [&str; 26] = [
     "/proc/sys",
     "/proc/version",
 ];
-
-/// The command that starts this program as the helper.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HelperCommand {
-    /// The program, preferably as an absolute path.
-    pub program: PathBuf,
-    /// The arguments before the restrictions.
-    pub args: Vec<String>,
-}
-
-/// The helper's argument, as JSON.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ProcessRestrictions {
-    limits: ProcessLimits,
-    /// Layers that apply together.
-    layers: Vec<SandboxLayer>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct SandboxLayer {
-    network: bool,
-    #[serde(with = "goondan_core::path_json")]
-    read: Vec<PathBuf>,
-    #[serde(with = "goondan_core::path_json")]
-    write: Vec<PathBuf>,
-    /// The permitted programs; `None` permits all readable ones.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        with = "goondan_core::path_json"
-    )]
-    execute: Option<Vec<PathBuf>>,
-    /// Places that agents or other users may replace. They and the paths below them must not contain
-    /// links.
-    #[serde(with = "goondan_core::path_json")]
-    exact: Vec<PathBuf>,
-    /// Refuses the system calls with which a stopped program could continue itself.
-    #[serde(default)]
-    stays_stopped: bool,
-}
-
-impl SandboxLayer {
-    /// Removes the state of `gdn` from the readable places.
-    ///
-    /// # Errors
-    ///
-    /// Fails if a writable place contains the state.
-    fn without_state(mut self) -> Result<SandboxLayer, HandlerError> {
-        protect_lock_directory();
-        for folder in &self.write {
-            if let Some(state) = state_directory::in_folder(folder).first() {
-                return Err(state_in_sandbox_error(folder, state));
-            }
-        }
-        let parts = |folder: &PathBuf| state_directory::readable_parts(folder);
-        self.read = self.read.iter().flat_map(parts).collect();
-        Ok(self)
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl SandboxLayer {
-    /// Returns all paths: readable, writable, and executable ones.
-    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        self.read
-            .iter()
-            .chain(&self.write)
-            .chain(self.execute.iter().flatten())
-    }
-}
-
-/// Returns the output of a watcher process: the lock file, so that its locks remain until the watcher
-/// has ended the programs of a killed process.
-fn watcher_output() -> Stdio {
-    let file = LockFile::of_user().ok().flatten();
-    let descriptor = file.and_then(|file| file.duplicate_descriptor().ok());
-    descriptor.map_or_else(Stdio::null, Stdio::from)
-}
 
 #[derive(Debug)]
 pub(crate) struct SandboxHelper {
@@ -379,57 +297,6 @@ impl ProgramLauncher {
 fn sets_variable(command: &Command, name: &str) -> bool {
     let mut variables = command.as_std().get_envs();
     variables.any(|(set, value)| set == name && value.is_some())
-}
-
-/// Returns the access of a program in these sandboxes; `None` without a sandbox.
-pub(crate) fn write_access(layers: &[SandboxLayer]) -> Option<WriteAccess> {
-    let access = WriteAccess::from_sandboxes(layers.iter().map(|layer| layer.write.clone()));
-    access.is_sandboxed().then_some(access)
-}
-
-pub(crate) fn sandbox_error(reason: &str) -> HandlerError {
-    HandlerError::new(format!(
-        "the program was not run, because its sandbox or limits cannot be applied: {reason}"
-    ))
-    .code(Code::TOOL_SANDBOX)
-    .suggest(
-        "The operator can run the swarm on a system that supports them, or remove `sandbox` or \
-        `limits` from its YAML.",
-    )
-}
-
-fn state_in_sandbox_error(folder: &Path, state: &Path) -> HandlerError {
-    let (folder, state) = (folder.display(), state.display());
-    sandbox_error(&format!(
-        "programs in the sandbox may write to `{folder}`, which contains gdn's own state in `{state}`"
-    ))
-    .suggest(
-        "The operator can remove this directory from the sandbox, or start gdn with a `--state-root` \
-        outside of this directory.",
-    )
-}
-
-/// Returns the command that starts the helper, which becomes `command`.
-fn helper_command(helper: &HelperCommand, restrictions: &str, command: Command) -> Command {
-    let inner = command.as_std();
-    let mut outer = Command::new(&helper.program);
-    outer
-        .args(&helper.args)
-        .arg(restrictions)
-        .arg("--")
-        .arg(inner.get_program())
-        .args(inner.get_args());
-    outer.env_clear();
-    outer.envs(
-        inner
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
-    if let Some(folder) = inner.get_current_dir() {
-        outer.current_dir(folder);
-    }
-    process::pipe_outputs(&mut outer);
-    outer
 }
 
 /// The access of a program that a sandbox needs to permit.
