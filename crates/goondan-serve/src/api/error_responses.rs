@@ -1,7 +1,5 @@
 //! Error responses in the OpenAPI document.
 
-use axum::extract::Request;
-
 /// Error responses of the server.
 #[derive(utoipa::IntoResponses)]
 #[expect(dead_code, reason = "used only in the OpenAPI document")]

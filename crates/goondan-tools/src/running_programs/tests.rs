@@ -1,5 +1,7 @@
 //! Tests of running programs and approved files.
 
+#[cfg(target_os = "linux")]
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use goondan_core::content_hash::content_identity;
