@@ -41,6 +41,7 @@ pub use reload::preview::{PreviewError, ReloadPreview};
 pub use reload::{ReloadCheck, ReloadNews, ReloadOutcome, ReloadTiming};
 pub use start::builder::SwarmBuilder;
 pub use start::checks::check;
+pub use start::conversations::StatedPrompt;
 pub use start::environment::project_variables;
 pub use start::model_probe::{model_obstacle, probe_model};
 pub use start::project::{Project, around, environment, load, manifest_in};

@@ -12,6 +12,7 @@ mod model_calls;
 mod operations;
 mod project_files;
 mod site;
+mod stored_instances;
 mod swarm;
 mod topology;
 
@@ -96,6 +97,9 @@ fn documented_routes(studio: Option<StudioPorts>) -> OpenApiRouter<Service> {
         .routes(routes!(instances::cancel))
         .routes(routes!(instances::retry))
         .routes(routes!(instances::fork))
+        .routes(routes!(stored_instances::set_title))
+        .routes(routes!(stored_instances::export))
+        .routes(routes!(stored_instances::delete))
         .routes(routes!(operations::compact))
         .routes(routes!(operations::undo))
         .routes(routes!(failed_events::list))
