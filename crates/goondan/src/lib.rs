@@ -61,7 +61,8 @@ pub use workspace::running_record::{LastGeneration, LastReload};
 pub use workspace::{StateRoot, Workspace};
 
 pub use goondan_core::{
-    ids, json_rpc, json_text, message, model_calls, notices, ports, rate_limit, received_text,
+    conversation_title, ids, json_rpc, json_text, message, model_calls, notices, ports, rate_limit,
+    received_text,
 };
 
 /// Events of a swarm, for subscribers.

@@ -5,6 +5,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use goondan::conversation_title::{MAX_TITLE_CHARS, title_of};
 use goondan::ids::InstanceId;
 use goondan::spec::Code;
 
@@ -12,7 +13,7 @@ use super::ErrorResponses;
 use super::instances::{existing_instance, unknown_instance};
 use crate::problem::{ApiProblem, JsonBody};
 use crate::service::Service;
-use crate::wire::{MAX_TITLE_CHARS, TitleBody};
+use crate::wire::TitleBody;
 
 /// Set the title of a conversation. An empty title removes the title.
 ///
@@ -38,10 +39,9 @@ pub(super) async fn set_title(
         let problem = format!("The title has more than {MAX_TITLE_CHARS} characters.");
         return Err(ApiProblem::new(Code::SERVE_REQUEST, problem).suggest("Use a shorter title."));
     }
-    let words: Vec<&str> = body.title.split_whitespace().collect();
-    let title = words.join(" ");
-    let stored = (!title.is_empty()).then_some(title.as_str());
-    service.swarm().set_title(&id, stored).await?;
+    let title = title_of(&body.title);
+    service.swarm().set_title(&id, title.as_deref()).await?;
+    let title = title.unwrap_or_default();
     Ok(Json(TitleBody { title }))
 }
 

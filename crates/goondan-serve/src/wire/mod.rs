@@ -435,9 +435,6 @@ pub struct InstancesBody {
     pub instances: Vec<Value>,
 }
 
-/// Maximum length of a title, in characters.
-pub(crate) const MAX_TITLE_CHARS: usize = 200;
-
 /// Title of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -62,7 +62,8 @@ impl Swarm {
         let messages = self.inner().runtime.conversation(instance).await?;
         let mask = CassetteMask::of_redactor(self.inner().redactor.clone());
         let mut text = Vec::new();
-        let written = import_export::write(&meta, &messages, &mask, &mut text);
+        let title = self.titles().await?.remove(instance);
+        let written = import_export::write(&meta, title, &messages, &mask, &mut text);
         let damaged = |cause| StoreError::Damaged {
             what: format!("the conversation {instance}"),
             cause: Arc::new(cause),

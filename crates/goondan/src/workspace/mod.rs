@@ -238,8 +238,8 @@ impl Workspace {
     pub fn title(&self, id: &InstanceId) -> Option<String> {
         let name = format!("{}.json", layout::file_name(TITLE_RECORD));
         let path = self.instance_dir(id).join(layout::EXTENSIONS).join(name);
-        let title: Option<String> = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-        title
+        let title = serde_json::from_slice::<Option<String>>(&fs::read(path).ok()?);
+        title.ok().flatten()
     }
 
     /// Returns the failed events of an instance, oldest first.
