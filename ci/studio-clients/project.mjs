@@ -151,7 +151,7 @@ async function recording() {
   await offer.getByRole("button", { name: "Save", exact: true }).click();
   await page.getByText("Saved keeper-night.case.yaml.").waitFor();
   const text = readFileSync(path, "utf8");
-  holds(text.includes("when do bees sleep") && text.includes("project: ."), "a confirmed test case is in the project");
+  holds(text.includes("when do bees sleep") && text.includes('project: "."'), "a confirmed test case is in the project");
   await open();
   await made.getByText("The file in the project already has this text.").waitFor();
   await made.getByRole("button", { name: "Close" }).click();

@@ -472,6 +472,8 @@ async function conversationActions() {
   await dialog.getByRole("button", { name: "Cancel" }).click();
   await rename("About <b>bees</b> \u202e");
   await page.locator(".detail h1", { hasText: "About <b>bees</b> \\u{202e}" }).waitFor();
+  await page.waitForFunction(() => document.activeElement.textContent === "Rename");
+  holds(true, "the button keeps the focus");
   await page.locator(".list .item[aria-current] .item-title", { hasText: "About <b>bees</b>" }).waitFor();
   await page.getByLabel("Search conversations").fill("about <b>");
   await page.waitForFunction(() => document.querySelectorAll(".list .item").length === 1);

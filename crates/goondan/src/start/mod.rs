@@ -2,7 +2,7 @@
 
 pub mod builder;
 pub mod checks;
-mod conversations;
+pub(crate) mod conversations;
 pub(crate) mod environment;
 pub mod model_probe;
 pub mod project;

@@ -26,6 +26,7 @@ export function rename(whose, title) {
         await instances();
       });
       close();
+      focusAgain();
     };
     field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.isComposing) return;
@@ -38,6 +39,12 @@ export function rename(whose, title) {
       h("div.actions", {}, button("Save", save, { class: "primary" }), button("Cancel", close)),
     ];
   });
+}
+
+/** Moves the focus to the button when the heading with the new title is drawn. */
+function focusAgain() {
+  const focus = () => /** @type {HTMLElement|null} */ (document.querySelector("[data-action=rename]"))?.focus();
+  requestAnimationFrame(() => requestAnimationFrame(focus));
 }
 
 /**

@@ -262,7 +262,7 @@ function headingItem(whose, { loaded, all }, load) {
     has && button("Fork", () => fork(whose)),
     has && button("Compare", () => (location.hash = address("compare", whose.agentName, whose.instanceKey)), { title: "Compare with another conversation" }),
     has && button("Record test case", () => recordCase(whose), { title: "Record this conversation as a test case for gdn test" }),
-    meta && button("Rename", () => rename(whose, title)),
+    meta && button("Rename", () => rename(whose, title), { data: { action: "rename" } }),
     has && button("Save as HTML", () => attempt(async () => exportPage(whose, await all()))),
     has && button("Save as JSON", () => exportLines(whose), { title: "Save as JSON Lines, like gdn conversation export" }),
     meta && !isRunning && button("Delete", () => confirmDeletion(whose, loaded.total), { class: "danger" }),
