@@ -1,6 +1,6 @@
 // Test cases and files of a project in the studio: node project.mjs TOOLS ADDRESS PROJECT PICTURES TOKEN
 
-import { readFileSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
 import { accessibility, holds, launch, photograph, show, visit } from "./browser.mjs";
 
 const [, , , address, project, pictures, token] = process.argv;
@@ -125,6 +125,62 @@ async function conflict() {
   holds(readFileSync(path, "utf8") === "One\r\ntwo\r\nthree\r\n", "line ends stay as they are");
 }
 
+/** A recorded test case is saved in the project, after its changes were shown. */
+async function recording() {
+  console.log("recorded test cases");
+  const sent = await api("POST", "/api/inputs?wait=true", { input: "when do bees sleep", instanceKey: "night" });
+  holds(sent.status === 200, "a conversation is there");
+  const path = `${project}/keeper-night.case.yaml`;
+  const made = page.locator("dialog", { hasText: "Test case keeper-night" });
+  const offer = page.locator("dialog", { hasText: "Save keeper-night.case.yaml?" });
+  const open = async () => {
+    await page.getByRole("button", { name: "Record test case" }).click();
+    await made.getByRole("button", { name: "Save…" }).click();
+  };
+  await show(page, "conversations/keeper/night");
+  await open();
+  await offer.getByText("This is a new file.").waitFor();
+  await offer.locator(".diff .added", { hasText: "when do bees sleep" }).first().waitFor();
+  await checked("case-save");
+  holds(!existsSync(path), "nothing is saved before the changes are confirmed");
+  await offer.getByRole("button", { name: "Cancel" }).click();
+  const download = page.waitForEvent("download");
+  await made.getByRole("button", { name: "Download" }).click();
+  holds((await download).suggestedFilename() === "keeper-night.case.yaml" && !existsSync(path), "it can also be downloaded");
+  await made.getByRole("button", { name: "Save…" }).click();
+  await offer.getByRole("button", { name: "Save", exact: true }).click();
+  await page.getByText("Saved keeper-night.case.yaml.").waitFor();
+  const text = readFileSync(path, "utf8");
+  holds(text.includes("when do bees sleep") && text.includes('project: "."'), "a confirmed test case is in the project");
+  await open();
+  await made.getByText("The file in the project already has this text.").waitFor();
+  await made.getByRole("button", { name: "Close" }).click();
+  writeFileSync(path, text.replace("when do bees sleep", "when do bees wake"));
+  await open();
+  await offer.getByText("another test case in this file").waitFor();
+  holds((await offer.locator(".diff .removed", { hasText: "when do bees wake" }).count()) > 0, "a file with another text shows the difference");
+  await offer.getByRole("button", { name: "Save", exact: true }).click();
+  await page.getByText("Saved keeper-night.case.yaml.").waitFor();
+  holds(readFileSync(path, "utf8") === text, "and is replaced after the confirmation");
+  await show(page, "cases");
+  await page.getByRole("button", { name: "Run keeper-night" }).click();
+  await page.locator('[data-case="keeper-night"] .mark.ok', { hasText: "passed" }).waitFor();
+  holds(true, "the saved test case is listed, and passes");
+  unlinkSync(path);
+}
+
+/** The prompt of an agent leads to its file. */
+async function prompts() {
+  console.log("prompts");
+  await show(page, "swarm");
+  const card = page.locator("[data-id='agent/keeper']");
+  await card.getByText("System prompt", { exact: true }).click();
+  await card.getByLabel("System prompt of keeper").waitFor();
+  await card.getByRole("link", { name: "prompts/keeper.md" }).click();
+  await page.getByLabel("Text of prompts/keeper.md").waitFor();
+  holds(true, "the prompt of an agent leads to its file");
+}
+
 /** The routes of the editor need the token, and reach nothing but the files of the project. */
 async function walls() {
   console.log("the walls of the editor");
@@ -135,6 +191,10 @@ async function walls() {
   holds((await refused({ ...authorized, Origin: "http://evil.example" })) === 403, "nor for the page of another origin");
   holds((await refused(authorized)) === 412, "nor without the hash of the file");
   symlinkSync("/etc", `${project}/prompts/etc`);
+  for (const path of ["../x.case.yaml", "prompts/etc/x.case.yaml", ".hidden/x.case.yaml", "x.md"]) {
+    const created = await api("PUT", "/api/project/file", { ...edit, path });
+    holds(created.status === 404, `${path} can't be created`);
+  }
   for (const path of ["/etc/passwd", "../x.md", "prompts/../goondan.yaml", "prompts/etc/hosts", ".env"]) {
     const read = await api("GET", `/api/project/file?path=${encodeURIComponent(path)}`);
     const written = await api("PUT", "/api/project/file", { ...edit, path });
@@ -146,6 +206,8 @@ async function walls() {
 await cases();
 await files();
 await conflict();
+await recording();
+await prompts();
 await walls();
 holds(wrong.length === 0, `nothing went wrong in the page ${wrong.join("\n")}`);
 await browser.close();

@@ -453,6 +453,69 @@ async function forks() {
   return key;
 }
 
+/** A conversation gets a title, is saved as JSON Lines, and is deleted. */
+async function conversationActions() {
+  console.log("titles and deletion");
+  await send("good morning", "titled");
+  await show(page, "conversations/desk/titled");
+  const dialog = page.locator("dialog");
+  const rename = async (title) => {
+    await page.getByRole("button", { name: "Rename" }).click();
+    await dialog.getByLabel("Title").fill(title);
+    await dialog.getByLabel("Title").press("Enter");
+    await dialog.waitFor({ state: "detached" });
+  };
+  await page.getByRole("button", { name: "Rename" }).click();
+  await dialog.waitFor();
+  holds((await page.evaluate(() => document.activeElement.tagName)) === "INPUT", "the field of the title has the focus");
+  await checked("rename");
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await rename("About <b>bees</b> \u202e");
+  await page.locator(".detail h1", { hasText: "About <b>bees</b> \\u{202e}" }).waitFor();
+  await page.waitForFunction(() => document.activeElement.textContent === "Rename");
+  holds(true, "the button keeps the focus");
+  await page.locator(".list .item[aria-current] .item-title", { hasText: "About <b>bees</b>" }).waitFor();
+  await page.getByLabel("Search conversations").fill("about <b>");
+  await page.waitForFunction(() => document.querySelectorAll(".list .item").length === 1);
+  await page.getByLabel("Search conversations").fill("");
+  await checked("titled");
+  await page.reload();
+  await page.locator(".detail h1", { hasText: "About <b>bees</b>" }).waitFor();
+  holds(true, "a title is shown as text in the heading and in the list, is found, and stays");
+  await rename("");
+  await page.locator(".detail h1", { hasText: "desk:titled" }).waitFor();
+  holds(true, "an empty title removes it");
+  const download = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Save as JSON" }).click();
+  const file = await download;
+  const lines = readFileSync(await file.path(), "utf8").trim().split("\n").map((line) => JSON.parse(line));
+  holds(file.suggestedFilename() === "desk-titled.jsonl" && lines[0].format === "goondan-instance" && lines.length === 3, "it is saved as JSON Lines");
+  await page.getByRole("button", { name: "Delete" }).click();
+  await checked("delete");
+  holds((await page.evaluate(() => document.activeElement.textContent)) === "Cancel", "Cancel has the focus");
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+  holds((await api("/api/instances/desk/titled/messages")).total === 2, "without a confirmation it stays");
+  await page.getByRole("button", { name: "Delete" }).click();
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await seen("Deleted desk:titled.");
+  holds((await page.locator(".list .item", { hasText: "desk:titled ·" }).count()) === 0, "a deleted conversation is no longer listed");
+  const { instances } = await api("/api/instances");
+  holds(instances.every((meta) => meta.instanceKey !== "titled"), "and no longer there");
+}
+
+/** The prompt of an agent is in its card, with its place. */
+async function prompts() {
+  console.log("prompts");
+  await show(page, "swarm");
+  const card = page.locator("[data-id='agent/helper']");
+  await card.getByText("System prompt", { exact: true }).click();
+  await card.getByLabel("System prompt of helper").getByText("You shout.", { exact: true }).waitFor();
+  holds(/goondan\.yaml:\d+/.test(await card.innerText()), "an inline prompt has the line of its agent");
+  await checked("prompt");
+  await card.getByText("System prompt", { exact: true }).click();
+}
+
 /** A fork and its original are compared: equal messages are folded, differences are side by side. */
 async function comparison() {
   console.log("comparison");
@@ -699,7 +762,7 @@ async function looks() {
   await page.setViewportSize({ width: 1280, height: 800 });
 }
 
-const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, attach, manyMessages, forks, comparison, ...stateSteps({ page, send, api, checked }), graph, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
+const STEPS = [signedIn, firstPage, conversation, failedTurns, liveCalls, marks, edits, streaming, modelCalls, attach, manyMessages, forks, conversationActions, comparison, ...stateSteps({ page, send, api, checked }), graph, prompts, cases, approvals, problems, traces, reloads, manyEvents, looks, signOut];
 try {
   const wanted = process.env.STUDIO_STEPS?.split(",");
   for (const step of STEPS) if (!wanted || wanted.includes(step.name)) await step();

@@ -20,6 +20,7 @@ use goondan_serve::{CaseRecorder, NotRecorded};
 use tempfile::NamedTempFile;
 use tokio::sync::Mutex;
 
+use crate::project_editor::find_files_by_name;
 use crate::trust::TrustSettings;
 
 /// File name suffix of test cases.
@@ -203,10 +204,8 @@ fn make_case(
         conversations,
     } = recorded;
     let folder = tempfile::tempdir().map_err(failed)?;
-    let relative_root = relative(
-        &folder.path().canonicalize().map_err(failed)?,
-        &root.canonicalize().map_err(failed)?,
-    );
+    let real_root = root.canonicalize().map_err(failed)?;
+    let relative_root = relative(&folder.path().canonicalize().map_err(failed)?, &real_root);
     let mut source = RecordingSource {
         name: name.clone(),
         project: relative_root,
@@ -221,14 +220,36 @@ fn make_case(
         RecordError::Unrecordable(reason) => not_recorded(reason),
         RecordError::Io(error) => failed(error),
     })?;
-    // The final case is for a file in the project directory.
-    ".".clone_into(&mut source.project);
+    // The final case is for a file next to the other test cases.
+    let directory = cases_directory(&real_root);
+    source.project = relative(&real_root.join(&directory), &real_root);
     let text = record(&history, &source).map_err(not_recorded)?;
+    let file = format!("{name}{CASE_FILE_SUFFIX}");
     Ok(CaseBody {
-        file: format!("{name}{CASE_FILE_SUFFIX}"),
+        file: match directory.is_empty() {
+            true => file,
+            false => format!("{directory}/{file}"),
+        },
         name,
         text,
     })
+}
+
+/// Returns the directory of the project's test cases, relative to the project directory. It is empty,
+/// the project directory itself, if there are no test cases or if they are in several directories.
+fn cases_directory(root: &Path) -> String {
+    let cases = find_files_by_name(root, |name| name.ends_with(CASE_FILE_SUFFIX));
+    let directory_of = |path: &String| {
+        let (directory, _) = path.rsplit_once('/').unwrap_or_default();
+        directory.to_owned()
+    };
+    let mut directories: Vec<String> = cases.iter().map(directory_of).collect();
+    directories.sort_unstable();
+    directories.dedup();
+    match <[String; 1]>::try_from(directories) {
+        Ok([directory]) => directory,
+        Err(_) => String::new(),
+    }
 }
 
 /// Fails with the first missing permission if the project on disk is not trusted.
@@ -308,6 +329,24 @@ mod tests {
         assert_eq!(path("/a/b/cases", "/a/b"), "..");
         assert_eq!(path("/a/b", "/a/b"), ".");
         assert_eq!(path("/a/cases/deep", "/a/b/c"), "../../b/c");
+    }
+
+    #[test]
+    fn a_case_goes_where_the_other_cases_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        assert_eq!(cases_directory(root), "");
+        for (file, expected) in [
+            ("tests/cases/a.case.yaml", "tests/cases"),
+            ("tests/cases/b.case.yaml", "tests/cases"),
+            ("node_modules/x/c.case.yaml", "tests/cases"),
+            ("d.case.yaml", ""),
+        ] {
+            let file = root.join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, "").unwrap();
+            assert_eq!(cases_directory(root), expected);
+        }
     }
 
     #[test]

@@ -71,12 +71,19 @@ impl ScopeArgs {
 pub(crate) struct FoundConversation {
     pub(crate) workspace: Workspace,
     pub(crate) summary: InstanceSummary,
+    /// Title that a user gave the conversation. For files, see [`Self::read_title`].
+    pub(crate) title: Option<String>,
 }
 
 impl FoundConversation {
     /// Returns `agent:key`, the form that lists print.
     pub(crate) fn name(&self) -> String {
         self.summary.id.to_string()
+    }
+
+    /// Reads the title from the files of the workspace.
+    pub(crate) fn read_title(&mut self) {
+        self.title = self.workspace.title(&self.summary.id);
     }
 }
 
@@ -105,6 +112,7 @@ pub(crate) fn in_files(
         conversations.extend(summaries.into_iter().map(|summary| FoundConversation {
             workspace: workspace.clone(),
             summary,
+            title: None,
         }));
     }
     conversations.sort_by_key(|conversation| std::cmp::Reverse(conversation.summary.updated_at));
@@ -154,8 +162,13 @@ pub(crate) async fn in_database(
             .summaries()
             .await
             .map_err(|error| store::read_error(&error))?;
+        let mut titles = reader
+            .titles()
+            .await
+            .map_err(|error| store::read_error(&error))?;
         conversations.extend(summaries.into_iter().map(|summary| FoundConversation {
             workspace: workspace.clone(),
+            title: titles.remove(&summary.id),
             summary,
         }));
     }

@@ -1,7 +1,7 @@
 //! Edits files of a project, for the studio.
 //!
-//! Only text files that the project loads can be edited. Every path is opened directory by directory
-//! from the project directory, so no link leads out of it.
+//! Only text files that the project loads can be edited, and only test cases can be created. Every
+//! path is opened directory by directory from the project directory, so no link leads out of it.
 
 mod edited_files;
 
@@ -29,7 +29,8 @@ use goondan_serve::wire::{
 };
 use sha2::{Digest as _, Sha256};
 
-use self::edited_files::{EditedProjectFiles, find_files_by_name};
+pub(crate) use self::edited_files::find_files_by_name;
+use self::edited_files::{EditedProjectFiles, is_skipped};
 use crate::case_recorder::CASE_FILE_SUFFIX;
 use crate::case_runner::finding_of;
 use crate::trust::TrustSettings;
@@ -116,6 +117,24 @@ impl DirectoryEditor {
         metadata.is_ok_and(|found| found.is_some_and(|it| it.kind == DirectoryEntryKind::File))
     }
 
+    /// Opens the directory of a new test case. Returns it with the name of the file; `None` if the
+    /// path is not that of a test case, or if it exists.
+    fn open_new_case<'p>(&self, path: &'p str) -> Option<(DirectoryHandle, &'p OsStr)> {
+        let is_visible = |part: Component<'_>| match part {
+            Component::Normal(name) => name.to_str().is_some_and(|name| !is_skipped(name)),
+            _ => false,
+        };
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let is_case = name.len() > CASE_FILE_SUFFIX.len() && name.ends_with(CASE_FILE_SUFFIX);
+        if !is_case || path.contains('\\') || !Path::new(path).components().all(is_visible) {
+            return None;
+        }
+        let file = self.root.join(path);
+        let is_new = metadata_beneath(&self.root, &file).is_ok_and(|found| found.is_none());
+        let directory = DirectoryHandle::open_parent(&self.root, &file).ok()?;
+        is_new.then_some((directory, OsStr::new(name)))
+    }
+
     /// Opens the directory of a file that can be edited. Returns it with the name of the file.
     fn open<'p>(&self, path: &'p str) -> Result<(DirectoryHandle, &'p OsStr), Diagnostic> {
         let is_inside = Path::new(path)
@@ -154,7 +173,13 @@ impl DirectoryEditor {
     /// Checks an edited file.
     fn checked(&self, edit: &EditedFileBody) -> Result<CheckedFileBody, Diagnostic> {
         refuse_large(edit)?;
-        let ProjectTextBody { text, hash, .. } = self.text(&edit.path)?;
+        let (text, hash) = match self.open_new_case(&edit.path) {
+            Some(_) => (String::new(), String::new()),
+            None => {
+                let ProjectTextBody { text, hash, .. } = self.text(&edit.path)?;
+                (text, hash)
+            }
+        };
         Ok(CheckedFileBody {
             findings: self.findings(edit),
             diff: diff::unified(&text, &edit.text, DIFF_CONTEXT_LINES),
@@ -185,12 +210,22 @@ impl DirectoryEditor {
         all.map(finding).collect()
     }
 
-    /// Saves an edited file, unless the file on disk has another hash.
+    /// Saves an edited file, unless the file on disk has another hash. An empty hash creates a test
+    /// case.
     fn saved(&self, edit: &EditedFileBody) -> Result<SavedFileBody, Diagnostic> {
         refuse_large(edit)?;
         let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        let (directory, name) = self.open(&edit.path)?;
         let failed = |error: io::Error| file_error(&edit.path, &error);
+        if edit.hash.is_empty()
+            && let Some((directory, name)) = self.open_new_case(&edit.path)
+        {
+            let bytes = edit.text.as_bytes();
+            directory.put_new(name, bytes).map_err(failed)?;
+            return Ok(SavedFileBody {
+                hash: hash_of(bytes),
+            });
+        }
+        let (directory, name) = self.open(&edit.path)?;
         let mode = directory
             .look(name)
             .map_err(failed)?
@@ -330,7 +365,10 @@ fn changed_file_error(path: &str) -> Diagnostic {
 
 /// Error of a file that can't be read or written.
 fn file_error(path: &str, error: &io::Error) -> Diagnostic {
-    if error.kind() == io::ErrorKind::NotFound {
+    if matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
+    ) {
         return changed_file_error(path);
     }
     Diagnostic::new(

@@ -13,6 +13,7 @@ pub mod content_capture;
 pub mod content_hash;
 mod context_usage;
 pub mod conversation;
+pub mod conversation_title;
 pub mod event;
 pub mod extension_protocol;
 pub mod file_lock;

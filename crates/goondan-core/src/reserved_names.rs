@@ -24,6 +24,9 @@ pub const UNTRUSTED_KEY: &str = "untrusted";
 /// names the source.
 pub const UNTRUSTED_RECORD: &str = "gdn.untrusted";
 
+/// State record with the title that a user gave a conversation: a string, or null without a title.
+pub const TITLE_RECORD: &str = "gdn.title";
+
 /// State record of a conversation's approvals.
 pub const APPROVALS_RECORD: &str = "gdn.approvals";
 

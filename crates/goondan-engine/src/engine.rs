@@ -12,6 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::activity::ActivityRegistry;
 use crate::cluster::{LeaderClient, WorkerPool};
 use crate::delivery::bus::EventBus;
+use crate::delivery::conversation_titles::ConversationTitles;
 use crate::delivery::orchestrator::OrchestratorCommand;
 use crate::delivery::schedule::JobTable;
 use crate::plan::{AgentPlan, Generation};
@@ -56,6 +57,8 @@ pub struct Engine {
     pub(crate) model_calls: ModelCallLog,
     /// Prompts that are sent on schedule.
     pub(crate) timetable: Arc<JobTable>,
+    /// Titles of conversations. Only the leader uses them.
+    pub(crate) titles: ConversationTitles,
     /// Notified when an instance is evicted.
     pub(crate) observer: Arc<dyn InstanceObserver>,
     /// Working directory of all tools; overrides the agents' own.

@@ -1,6 +1,6 @@
 //! Export and import of instances as a stream of JSON Lines, for moves, backups and inspection.
 //!
-//! The first line of each instance states format, version, identity and number of messages. Each
+//! The first line of each instance states format, version, identity, title and number of messages. Each
 //! further line is a message as stored in `base.jsonl`. Not included are the working directory,
 //! extension state, files, the chain of creators and pending events. The author of the file is
 //! unknown, so an imported conversation counts as tainted by untrusted output.
@@ -13,12 +13,13 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use goondan_core::conversation_title::title_of;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::Message;
 use goondan_core::ports::store::{
     BaseChange, InstanceMeta, InstanceStatus, Store, StoreError, update,
 };
-use goondan_core::reserved_names::UNTRUSTED_RECORD;
+use goondan_core::reserved_names::{TITLE_RECORD, UNTRUSTED_RECORD};
 
 /// Format name in the first line.
 pub const EXPORT_FORMAT: &str = "goondan-instance";
@@ -44,6 +45,8 @@ struct ExportHeader {
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
     messages: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +97,7 @@ pub enum ImportError {
 /// read.
 pub fn export(
     meta: &InstanceMeta,
+    title: Option<&str>,
     messages: &[Arc<Message>],
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -105,6 +109,7 @@ pub fn export(
         created_at: meta.created_at,
         updated_at: meta.updated_at,
         messages: messages.len(),
+        title: title.map(str::to_owned),
     };
     write_line(out, &header)?;
     messages
@@ -121,7 +126,15 @@ fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
 
 /// Fully read instances that are not in a store yet.
 #[derive(Debug)]
-pub struct InstanceExport(Vec<Exported<InstanceMeta>>);
+pub struct InstanceExport(Vec<ImportedInstance>);
+
+/// A fully read instance.
+#[derive(Debug)]
+struct ImportedInstance {
+    meta: InstanceMeta,
+    title: Option<String>,
+    messages: Vec<Arc<Message>>,
+}
 
 impl InstanceExport {
     /// Reads instances. A single instance is renamed to `target` if given. Fails on any error in
@@ -139,13 +152,18 @@ impl InstanceExport {
             .iter()
             .map(InstanceMeta::id)
             .collect();
-        for (meta, _) in &self.0 {
+        for ImportedInstance { meta, .. } in &self.0 {
             let stored = store.read(&meta.id()).await?;
             if known.contains(&meta.id()) || !stored.base.is_empty() || !stored.events.is_empty() {
                 return Err(ImportError::Exists(meta.id()));
             }
         }
-        for (meta, messages) in &self.0 {
+        for ImportedInstance {
+            meta,
+            title,
+            messages,
+        } in &self.0
+        {
             // The instance becomes visible only when it is complete.
             let lease = store.claim(&meta.id()).await?;
             store
@@ -157,9 +175,12 @@ impl InstanceExport {
                 Some(json!({"origin": IMPORT_ORIGIN}))
             })
             .await?;
+            if let Some(title) = title {
+                update(store, &meta.id(), TITLE_RECORD, |_| Some(json!(title))).await?;
+            }
             store.put_instance(meta).await?;
         }
-        Ok(self.0.into_iter().map(|(meta, _)| meta).collect())
+        Ok(self.0.into_iter().map(|imported| imported.meta).collect())
     }
 }
 
@@ -169,7 +190,7 @@ type Exported<T> = (T, Vec<Arc<Message>>);
 fn with_metadata(
     read: Vec<Exported<ExportHeader>>,
     target: Option<InstanceId>,
-) -> Result<Vec<Exported<InstanceMeta>>, ImportError> {
+) -> Result<Vec<ImportedInstance>, ImportError> {
     if let Some(target) = target.as_ref().filter(|_| read.len() > 1) {
         return Err(ImportError::Several(read.len(), target.clone()));
     }
@@ -192,7 +213,11 @@ fn with_metadata(
             narrowing: None,
             spending: Default::default(),
         };
-        Ok((meta, messages))
+        Ok(ImportedInstance {
+            meta,
+            title: header.title.as_deref().and_then(title_of),
+            messages,
+        })
     };
     read.into_iter().map(with_meta).collect()
 }
@@ -363,7 +388,7 @@ mod tests {
 
     fn exported(messages: &[Arc<Message>]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        export(&meta(&instance("k")), messages, &mut bytes).unwrap();
+        export(&meta(&instance("k")), Some("Bees"), messages, &mut bytes).unwrap();
         bytes
     }
 
@@ -391,6 +416,8 @@ mod tests {
         assert_eq!(imported, [meta(&instance("k"))]);
         let stored = one.read(&instance("k")).await.unwrap();
         assert_eq!(exported(&stored.base), bytes);
+        let title = one.get(&instance("k"), TITLE_RECORD).await.unwrap();
+        assert_eq!(title.unwrap().value, json!("Bees"));
         let mark = one.get(&instance("k"), UNTRUSTED_RECORD).await.unwrap();
         assert_eq!(
             mark.unwrap().value,

@@ -41,6 +41,7 @@ pub use reload::preview::{PreviewError, ReloadPreview};
 pub use reload::{ReloadCheck, ReloadNews, ReloadOutcome, ReloadTiming};
 pub use start::builder::SwarmBuilder;
 pub use start::checks::check;
+pub use start::conversations::StatedPrompt;
 pub use start::environment::project_variables;
 pub use start::model_probe::{model_obstacle, probe_model};
 pub use start::project::{Project, around, environment, load, manifest_in};
@@ -60,7 +61,8 @@ pub use workspace::running_record::{LastGeneration, LastReload};
 pub use workspace::{StateRoot, Workspace};
 
 pub use goondan_core::{
-    ids, json_rpc, json_text, message, model_calls, notices, ports, rate_limit, received_text,
+    conversation_title, ids, json_rpc, json_text, message, model_calls, notices, ports, rate_limit,
+    received_text,
 };
 
 /// Events of a swarm, for subscribers.

@@ -83,7 +83,7 @@ impl FileAccess for EditedProjectFiles<'_> {
 
 /// Returns the regular files below `root` whose names are `wanted`, relative to `root`. Skips hidden
 /// directories, and directories with generated or third-party files. Follows no links.
-pub(super) fn find_files_by_name(root: &Path, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+pub(crate) fn find_files_by_name(root: &Path, wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
     let mut examined = 0;
@@ -109,7 +109,8 @@ pub(super) fn find_files_by_name(root: &Path, wanted: impl Fn(&str) -> bool) -> 
     found
 }
 
-fn is_skipped(name: &str) -> bool {
+/// Returns whether a search skips a directory: it is hidden, or has generated or third-party files.
+pub(super) fn is_skipped(name: &str) -> bool {
     name.starts_with('.') || matches!(name, "target" | "node_modules" | "dist")
 }
 

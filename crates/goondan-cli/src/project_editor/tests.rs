@@ -146,6 +146,45 @@ fn an_edit_is_checked_without_saving_it() {
 }
 
 #[test]
+fn a_new_test_case_is_created_only_inside_the_project() {
+    let (dir, editor) = project();
+    let root = dir.path().join("p");
+    symlink(dir.path(), root.join("above")).unwrap();
+    symlink(dir.path().join("x"), root.join("link.case.yaml")).unwrap();
+    let text = "case: two\nproject: .\nsteps: []\n";
+    for path in [
+        "new.md",
+        ".case.yaml",
+        "../out.case.yaml",
+        "prompts/../x.case.yaml",
+        "above/out.case.yaml",
+        "link.case.yaml",
+        "gone/x.case.yaml",
+        ".goondan/x.case.yaml",
+        "/tmp/x.case.yaml",
+    ] {
+        let refused = editor.saved(&edit(path, text, "")).unwrap_err();
+        assert_eq!(refused.code, Code::SERVE_NOT_FOUND, "{path}");
+        let refused = editor.checked(&edit(path, text, "")).unwrap_err();
+        assert_eq!(refused.code, Code::SERVE_NOT_FOUND, "{path}");
+    }
+    let new = "prompts/two.case.yaml";
+    assert!(editor.text(new).is_err());
+    let checked = editor.checked(&edit(new, text, "")).unwrap();
+    assert_eq!((checked.hash.as_str(), checked.findings), ("", Vec::new()));
+    assert!(checked.diff.contains("+case: two"), "{}", checked.diff);
+    assert!(!root.join(new).exists());
+    let refused = editor.saved(&edit(new, text, "other")).unwrap_err();
+    assert_eq!(refused.code, Code::SERVE_NOT_FOUND);
+    let saved = editor.saved(&edit(new, text, "")).unwrap();
+    assert_eq!(fs::read_to_string(root.join(new)).unwrap(), text);
+    assert_eq!(editor.text(new).unwrap().hash, saved.hash);
+    let refused = editor.saved(&edit(new, "case: three\n", "")).unwrap_err();
+    assert_eq!(refused.code, Code::SERVE_FILE_CHANGED);
+    assert_eq!(fs::read_to_string(root.join(new)).unwrap(), text);
+}
+
+#[test]
 fn a_broken_project_can_be_repaired() {
     let (dir, editor) = project();
     fs::write(dir.path().join("p/goondan.yaml"), "kind: [").unwrap();

@@ -54,6 +54,7 @@ fn conversations_are_listed_and_shown() {
     sandbox
         .settings()
         .bind(|| insta::assert_snapshot!("instance show", shown.ok()));
+    assert_eq!(rows[0].get("title"), None);
     let json: Value = serde_json::from_str(
         sandbox
             .gdn(&["instance", "show", "ticket-42", "--json"])
@@ -72,6 +73,38 @@ fn conversations_are_listed_and_shown() {
     sandbox
         .settings()
         .bind(|| insta::assert_snapshot!("ambiguous instance", ambiguous.report()));
+}
+
+#[test]
+fn titles_are_listed_and_shown() {
+    let sandbox = talked();
+    let state = sandbox.state().join("workspaces");
+    let workspace = std::fs::read_dir(state).unwrap().next().unwrap().unwrap();
+    let id = goondan::ids::InstanceId::new("a", "main");
+    let workspace = goondan::Workspace {
+        id: String::new(),
+        dir: workspace.path(),
+    };
+    let records = workspace.instance_dir(&id).join("extensions");
+    std::fs::create_dir_all(&records).unwrap();
+    std::fs::write(records.join("gdn.title.json"), "\"Bees \\u202efly\"").unwrap();
+    let listed = sandbox.gdn(&["conversation", "list"]);
+    let lines: Vec<&str> = listed.ok().lines().collect();
+    assert!(lines[0].ends_with("TITLE"), "{lines:?}");
+    assert!(
+        lines.iter().any(|line| line.ends_with("Bees \\u{202e}fly")),
+        "{lines:?}"
+    );
+    assert!(lines.iter().any(|line| line.ends_with(" -")), "{lines:?}");
+    let json = sandbox.gdn(&["conversation", "list", "--json"]);
+    let rows: Vec<Value> = serde_json::from_str(json.ok()).unwrap();
+    let titled = rows
+        .iter()
+        .find(|row| row["instanceKey"] == "main")
+        .unwrap();
+    assert_eq!(titled["title"], "Bees \u{202e}fly");
+    let shown = sandbox.gdn(&["conversation", "show", "a:main"]);
+    assert_eq!(shown.ok().lines().nth(1), Some("Bees \\u{202e}fly"));
 }
 
 #[test]

@@ -387,6 +387,7 @@ impl TurnWorker {
             | OrchestratorCommand::CancelEvent { .. }
             | OrchestratorCommand::Find { .. }
             | OrchestratorCommand::Has { .. }
+            | OrchestratorCommand::Delete { .. }
             | OrchestratorCommand::Settled { .. }
             | OrchestratorCommand::Looked(_)
             | OrchestratorCommand::Swapped

@@ -3,6 +3,7 @@
 
 pub(crate) mod access_end;
 pub mod bus;
+pub(crate) mod conversation_titles;
 pub(crate) mod extension_events;
 pub(crate) mod failed_events;
 pub(crate) mod lifecycle;

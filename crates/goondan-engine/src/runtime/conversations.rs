@@ -1,5 +1,6 @@
 //! User operations on conversations: forking, and handling events whose turns failed.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use goondan_core::JsonObject;
@@ -69,6 +70,37 @@ impl SwarmRuntime {
             return Err(refusal);
         }
         Ok(Some(id))
+    }
+
+    /// Deletes a conversation with all its data and its permanent approvals. Returns `false` if it
+    /// does not exist.
+    ///
+    /// # Errors
+    /// Fails with [`SubmitError::InUse`] if a turn of the conversation runs or waits.
+    pub async fn delete(&self, instance: &InstanceId) -> Result<bool, SubmitError> {
+        let (answer, deleted) = oneshot::channel();
+        let command = OrchestratorCommand::Delete {
+            instance: instance.clone(),
+            answer,
+        };
+        let sent = self.engine.commands.send(command);
+        sent.map_err(|_| SubmitError::Ended)?;
+        deleted.await.unwrap_or(Err(SubmitError::Ended))
+    }
+
+    /// Sets the title of an existing conversation, or removes the title. It is durable on return.
+    pub async fn set_title(
+        &self,
+        instance: &InstanceId,
+        title: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let store = &*self.engine.store;
+        self.engine.titles.set(store, instance, title).await
+    }
+
+    /// Returns the titles of all conversations that have one.
+    pub async fn titles(&self) -> Result<HashMap<InstanceId, String>, StoreError> {
+        self.engine.titles.all(&*self.engine.store).await
     }
 
     /// Submits an operation on a conversation. Its result is the output of its turn.

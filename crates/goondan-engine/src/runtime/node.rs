@@ -13,6 +13,7 @@ use crate::cluster::leader_client::{GrantCache, LeaderApprover};
 use crate::cluster::worker::TurnWorker;
 use crate::cluster::{LeaderClient, WorkerPool};
 use crate::delivery::bus::EventBus;
+use crate::delivery::conversation_titles::ConversationTitles;
 use crate::delivery::orchestrator::OrchestratorCommand;
 use crate::delivery::schedule::JobTable;
 use crate::engine::Engine;
@@ -113,6 +114,7 @@ impl EngineNodeParts {
             tracing,
             model_calls: ModelCallLog::default(),
             timetable,
+            titles: ConversationTitles::default(),
             observer,
             workdir,
             reloader,

@@ -19,6 +19,11 @@ impl CassetteMask {
         mask
     }
 
+    /// Creates a mask for the secrets of `redactor`.
+    pub fn of_redactor(redactor: SecretRedactor) -> Self {
+        CassetteMask { redactor }
+    }
+
     /// Creates a mask for the key of `model`, the headers in its options, and variables that are
     /// named like secrets.
     pub(crate) fn for_model(model: &Resource<Model>, environment: &Environment) -> Self {

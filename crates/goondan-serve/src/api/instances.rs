@@ -1,5 +1,6 @@
 //! Conversations.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use goondan::ids::InstanceId;
 use goondan::message::Message;
+use goondan::ports::store::InstanceMeta;
 use goondan::spec::Code;
 use serde_json::Value;
 
@@ -32,6 +34,10 @@ pub(super) async fn list(
     QueryParams(filter): QueryParams<InstanceFilter>,
 ) -> Result<Json<InstancesBody>, ApiProblem> {
     let metas = service.swarm().instances().await;
+    let titles = service.swarm().titles().await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "failed to read the titles of conversations; listing none");
+        HashMap::new()
+    });
     let selected = metas.iter().filter(|meta| {
         filter
             .agent
@@ -39,13 +45,22 @@ pub(super) async fn list(
             .is_none_or(|agent| *agent == meta.agent)
     });
     let mut instances: Vec<Value> = selected
-        .map(|meta| serde_json::to_value(meta).unwrap_or_default())
+        .map(|meta| with_title(meta, titles.get(&meta.id())))
         .collect();
     let excess = instances
         .len()
         .saturating_sub(filter.limit.map_or(usize::MAX, |limit| limit as usize));
     instances.drain(..excess);
     Ok(Json(InstancesBody { instances }))
+}
+
+/// Encodes the metadata of a conversation with its title.
+fn with_title(meta: &InstanceMeta, title: Option<&String>) -> Value {
+    let mut value = serde_json::to_value(meta).unwrap_or_default();
+    if let Some(title) = title {
+        value["title"] = title.as_str().into();
+    }
+    value
 }
 
 /// Return the messages of a conversation.
@@ -240,10 +255,13 @@ pub(super) async fn existing_instance(
     let id = InstanceId::new(agent, key);
     match service.swarm().has_instance(&id).await {
         true => Ok(id),
-        false => Err(ApiProblem::new(
-            Code::INSTANCE_NOT_FOUND,
-            format!("There is no conversation {id}."),
-        )
-        .suggest("GET /api/instances lists all conversations.")),
+        false => Err(unknown_instance(&id)),
     }
+}
+
+/// Returns the error for a conversation that does not exist.
+pub(super) fn unknown_instance(id: &InstanceId) -> ApiProblem {
+    let problem = format!("There is no conversation {id}.");
+    ApiProblem::new(Code::INSTANCE_NOT_FOUND, problem)
+        .suggest("GET /api/instances lists all conversations.")
 }

@@ -15,6 +15,7 @@ mod openapi_document;
 mod operations;
 mod project_files;
 mod site;
+mod stored_instances;
 mod swarm;
 mod topology;
 
@@ -64,6 +65,9 @@ fn documented_routes(studio: Option<StudioPorts>) -> OpenApiRouter<Service> {
         .routes(routes!(instances::cancel))
         .routes(routes!(instances::retry))
         .routes(routes!(instances::fork))
+        .routes(routes!(stored_instances::set_title))
+        .routes(routes!(stored_instances::export))
+        .routes(routes!(stored_instances::delete))
         .routes(routes!(operations::compact))
         .routes(routes!(operations::undo))
         .routes(routes!(failed_events::list))

@@ -52,7 +52,7 @@ pub(super) async fn check(
     Ok(Json(editor.check(edit).await?))
 }
 
-/// Save an edited file. Fails with status 412 if the file on disk has changed since it was read.
+/// Save an edited file, or a new test case. Fails with status 412 if the file on disk has changed since it was read.
 #[utoipa::path(
     put,
     path = "/api/project/file",

@@ -17,7 +17,8 @@ use goondan::spec::{Bundle, Resource};
 use super::ErrorResponses;
 use crate::service::Service;
 use crate::wire::{
-    AgentBody, ExportBody, ModelBody, PermissionRuleBody, ReloadsBody, ToolBody, TopologyBody,
+    AgentBody, ExportBody, ModelBody, PermissionRuleBody, PromptBody, ReloadsBody, ToolBody,
+    TopologyBody,
 };
 
 /// Exports of the built-in tool `agents` that start turns of other agents.
@@ -79,6 +80,7 @@ fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) 
             .iter()
             .map(|extension| extension.extension.name.clone())
             .collect(),
+        prompt: swarm.stated_prompt(&resource.id.name).map(PromptBody::from),
         permissions: spec
             .permissions
             .as_ref()

@@ -430,9 +430,18 @@ pub struct MessageFilter {
 /// Conversations of a swarm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstancesBody {
-    /// Oldest first.
+    /// Oldest first. A conversation that a user gave a title has a `title`.
     #[schema(value_type = Vec<Object>)]
     pub instances: Vec<Value>,
+}
+
+/// Title of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TitleBody {
+    /// Title, at most 200 characters. Empty for no title.
+    #[schema(max_length = 200)]
+    pub title: String,
 }
 
 /// The failed event to start again.

@@ -173,7 +173,7 @@ pub struct EditedFileBody {
     pub path: String,
     /// The new text.
     pub text: String,
-    /// Hash of the file that was edited.
+    /// Hash of the file that was edited. Empty to create a test case.
     pub hash: String,
 }
 
@@ -184,7 +184,7 @@ pub struct CheckedFileBody {
     pub findings: Vec<FileFindingBody>,
     /// Changes compared with the file on disk, as a unified diff. Empty without changes.
     pub diff: String,
-    /// Hash of the file on disk.
+    /// Hash of the file on disk. Empty for a new test case.
     pub hash: String,
 }
 

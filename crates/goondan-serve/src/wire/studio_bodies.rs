@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use goondan::StatedPrompt;
 use goondan::spec::{AgentChange, Diagnostic, ReloadPlan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -43,6 +44,9 @@ pub struct AgentBody {
     pub calls: Vec<String>,
     /// Its extensions, outermost first.
     pub extensions: Vec<String>,
+    /// System prompt. Absent if the agent has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PromptBody>,
     /// Stated default for calls that match no permission rule: `allow`, `ask` or `deny`. Absent if
     /// the agent states no default; such calls are then allowed, and `permissionRules` begins with
     /// the rules for `execute` and `network`.
@@ -50,6 +54,40 @@ pub struct AgentBody {
     pub permissions: Option<String>,
     /// Permission rules as they apply. The last matching rule decides.
     pub permission_rules: Vec<PermissionRuleBody>,
+}
+
+/// System prompt of an agent, as the project states it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct PromptBody {
+    /// Prompt with the instructions and the list of skills. Secrets are masked.
+    pub text: String,
+    /// File of the prompt, relative to the project directory: the file of the agent for an inline
+    /// prompt. Absent if the text has only instructions and skills.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Line of the agent in `file`, from 1. Absent for a prompt with its own file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// Files with instructions, relative to the working directory of the agent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<String>,
+}
+
+impl From<StatedPrompt> for PromptBody {
+    fn from(prompt: StatedPrompt) -> Self {
+        let StatedPrompt {
+            text,
+            file,
+            line,
+            instructions,
+        } = prompt;
+        PromptBody {
+            text,
+            file,
+            line,
+            instructions,
+        }
+    }
 }
 
 /// A permission rule. It matches a call if all its conditions match.
@@ -281,9 +319,9 @@ pub struct CaseSource {
 pub struct CaseBody {
     /// Name of the test case.
     pub name: String,
-    /// Suggested file name.
+    /// Suggested path, relative to the project directory: in the directory of its other test cases.
     pub file: String,
-    /// YAML for a file in the project directory.
+    /// YAML for a file in that directory.
     pub text: String,
 }
 

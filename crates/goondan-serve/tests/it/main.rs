@@ -17,6 +17,7 @@ mod openai;
 mod project;
 mod questions;
 mod same_meaning;
+mod stored_instances;
 mod streams;
 mod studio;
 mod support;

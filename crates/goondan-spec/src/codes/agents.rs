@@ -94,10 +94,11 @@ spec:
               conversations.",
         more: Some("limits.md#events-and-queues"),
     }
-    /// A turn runs or waits, so the last turn cannot be taken back.
+    /// A turn runs or waits, so the last turn cannot be taken back, and the conversation cannot be
+    /// deleted.
     AGENT_TURN_RUNNING = "AGENT_TURN_RUNNING" {
-        why: "The last turn of a conversation can be taken back only while no turn runs and no input \
-            waits.",
+        why: "The last turn of a conversation can be taken back, and a conversation can be deleted, \
+            only while no turn runs and no input waits.",
         next: "Wait for the end of the turn, or cancel it with `gdn cancel AGENT:KEY`.",
         more: Some("chat.md#undo-and-compact"),
     }

@@ -130,6 +130,32 @@ async fn one_that_stays_away_is_deleted_and_begins_anew() {
 }
 
 #[tokio::test]
+async fn one_that_a_user_deletes_is_gone_and_begins_anew() {
+    for is_forgetful in [false, true] {
+        let mut swarm = Retiring::start("{}", is_forgetful).await;
+        assert!(!swarm.process.runtime.delete(&a()).await.unwrap());
+        swarm.run_one().await;
+        let runtime = &swarm.process.runtime;
+        runtime.set_title(&a(), Some("Bees")).await.unwrap();
+        assert_eq!(runtime.titles().await.unwrap()[&a()], "Bees");
+        // The last message is stored before the turn has ended.
+        within(async {
+            while runtime.delete(&a()).await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        swarm.until(|meta| meta.is_none()).await;
+        assert!(!swarm.fs.exists(&swarm.folder()));
+        assert!(!runtime.delete(&a()).await.unwrap());
+        assert!(runtime.titles().await.unwrap().is_empty());
+        swarm.process.send("two").await.unwrap();
+        let messages = swarm.process.runtime.conversation(&a()).await.unwrap();
+        assert_eq!(messages[0].text(), "input two");
+    }
+}
+
+#[tokio::test]
 async fn what_is_retired_stays_so_over_a_restart() {
     for is_forgetful in [false, true] {
         let mut swarm = Retiring::start(QUICK, is_forgetful).await;

@@ -2,6 +2,7 @@
 
 pub mod builder;
 pub mod checks;
+pub(crate) mod conversations;
 pub(crate) mod environment;
 pub mod model_probe;
 pub mod project;

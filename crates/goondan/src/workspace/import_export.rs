@@ -50,7 +50,7 @@ impl Workspace {
             return Ok(false);
         };
         let (messages, _) = self.conversation(id)?;
-        write(&meta, &messages, mask, out).map(|()| true)
+        write(&meta, self.title(id), &messages, mask, out).map(|()| true)
     }
 
     /// Imports instances from the output of [`Workspace::export`]. A single instance is stored as
@@ -71,6 +71,7 @@ impl Workspace {
 /// Writes an instance with masked values.
 pub(crate) fn write(
     meta: &InstanceMeta,
+    title: Option<String>,
     messages: &[Arc<Message>],
     mask: &CassetteMask,
     out: &mut dyn Write,
@@ -79,7 +80,9 @@ pub(crate) fn write(
         .iter()
         .map(|message| with_masked_values(message, mask).map(Arc::new))
         .collect::<io::Result<_>>()?;
-    instance_export::export(meta, &masked, out)
+    let title = title.map(|title| mask.apply(Value::String(title)));
+    let title = title.as_ref().and_then(Value::as_str);
+    instance_export::export(meta, title, &masked, out)
 }
 
 /// Returns the message with the values of `mask` hidden in its content and metadata.

@@ -21,6 +21,7 @@ use goondan_core::ports::store::{
     DeadLetter, InstanceMeta, InstanceStatus, InstanceStore as _, StoredConversation,
 };
 use goondan_core::private_files;
+use goondan_core::reserved_names::TITLE_RECORD;
 use goondan_store::jsonl::{
     JournalRecord, JsonlStore, ListedConversation, OpenWorkspaceError, layout,
     listed_conversations, read_lines,
@@ -231,6 +232,14 @@ impl Workspace {
             Conversation::restore(stored).0.messages().to_vec(),
             warnings,
         ))
+    }
+
+    /// Returns the title that a user gave an instance. An unreadable title counts as missing.
+    pub fn title(&self, id: &InstanceId) -> Option<String> {
+        let name = format!("{}.json", layout::file_name(TITLE_RECORD));
+        let path = self.instance_dir(id).join(layout::EXTENSIONS).join(name);
+        let title = serde_json::from_slice::<Option<String>>(&fs::read(path).ok()?);
+        title.ok().flatten()
     }
 
     /// Returns the failed events of an instance, oldest first.

@@ -47,6 +47,8 @@ pub(super) struct InstanceRow {
         serialize_with = "goondan::internal::path_json::lossy"
     )]
     project: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
     status: String,
     messages: usize,
     created_at: DateTime<Utc>,
@@ -61,6 +63,7 @@ impl From<&FoundConversation> for InstanceRow {
             instance_key: summary.id.instance_key.clone(),
             workspace: found.workspace.id.clone(),
             project: project(found),
+            title: found.title.clone(),
             status: summary.status.clone(),
             messages: summary.messages,
             created_at: summary.created_at,
@@ -87,7 +90,8 @@ pub(super) async fn run(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let scope = args.scope.scope(args.all, state_root, output)?;
-    let mut found = instances::all(args.store.database()?.as_ref(), state_root, &scope).await?;
+    let database = args.store.database()?;
+    let mut found = instances::all(database.as_ref(), state_root, &scope).await?;
     if let Some(agent) = &args.agent {
         found.retain(|found| found.summary.id.agent == *agent);
     }
@@ -98,6 +102,9 @@ pub(super) async fn run(
     });
     let hidden = found.len().saturating_sub(limit);
     found.truncate(limit);
+    if database.is_none() {
+        found.iter_mut().for_each(FoundConversation::read_title);
+    }
     if output.json {
         return output.json_pretty(&found.iter().map(InstanceRow::from).collect::<Vec<_>>());
     }
@@ -128,7 +135,8 @@ fn no_conversations_message(scope: &ConversationScope) -> String {
     )
 }
 
-/// Formats the conversations as a table; `with_projects` adds a column with their projects.
+/// Formats the conversations as a table; `with_projects` adds a column with their projects. A column
+/// with titles is there if a conversation has one.
 fn conversation_table(found: &[FoundConversation], with_projects: bool) -> TextTable {
     let mut heads = vec![
         "INSTANCE",
@@ -138,6 +146,8 @@ fn conversation_table(found: &[FoundConversation], with_projects: bool) -> TextT
         "CREATED",
         "UPDATED",
     ];
+    let with_titles = found.iter().any(|found| found.title.is_some());
+    heads.extend(with_titles.then_some("TITLE"));
     heads.extend(with_projects.then_some("PROJECT"));
     let mut table = TextTable::new(&heads);
     for found in found {
@@ -152,6 +162,7 @@ fn conversation_table(found: &[FoundConversation], with_projects: bool) -> TextT
             created,
             updated,
         ];
+        row.extend(with_titles.then(|| found.title.clone().unwrap_or("-".to_owned())));
         row.extend(
             with_projects
                 .then(|| project(found).map_or("-".to_owned(), |path| path.display().to_string())),

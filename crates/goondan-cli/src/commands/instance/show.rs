@@ -54,8 +54,9 @@ fn read_from_files(
     output: &CommandOutput,
 ) -> Result<ShownConversation, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
-    let found = instances::choose(&instances::in_files(state_root, &scope)?, name)?
+    let mut found = instances::choose(&instances::in_files(state_root, &scope)?, name)?
         .ok_or_else(|| instances::unknown(&scope, name))?;
+    found.read_title();
     let id = &found.summary.id;
     let (messages, warnings) = found.workspace.conversation(id)?;
     let (effects, letters) = (
@@ -200,7 +201,11 @@ fn print_heading(found: &FoundConversation, output: &CommandOutput) -> Result<()
         untrusted_text::line(&summary.status),
         summary.messages,
         local(summary.updated_at),
-    ))
+    ))?;
+    match &found.title {
+        Some(title) => output.line(&format!("{faint}{}{faint:#}", untrusted_text::line(title))),
+        None => Ok(()),
+    }
 }
 
 /// Prints the parts of a message. Opaque parts, which only a model provider can read, are omitted.

@@ -78,6 +78,13 @@ pub enum OrchestratorCommand {
         /// Receives `true` if the instance exists.
         answer: oneshot::Sender<bool>,
     },
+    /// Deletes an idle instance with all its data.
+    Delete {
+        /// Instance to delete.
+        instance: InstanceId,
+        /// Receives `false` if the instance does not exist.
+        answer: oneshot::Sender<Result<bool, SubmitError>>,
+    },
     /// Waits until a causal chain has no events left.
     Settled {
         /// Trace id of the chain.

@@ -38,6 +38,8 @@ pub(super) enum LookupReason {
     ),
     /// A client checks if the instance exists.
     Presence(oneshot::Sender<bool>),
+    /// A user deletes the instance.
+    Deletion(oneshot::Sender<Result<bool, SubmitError>>),
     /// The instance may be due for retirement or deletion.
     Tending,
 }
@@ -148,6 +150,8 @@ impl Orchestrator {
             (LookupReason::Presence(answer), _) => {
                 let _ = answer.send(self.instances.get(&id).is_some());
             }
+            (LookupReason::Deletion(answer), None) => self.delete_on_request(&id, answer, true),
+            (LookupReason::Deletion(answer), Some(error)) => drop(answer.send(Err(error.into()))),
             (LookupReason::Tending, None) => self.collect_one(&id),
             (LookupReason::Tending, Some(error)) => {
                 tracing::warn!(%error, "failed to check an idle instance for expiry; retrying later")

@@ -9,8 +9,10 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::compact_meta::CompactInstanceMeta;
+use super::instance_lookup::LookupReason;
 use super::{Orchestrator, OrchestratorCommand, SubmitError};
 use crate::delivery::lifecycle::{self, IdleTime, LifecycleStep};
+use crate::engine::Engine;
 use crate::plan::Generation;
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{InstanceMeta, StoreError, blocking};
@@ -34,6 +36,13 @@ pub enum StoreWorkResult {
         /// Result of the write.
         written: Result<(), StoreError>,
         /// Receives `true` if the instance is new.
+        answer: oneshot::Sender<Result<bool, SubmitError>>,
+    },
+    /// A user waits for the instance to be deleted.
+    DeletedOnRequest {
+        /// Result of the deletion.
+        deleted: Result<(), StoreError>,
+        /// Receives `true` after the deletion.
         answer: oneshot::Sender<Result<bool, SubmitError>>,
     },
     /// The store failed. The work is retried later.
@@ -182,15 +191,58 @@ impl Orchestrator {
 
     /// Deletes the stored data of an instance, and its permanent approvals, in a separate task.
     fn delete(&mut self, id: &InstanceId) {
-        let (engine, instance) = (Arc::clone(&self.engine), id.clone());
+        let deletion = delete_data(Arc::clone(&self.engine), id.clone());
         self.spawn_store_work(id, async move {
-            let (approvals, owner) = (Arc::clone(&engine.approvals), instance.clone());
-            let deleting = async {
-                blocking(move || approvals.forget_conversation(&owner)).await?;
-                engine.store.delete_instance(&instance).await
-            };
-            or_failed(deleting.await.map(|_| StoreWorkResult::Deleted))
+            or_failed(deletion.await.map(|()| StoreWorkResult::Deleted))
         });
+    }
+
+    /// Deletes an instance for a user, unless a turn runs or waits. `is_sought`: the store was
+    /// already searched.
+    pub(super) fn delete_on_request(
+        &mut self,
+        id: &InstanceId,
+        answer: oneshot::Sender<Result<bool, SubmitError>>,
+        is_sought: bool,
+    ) {
+        if !is_sought && self.instances.may_be_evicted(id) {
+            return self.look_up(id.clone(), LookupReason::Deletion(answer));
+        }
+        let Some(instance) = self.instances.get(id) else {
+            return drop(answer.send(Ok(false)));
+        };
+        if !instance.is_idle() {
+            return drop(answer.send(Err(SubmitError::InUse(id.clone()))));
+        }
+        // An event that arrives during the deletion revives the instance.
+        if !instance.known.is_retired() {
+            self.instances.retire(id, self.engine.clock.now());
+        }
+        let deletion = delete_data(Arc::clone(&self.engine), id.clone());
+        self.spawn_store_work(id, async move {
+            StoreWorkResult::DeletedOnRequest {
+                deleted: deletion.await,
+                answer,
+            }
+        });
+    }
+
+    /// Answers the user who requested a deletion. If the store failed, the instance stays.
+    fn answer_deletion(
+        &mut self,
+        id: &InstanceId,
+        deleted: Result<(), StoreError>,
+        answer: oneshot::Sender<Result<bool, SubmitError>>,
+    ) -> StoreWorkResult {
+        let done = match deleted {
+            Ok(()) => StoreWorkResult::Deleted,
+            Err(_) => {
+                self.instances.revive(id, self.engine.clock.now());
+                StoreWorkResult::Failed
+            }
+        };
+        let _ = answer.send(deleted.map(|()| true).map_err(SubmitError::from));
+        done
     }
 
     /// Writes the metadata of an instance before its next turn begins.
@@ -234,6 +286,12 @@ impl Orchestrator {
     /// memory and is written again.
     pub(super) fn store_work_done(&mut self, id: InstanceId, done: StoreWorkResult) {
         self.tending -= 1;
+        let done = match done {
+            StoreWorkResult::DeletedOnRequest { deleted, answer } => {
+                self.answer_deletion(&id, deleted, answer)
+            }
+            done => done,
+        };
         let evicts_idle = self.instances.evicts_idle();
         let Some(instance) = self.instances.get_mut(&id) else {
             return;
@@ -264,7 +322,7 @@ impl Orchestrator {
                     return self.stalled.add(id);
                 }
             }
-            StoreWorkResult::Failed => {}
+            StoreWorkResult::Failed | StoreWorkResult::DeletedOnRequest { .. } => {}
         }
         self.make_ready(id);
     }
@@ -279,6 +337,15 @@ impl Orchestrator {
             }
         });
     }
+}
+
+/// Deletes the stored data of an instance, and its permanent approvals.
+async fn delete_data(engine: Arc<Engine>, id: InstanceId) -> Result<(), StoreError> {
+    let (approvals, owner) = (Arc::clone(&engine.approvals), id.clone());
+    blocking(move || approvals.forget_conversation(&owner)).await?;
+    engine.store.delete_instance(&id).await?;
+    engine.titles.forget(&id).await;
+    Ok(())
 }
 
 /// Returns the result of store work; logs an error and returns `Failed` for it.

@@ -222,6 +222,9 @@ impl Orchestrator {
             OrchestratorCommand::Spawn { request, answer } => self.spawn(request, answer, false),
             OrchestratorCommand::List { answer } => self.list_instances(answer),
             OrchestratorCommand::Has { instance, answer } => self.send_existence(instance, answer),
+            OrchestratorCommand::Delete { instance, answer } => {
+                self.delete_on_request(&instance, answer, false);
+            }
             OrchestratorCommand::Looked(scan) => self.scan_done(scan),
             OrchestratorCommand::Settled { trace_id, answer } => {
                 self.settling.wait(trace_id, answer)

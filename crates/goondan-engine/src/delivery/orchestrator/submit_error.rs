@@ -78,6 +78,9 @@ pub enum SubmitError {
     /// A turn of the instance runs or waits, so its last turn cannot be taken back.
     #[error("A turn of {0} runs or waits, so its last turn cannot be taken back.")]
     TurnRunning(InstanceId),
+    /// A turn of the instance runs or waits, so the instance cannot be deleted.
+    #[error("A turn of {0} runs or waits, so the conversation cannot be deleted.")]
+    InUse(InstanceId),
     /// All queued events together reach the memory limit, in bytes.
     #[error("the queued events of this swarm take {0} bytes, which is the limit")]
     TooManyBytes(usize),
@@ -132,7 +135,7 @@ impl SubmitError {
             SubmitError::NoSuchEvent { .. } => Code::EVENT_NOT_FOUND,
             SubmitError::TooDeep { .. } => Code::AGENT_CALL_DEPTH_EXCEEDED,
             SubmitError::QueueFull(_) | SubmitError::TooManyBytes(_) => Code::AGENT_QUEUE_FULL,
-            SubmitError::TurnRunning(_) => Code::AGENT_TURN_RUNNING,
+            SubmitError::TurnRunning(_) | SubmitError::InUse(_) => Code::AGENT_TURN_RUNNING,
             SubmitError::TooLarge(_) | SubmitError::MetadataTooLarge(_) => {
                 Code::AGENT_EVENT_TOO_LARGE
             }
@@ -165,7 +168,9 @@ impl SubmitError {
             }
             SubmitError::TooDeep { .. } => "Answer with what you know.",
             SubmitError::QueueFull(_) | SubmitError::TooManyBytes(_) => "Send it again later.",
-            SubmitError::TurnRunning(_) => "Wait for the end of the turn, or cancel it.",
+            SubmitError::TurnRunning(_) | SubmitError::InUse(_) => {
+                "Wait for the end of the turn, or cancel it."
+            }
             SubmitError::TooLarge(_) | SubmitError::MetadataTooLarge(_) => {
                 "Save it to a file and send the path."
             }

@@ -52,6 +52,13 @@ export function place(instance) {
  * @returns {Promise<any>}
  */
 async function request(method, path, body) {
+  const response = await answer(method, path, body);
+  if (response.status === 204) return null;
+  return response.json().catch(() => ({}));
+}
+
+/** Returns the response to a request, unless the server refuses it. */
+async function answer(method, path, body) {
   const more = body === undefined ? {} : { "Content-Type": "application/json" };
   let response;
   try {
@@ -59,9 +66,8 @@ async function request(method, path, body) {
   } catch {
     throw new Problem("The swarm does not answer.", { suggestion: "The swarm may have stopped. Start it again with `gdn studio`." });
   }
-  if (response.status === 204) return null;
   if (!response.ok) throw await problemOf(response);
-  return response.json().catch(() => ({}));
+  return response;
 }
 
 /** Returns the problem that a refused response describes. */
@@ -82,6 +88,15 @@ export async function stream(path, body, signal) {
   const response = await fetch(path, { method: "POST", headers: head, body: JSON.stringify(body), signal });
   if (!response.ok) throw await problemOf(response);
   return response;
+}
+
+/**
+ * Returns the body of a response that is not JSON.
+ * @param {string} path
+ */
+export async function text(path) {
+  const response = await answer("GET", path);
+  return response.text();
 }
 
 /** @param {string} path */

@@ -40,8 +40,6 @@ const VIEWS = {
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 let leave = () => {};
 let shown = "";
-/** @type {string[]} agent and key of the conversation that was opened last, which the link to the conversations opens */
-let lastOpened = [];
 
 function parts() {
   return location.hash.slice(2).split("/").filter(Boolean).map(decodeURIComponent);
@@ -52,7 +50,7 @@ function show() {
   // The first page is the conversation with the entry agent.
   const [name = "conversations", ...rest] = location.hash.length > 2 ? parts() : ["conversations", state.swarm.entryAgent, "main"];
   document.querySelector("#notice .notice.ok")?.remove();
-  if (name === "conversations" && rest.length > 1) lastOpened = rest;
+  if (name === "conversations" && rest.length > 1) state.lastOpened = rest;
   if (!isOffered(name)) return unknownView(name);
   const chosen = name;
   leave();
@@ -104,7 +102,7 @@ function navigation() {
   const links = linked.map(([name, { title, count }]) => {
     const many = count?.() ?? 0;
     const badge = many > 0 && h("span.badge", { "aria-label": `${many} open` }, many > 99 ? "99+" : many);
-    const href = name === "conversations" ? address(name, ...lastOpened) : address(name);
+    const href = name === "conversations" ? address(name, ...state.lastOpened) : address(name);
     return h("a", { href, "aria-current": name === current ? "page" : undefined }, title, badge);
   });
   fill(/** @type {Element} */ (document.getElementById("nav")), links);

@@ -48,7 +48,13 @@ export function readWordsAfter(other) {
  * Returns the first words of a conversation if they are known.
  * @param {any} meta
  */
-export const wordsOf = (meta) => firstWords.get(wordsKey(meta));
+const wordsOf = (meta) => firstWords.get(wordsKey(meta));
+
+/**
+ * Returns the title of a conversation, or its first words if they are known.
+ * @param {any} meta
+ */
+export const titleOf = (meta) => meta.title ?? wordsOf(meta);
 
 const wordsKey = (meta) => `${nameOf(meta)}/${meta.createdAt}`;
 
@@ -124,7 +130,7 @@ export function conversationList(chosen, agentName) {
       }
     }
     const isWanted = (meta) => !wantedState.value || stateOf(meta) === wantedState.value;
-    const found = all.filter((meta) => isWanted(meta) && (!words || `${nameOf(meta)} ${firstWords.get(wordsKey(meta)) ?? ""}`.toLowerCase().includes(words)));
+    const found = all.filter((meta) => isWanted(meta) && (!words || `${nameOf(meta)} ${meta.title ?? ""} ${firstWords.get(wordsKey(meta)) ?? ""}`.toLowerCase().includes(words)));
     const shown = belowCallers(found.sort((a, b) => b.updatedAt.localeCompare(a.updatedAt)).slice(0, LISTED));
     keep(list, shown.map(({ meta, isCalled }) => item(meta, { isChosen: chosen !== null && nameOf(meta) === nameOf(chosen), isCalled, seen })));
     more.textContent = !found.length ? (words || wantedState.value ? "No conversation matches." : "No conversations yet.") : found.length > LISTED ? `${found.length - LISTED} older conversations: use the search.` : "";
@@ -197,7 +203,7 @@ function belowCallers(metas) {
 
 /** Returns the item of a conversation. */
 function item(meta, { isChosen, isCalled, seen }) {
-  const words = wordsOf(meta);
+  const title = titleOf(meta);
   const now = stateOf(meta);
   const queued = queuedInputs(meta).length;
   const cost = meta.spending?.cost ? money(meta.spending.cost, facts.currency) : "";
@@ -210,12 +216,12 @@ function item(meta, { isChosen, isCalled, seen }) {
       h(
         "a.item",
         { href: address("conversations", meta.agentName, meta.instanceKey), "aria-current": isChosen ? "true" : undefined },
-        h("strong.item-title", { title: words || nameOf(meta) }, words || nameOf(meta)),
+        h("strong.item-title", { title: title || nameOf(meta) }, title || nameOf(meta)),
         h("span.row", {}, now && mark(...BADGES[now]), queued > 0 && mark("plain", `${queued} queued`), meta.status === "retired" && mark("plain", "retired"), h("span.muted", { title: meta.updatedAt }, told)),
       ),
     );
-    if (words === undefined) seen.observe(Object.assign(row, { meta }));
+    if (wordsOf(meta) === undefined) seen.observe(Object.assign(row, { meta }));
     return row;
   };
-  return { key: nameOf(meta), sign: JSON.stringify([words, isChosen, isCalled, now, queued, meta.status, told]), make };
+  return { key: nameOf(meta), sign: JSON.stringify([title, isChosen, isCalled, now, queued, meta.status, told]), make };
 }

@@ -51,8 +51,17 @@ function items(whose, messages) {
  * @param {import("./message.js").Message[]} messages
  */
 export function exportPage(whose, messages) {
+  download(fileName(whose, "html"), "text/html", page(whose, messages));
+}
+
+/**
+ * Returns a file name for a conversation.
+ * @param {{agentName: string, instanceKey: string}} whose
+ * @param {string} extension
+ */
+export function fileName(whose, extension) {
   const name = `${whose.agentName}:${whose.instanceKey}`;
-  download(`${name.replace(/[^A-Za-z0-9._-]+/g, "-")}.html`, "text/html", page(whose, messages));
+  return `${name.replace(/[^A-Za-z0-9._-]+/g, "-")}.${extension}`;
 }
 
 /**

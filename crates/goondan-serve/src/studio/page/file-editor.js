@@ -1,10 +1,10 @@
 // The editor of a project file: checks the text while it is written, and saves it after its changes were shown.
 
 import { get, post, put } from "./api.js";
-import { diff } from "./diff.js";
 import { button, fill, h } from "./dom.js";
 import { counted } from "./format.js";
 import { address, attempt, diagnostic, mark, notice } from "./parts.js";
+import { offerSave } from "./save-dialog.js";
 
 /** Pause after the last key before the text is checked, in milliseconds. */
 const PAUSE = 500;
@@ -116,20 +116,8 @@ export function fileEditor(detail, path, changed) {
     const checked = await checkNow();
     if (checked.hash !== file.hash || !checked.diff) return;
     const errors = checked.findings.filter((one) => one.severity === "error").length;
-    const dialog = h("dialog.made-case", { "aria-labelledby": "save-title" });
-    const confirm = async () => {
-      await attempt(write);
-      dialog.close();
-    };
-    dialog.append(
-      h("h2", { id: "save-title" }, `Save ${path}?`),
-      h("p.muted", {}, errors ? `The project has ${counted(errors, "error")} with these changes. The swarm keeps its active generation until they are fixed.` : "The project has no errors with these changes."),
-      diff(checked.diff, "Changes"),
-      h("div.actions", {}, button("Save", confirm, { class: "primary" }), button("Cancel", () => dialog.close())),
-    );
-    dialog.addEventListener("close", () => dialog.remove());
-    document.body.append(dialog);
-    dialog.showModal();
+    const words = errors ? `The project has ${counted(errors, "error")} with these changes. The swarm keeps its active generation until they are fixed.` : "The project has no errors with these changes.";
+    offerSave(path, words, checked.diff, write);
   }
   async function write() {
     const saving = edit();

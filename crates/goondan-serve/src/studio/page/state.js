@@ -33,6 +33,8 @@ export const state = {
   letters: [],
   /** @type {Map<string, {turnId: string, traceId: string, stepId: string, startedAt: string, text: string, reasoning: string}>} running turns, by instance */
   running: new Map(),
+  /** @type {string[]} agent and key of the conversation that was opened last, which the link to the conversations opens */
+  lastOpened: [],
   /** @type {"connecting"|"live"|"lost"} */
   connection: "connecting",
   /** True when all stored events are here. Until then there are no events at all. */

@@ -108,7 +108,9 @@ impl WorkspaceReader {
             return Ok(None);
         };
         let mut text = Vec::new();
-        let written = import_export::write(&meta, &self.conversation(id).await?, mask, &mut text);
+        let title = self.titles().await?.remove(id);
+        let messages = self.conversation(id).await?;
+        let written = import_export::write(&meta, title, &messages, mask, &mut text);
         let damaged = |cause| StoreError::Damaged {
             what: format!("the conversation {id}"),
             cause: std::sync::Arc::new(cause),

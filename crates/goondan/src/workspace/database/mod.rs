@@ -4,6 +4,7 @@
 mod exclusive_access;
 mod standby;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::{Arc, Weak};
@@ -20,6 +21,7 @@ use goondan_core::ports::store::{
     RecordStore as _, RuntimeEventStore as _, Store, StoreError, WorkspacePaths as Folders,
 };
 use goondan_core::private_files::create_directory;
+use goondan_core::reserved_names::TITLE_RECORD;
 use goondan_engine::plan::Generation;
 use goondan_engine::runtime::{self, EngineNodeParts, WorkerControl};
 use goondan_spec::{Bundle, Code, Environment, ResourceId, SnapshotBasis};
@@ -349,6 +351,16 @@ impl WorkspaceReader {
             summaries.push(summary(&meta, is_at_work, messages));
         }
         Ok(summaries)
+    }
+
+    /// Returns the titles of all instances that have one.
+    pub async fn titles(&self) -> Result<HashMap<InstanceId, String>, StoreError> {
+        let records = self.0.all_records(TITLE_RECORD).await?.into_iter();
+        let titles = records.filter_map(|(id, record)| match record.value {
+            Value::String(title) => Some((id, title)),
+            _ => None,
+        });
+        Ok(titles.collect())
     }
 
     /// Returns the unfinished effects of an instance's turn.

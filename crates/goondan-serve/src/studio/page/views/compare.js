@@ -2,7 +2,7 @@
 
 import { align } from "../alignment.js";
 import { get, place as placeOf } from "../api.js";
-import { originalOf, readWords, wordsOf } from "../conversation-list.js";
+import { originalOf, readWords, titleOf } from "../conversation-list.js";
 import { fill, h } from "../dom.js";
 import * as facts from "../facts.js";
 import { instances } from "../feed.js";
@@ -87,7 +87,7 @@ function optionsOf(whose) {
   const names = whose && !latest.includes(nameOf(whose)) ? [nameOf(whose), ...latest] : latest;
   const named = state.instances.filter((meta) => names.slice(0, NAMED).includes(nameOf(meta)) || (whose && nameOf(meta) === nameOf(whose)));
   named.forEach(readWords);
-  const titles = new Map(state.instances.map((meta) => [nameOf(meta), wordsOf(meta)]));
+  const titles = new Map(state.instances.map((meta) => [nameOf(meta), titleOf(meta)]));
   return names.map((name) => ({ value: name, words: titles.get(name) ? `${name} · ${titles.get(name)}` : name, isChosen: whose !== null && name === nameOf(whose) }));
 }
 

@@ -3,6 +3,7 @@
 import { place as placeOf, post, remove } from "../api.js";
 import { callItem } from "../call.js";
 import { composer, focusOn, inputEditor, newKey } from "../composer.js";
+import { confirmDeletion, exportLines, rename } from "../conversation-actions.js";
 import { conversationList, originalOf, readWordsAfter } from "../conversation-list.js";
 import { button, fill, h } from "../dom.js";
 import { exportPage } from "../export.js";
@@ -254,16 +255,20 @@ function headingItem(whose, { loaded, all }, load) {
   const original = originalOf(loaded.list[0], whose);
   const { usage, cost } = meta?.spending ?? {};
   const has = loaded.total > 0;
-  const told = [counted(loaded.total, "message"), usage?.totalTokens && counted(usage.totalTokens, "token"), cost && money(cost, facts.currency)].filter(Boolean).join(" · ");
+  const title = meta?.title;
+  const told = [title && nameOf(whose), counted(loaded.total, "message"), usage?.totalTokens && counted(usage.totalTokens, "token"), cost && money(cost, facts.currency)].filter(Boolean).join(" · ");
   const actions = () => [
     isRunning && button("Cancel the turn", () => attempt(() => remove(`${placeOf(whose)}/turn`)).then(() => load()), { class: "danger" }),
     has && button("Fork", () => fork(whose)),
     has && button("Compare", () => (location.hash = address("compare", whose.agentName, whose.instanceKey)), { title: "Compare with another conversation" }),
     has && button("Record test case", () => recordCase(whose), { title: "Record this conversation as a test case for gdn test" }),
+    meta && button("Rename", () => rename(whose, title), { data: { action: "rename" } }),
     has && button("Save as HTML", () => attempt(async () => exportPage(whose, await all()))),
+    has && button("Save as JSON", () => exportLines(whose), { title: "Save as JSON Lines, like gdn conversation export" }),
+    meta && !isRunning && button("Delete", () => confirmDeletion(whose, loaded.total), { class: "danger" }),
   ];
-  const make = () => h("div.head", {}, h("h1", {}, h("a.back", { href: address("conversations") }, "‹ all"), nameOf(whose)), waits && mark("ask", "waiting"), original && h("span.muted", {}, "Fork of ", conversationLink(original)), h("span.muted", {}, told), h("div.actions", {}, actions()));
-  return { key: "heading", sign: `${isRunning}/${waits}/${has}/${told}/${original && nameOf(original)}`, make };
+  const make = () => h("div.head", {}, h("h1", {}, h("a.back", { href: address("conversations") }, "‹ all"), title ?? nameOf(whose)), waits && mark("ask", "waiting"), original && h("span.muted", {}, "Fork of ", conversationLink(original)), h("span.muted", {}, told), h("div.actions", {}, actions()));
+  return { key: "heading", sign: `${isRunning}/${waits}/${has}/${meta !== undefined}/${title}/${told}/${original && nameOf(original)}`, make };
 }
 
 /** Creates a new conversation from this one, and shows it. */

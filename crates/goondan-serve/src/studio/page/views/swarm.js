@@ -149,9 +149,30 @@ function agentCard(agent) {
     h("h3", {}, h("a", { href: address("conversations", agent.name) }, agent.name), isEntry && mark("plain", "entry")),
     agent.description && h("p", {}, agent.description),
     h("p.muted", {}, `${agent.models.join(" → ")} · ${counted(agent.exports.length, "function")}`),
+    prompt(agent),
     permissions(agent),
     agent.extensions.length > 0 && h("p.muted", {}, `Extensions: ${agent.extensions.join(", ")}`),
     h("p.counts", { data: { agent: agent.name } }, tally(agent.name)),
+  );
+}
+
+/** Agents whose prompts are open. They stay open when the cards are drawn again. */
+const openPrompts = new Set();
+
+/** The system prompt as the project states it, with its files. */
+function prompt({ name, prompt }) {
+  if (!prompt) return h("p.muted", {}, "No system prompt");
+  const { text, file, line, instructions = [] } = prompt;
+  const words = `${file}${line ? `:${line}` : ""}`;
+  const source = file && (state.features.edit ? h("a", { href: address("files", file) }, words) : h("code", {}, words));
+  const sources = [source, ...instructions.map((name) => h("code", {}, name))].filter(Boolean);
+  const toggle = (event) => openPrompts[event.currentTarget.open ? "add" : "delete"](name);
+  return h(
+    "details",
+    { open: openPrompts.has(name), on: { toggle } },
+    h("summary", {}, "System prompt"),
+    sources.length > 0 && h("p.muted", {}, "From ", sources.map((one, number) => [number > 0 && ", ", one])),
+    h("pre.data", { tabindex: 0, role: "group", "aria-label": `System prompt of ${name}` }, text),
   );
 }
 
