@@ -239,7 +239,7 @@ pub(crate) fn scope_of_search(scope: &ConversationScope) -> String {
     }
 }
 
-/// Returns whether `name` is the agent or the key of the conversation.
+/// Returns true if `name` is the agent or the key of the conversation.
 fn has_agent_or_key(found: &FoundConversation, name: &str) -> bool {
     found.summary.id.agent == name || found.summary.id.instance_key == name
 }

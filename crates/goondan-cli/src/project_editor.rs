@@ -110,7 +110,7 @@ impl DirectoryEditor {
         editable
     }
 
-    /// Returns whether the path leads to a regular file without links.
+    /// Returns true if the path leads to a regular file without links.
     fn is_regular(&self, path: &str) -> bool {
         let metadata = metadata_beneath(&self.root, &self.root.join(path));
         metadata.is_ok_and(|found| found.is_some_and(|it| it.kind == DirectoryEntryKind::File))

@@ -46,7 +46,7 @@ fn repeated_command(words: &[String], addition: &str) -> Option<String> {
     Some(line.join(" "))
 }
 
-/// Returns whether the argument is a URL with a password, or a setting `password=`.
+/// Returns true if the argument is a URL with a password, or a setting `password=`.
 fn has_password(word: &str) -> bool {
     let authority = word
         .split_once("://")

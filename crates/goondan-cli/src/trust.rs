@@ -163,7 +163,7 @@ impl TrustSettings {
         Ok(self.this_run || self.is_listed(root)?)
     }
 
-    /// Returns whether the directory, or one above it, is in the trust list.
+    /// Returns true if the directory, or one above it, is in the trust list.
     fn is_listed(&self, root: &Path) -> Result<bool, CliError> {
         let list = TrustList::of(&self.state_root);
         Ok(list

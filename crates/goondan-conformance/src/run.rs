@@ -316,7 +316,7 @@ impl<'f> NameFilter<'f> {
         }
     }
 
-    /// Returns whether the filter text, or the filter as a regular expression, occurs in the name.
+    /// Returns true if the filter text, or the filter as a regular expression, occurs in the name.
     fn matches(&self, name: &str) -> bool {
         name.contains(self.text)
             || self

@@ -112,7 +112,7 @@ impl TraceParent {
         &self.0[36..52]
     }
 
-    /// Returns whether the caller exports its trace.
+    /// Returns true if the caller exports its trace.
     pub fn is_sampled(&self) -> bool {
         self.0.ends_with('1')
     }

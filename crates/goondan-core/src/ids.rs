@@ -142,7 +142,7 @@ pub fn turn_of_message(message_id: &str) -> Option<&str> {
     number.parse::<u32>().is_ok().then_some(turn_id)
 }
 
-/// Returns whether a turn appended the message. Messages of middleware can have other ids.
+/// Returns true if a turn appended the message. Messages of middleware can have other ids.
 pub fn is_message_of(message_id: &str, turn_id: &str) -> bool {
     turn_of_message(message_id) == Some(turn_id)
 }

@@ -162,7 +162,7 @@ fn escaped_length(character: char) -> usize {
     }
 }
 
-/// Returns whether `output` certainly needs no truncation, by a cheap upper bound. The bound
+/// Returns true if `output` certainly needs no truncation, by a cheap upper bound. The bound
 /// assumes six bytes for each byte of a string in JSON (`\u00XX`), and a few for all else.
 pub fn surely_fits(output: &Value, limit: usize) -> bool {
     /// Subtracts the upper bound of `value` from `remaining`; `None` if it does not fit.

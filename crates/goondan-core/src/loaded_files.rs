@@ -139,7 +139,7 @@ impl ProgramNames {
         ProgramNames(words.map(program_name).collect())
     }
 
-    /// Returns whether one of `programs` is named.
+    /// Returns true if one of `programs` is named.
     fn has_any(&self, programs: &[&str]) -> bool {
         programs.iter().any(|name| self.0.contains(*name))
     }

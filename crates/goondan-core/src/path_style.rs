@@ -66,7 +66,7 @@ impl PathStyle {
         }
     }
 
-    /// Returns whether the path does not show its target: another spelling of a file, a stream, or
+    /// Returns true if the path does not show its target: another spelling of a file, a stream, or
     /// a device.
     pub fn is_ambiguous(self, path: &str) -> bool {
         if self != PathStyle::Windows {
@@ -113,7 +113,7 @@ fn is_ambiguous_part(part: &str, may_be_drive: bool) -> bool {
     part.ends_with(['.', ' ']) || part.contains(forbidden) || is_short_name(part) || is_device(part)
 }
 
-/// Returns whether a name is a short name such as `PROGRA~1`, an alias of a longer name.
+/// Returns true if a name is a short name such as `PROGRA~1`, an alias of a longer name.
 fn is_short_name(part: &str) -> bool {
     part.split('~')
         .skip(1)

@@ -134,7 +134,7 @@ fn reserved_error(message: String) -> ToolError {
         .suggest("Leave the name out, or use your own name, such as `job.done`.")
 }
 
-/// Returns whether extensions can use `name` for their state. Names with a dot belong to the engine
+/// Returns true if extensions can use `name` for their state. Names with a dot belong to the engine
 /// and to tools.
 pub fn is_extension_state(name: &str) -> bool {
     !name.contains('.')

@@ -83,7 +83,7 @@ fn is_symbol(export: &[u8]) -> bool {
     export.strip_prefix(b"_").unwrap_or(export) == SYMBOL.as_bytes()
 }
 
-/// Returns whether this machine can load a library of this format and architecture.
+/// Returns true if this machine can load a library of this format and architecture.
 fn fits_this_machine(format: BinaryFormat, architecture: Architecture) -> bool {
     let own_format = match OS {
         "macos" | "ios" => BinaryFormat::MachO,

@@ -256,7 +256,7 @@ impl ScriptHost {
 }
 
 impl HostSlot {
-    /// Returns whether the process has open calls. A slot that is in use counts as not busy.
+    /// Returns true if the process has open calls. A slot that is in use counts as not busy.
     fn is_busy(&self) -> bool {
         self.0.try_lock().is_ok_and(|life| {
             life.process

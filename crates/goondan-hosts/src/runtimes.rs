@@ -91,7 +91,7 @@ pub fn typescript_problem(
     ))
 }
 
-/// Returns whether this version of Node.js strips types by default.
+/// Returns true if this version of Node.js strips types by default.
 pub fn reads_typescript(version: &str) -> bool {
     let mut numbers = version
         .split('.')

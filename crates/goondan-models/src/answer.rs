@@ -189,12 +189,12 @@ impl AnswerBuilder {
         self.ending.get_or_insert(ending);
     }
 
-    /// Returns whether the provider announced the end.
+    /// Returns true if the provider announced the end.
     pub(crate) fn has_ended(&self) -> bool {
         self.ending.is_some()
     }
 
-    /// Returns whether the answer has no content yet.
+    /// Returns true if the answer has no content yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.refusal.is_empty()
     }

@@ -28,7 +28,7 @@ pub enum UpdateSelection {
 }
 
 impl UpdateSelection {
-    /// Returns whether the package may get a new version.
+    /// Returns true if the package may get a new version.
     fn covers(&self, name: &str) -> bool {
         match self {
             UpdateSelection::Nothing => false,

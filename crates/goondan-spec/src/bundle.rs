@@ -232,7 +232,7 @@ impl Bundle {
             .map(|(_, at)| *at)
     }
 
-    /// Returns whether two positions in two bundles belong to the same document of the same text.
+    /// Returns true if two positions in two bundles belong to the same document of the same text.
     /// Built-in resources without a position are always the same.
     pub(crate) fn is_same_document(
         &self,

@@ -395,7 +395,7 @@ impl<'n> MapReader<'n> {
         }
     }
 
-    /// Returns whether the key is present, even without a value.
+    /// Returns true if the key is present, even without a value.
     pub(crate) fn has_key(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| entry.key == name)
     }

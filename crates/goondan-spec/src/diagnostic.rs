@@ -154,7 +154,7 @@ impl Diagnostic {
         self
     }
 
-    /// Returns whether it prevents the bundle from running.
+    /// Returns true if it prevents the bundle from running.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

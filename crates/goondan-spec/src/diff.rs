@@ -56,7 +56,7 @@ pub enum AgentEffect {
 }
 
 impl ReloadPlan {
-    /// Returns whether nothing changes.
+    /// Returns true if nothing changes.
     pub fn is_empty(&self) -> bool {
         *self == ReloadPlan::default()
     }

@@ -219,7 +219,7 @@ impl DiscoveryWalk<'_> {
         }
     }
 
-    /// Returns whether the path, with links resolved, is outside the project.
+    /// Returns true if the path, with links resolved, is outside the project.
     fn leads_outside(&self, path: &Path) -> bool {
         self.files
             .canonicalize(path)
@@ -284,7 +284,7 @@ impl DiscoveryWalk<'_> {
     }
 }
 
-/// Returns whether a new entry `name` may change the set of the bundle's files. `folder` is the
+/// Returns true if a new entry `name` may change the set of the bundle's files. `folder` is the
 /// name of its directory.
 pub fn may_affect_bundle(folder: &str, name: &str, kind: FileKind) -> bool {
     let is_folder = kind == FileKind::Directory;
@@ -296,12 +296,12 @@ pub fn may_affect_bundle(folder: &str, name: &str, kind: FileKind) -> bool {
     }
 }
 
-/// Returns whether a directory of this name contains build output or dependencies.
+/// Returns true if a directory of this name contains build output or dependencies.
 pub fn is_skipped(name: &str) -> bool {
     SKIPPED_DIRS.contains(&name)
 }
 
-/// Returns whether the file `name` in `folder` contains resources.
+/// Returns true if the file `name` in `folder` contains resources.
 pub fn is_resource_file(folder: &str, name: &str) -> bool {
     let parent = folder.rsplit('/').next().unwrap_or_default();
     yaml_stem(name).is_some_and(|stem| {
@@ -321,7 +321,7 @@ fn yaml_stem(name: &str) -> Option<&str> {
     (is_yaml && !stem.is_empty()).then_some(stem)
 }
 
-/// Returns whether an unread file seems to define the resource `name`: by its own name, or by a
+/// Returns true if an unread file seems to define the resource `name`: by its own name, or by a
 /// directory above it.
 pub(crate) fn seems_to_define(file: &str, kind: Kind, name: &str) -> bool {
     let (folders, file_name) = file.rsplit_once('/').unwrap_or(("", file));
@@ -334,12 +334,12 @@ pub(crate) fn seems_to_define(file: &str, kind: Kind, name: &str) -> bool {
         || folders.split('/').any(is_of_kind)
 }
 
-/// Returns whether `file` may be the manifest of an executable custom tool and not a resource file.
+/// Returns true if `file` may be the manifest of an executable custom tool and not a resource file.
 pub(crate) fn may_be_tool_manifest(file: &str) -> bool {
     file.rsplit('/').next().and_then(yaml_stem) == Some("tool")
 }
 
-/// Returns whether `.gitignore` files exclude the path. `ignores` are ordered from the outermost to
+/// Returns true if `.gitignore` files exclude the path. `ignores` are ordered from the outermost to
 /// the innermost.
 fn is_ignored(ignores: &[Arc<Gitignore>], path: &Path, kind: FileKind) -> bool {
     // The innermost file with a matching pattern decides, as in git.

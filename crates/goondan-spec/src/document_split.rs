@@ -51,13 +51,13 @@ pub(crate) fn split_documents(text: &str) -> Vec<DocumentChunk<'_>> {
     chunks
 }
 
-/// Returns whether the line starts with the marker as a separate word.
+/// Returns true if the line starts with the marker as a separate word.
 fn is_marker(line: &str, marker: &str) -> bool {
     line.strip_prefix(marker)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
 }
 
-/// Returns whether the line is more than a comment, a directive or blank.
+/// Returns true if the line is more than a comment, a directive or blank.
 fn is_content(line: &str) -> bool {
     let trimmed = line.trim_start_matches('\u{feff}').trim();
     !(trimmed.is_empty()

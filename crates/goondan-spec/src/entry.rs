@@ -20,7 +20,7 @@ const LIBRARY_FORMS: [(&str, &str); 3] = [("lib", ".so"), ("lib", ".dylib"), (""
 /// Suffix of an entry format that is reserved but not supported yet.
 const WASM_SUFFIX: &str = ".wasm";
 
-/// Returns whether the entry refers to a built-in implementation.
+/// Returns true if the entry refers to a built-in implementation.
 pub(crate) fn is_builtin(entry: &str) -> bool {
     entry.starts_with(BUILTIN_PREFIX)
 }

@@ -128,7 +128,7 @@ fn not_a_resource(root: &FieldReader<'_>) -> Diagnostic {
         )
 }
 
-/// Returns whether the rest of the document can be interpreted.
+/// Returns true if the rest of the document can be interpreted.
 fn check_version(
     version: Option<&FieldReader<'_>>,
     fields: &MapReader<'_>,

@@ -140,7 +140,7 @@ pub fn apply<'f>(text: &str, fixes: impl IntoIterator<Item = &'f Fix>) -> (Strin
     (edited, done)
 }
 
-/// Returns whether every edit of `fix` is in order and on character boundaries of `text`.
+/// Returns true if every edit of `fix` is in order and on character boundaries of `text`.
 fn is_applicable(fix: &Fix, text: &str) -> bool {
     let whole = |edit: &ByteEdit| {
         edit.start <= edit.end

@@ -88,14 +88,14 @@ impl ResourceIndex {
         files.filter(seems_to_define).collect()
     }
 
-    /// Returns whether an unresolved `reference` may be defined in the unreadable part of the
+    /// Returns true if an unresolved `reference` may be defined in the unreadable part of the
     /// project. Requires that it names no package and resembles no known name.
     pub(crate) fn may_be_unread(&self, reference: &ObjectRef) -> bool {
         let is_open = self.partial && reference.package.is_none();
         is_open && self.closest_name(reference).is_none() && self.other_kind(reference).is_none()
     }
 
-    /// Returns whether the package `from` depends on `package`, so that it may refer to its
+    /// Returns true if the package `from` depends on `package`, so that it may refer to its
     /// resources. `None` is the project.
     fn depends_on(&self, from: Option<&str>, package: Option<&str>) -> bool {
         let Some(reach) = self.reach.get(&from.map(str::to_owned)) else {
@@ -104,7 +104,7 @@ impl ResourceIndex {
         from == package || package.is_some_and(|name| name == BASE_PACKAGE || reach.contains(name))
     }
 
-    /// Returns whether a dependency of the package `from` is not installed.
+    /// Returns true if a dependency of the package `from` is not installed.
     fn lacks_some(&self, from: Option<&str>) -> bool {
         let reach = self.reach.get(&from.map(str::to_owned));
         reach.is_some_and(|reach| reach.iter().any(|name| self.absent.contains(name)))
@@ -253,7 +253,7 @@ impl ResourceIndex {
 }
 
 impl PackageResourceNames {
-    /// Returns whether the package defines the referenced resource.
+    /// Returns true if the package defines the referenced resource.
     fn has_resource(&self, reference: &ObjectRef) -> bool {
         self.names
             .get(&reference.kind)

@@ -97,7 +97,7 @@ impl DeclaredDependency<'_> {
         .field(field)
     }
 
-    /// Returns whether the range allows `version`. An invalid range is reported by the decoder, so
+    /// Returns true if the range allows `version`. An invalid range is reported by the decoder, so
     /// it allows every version here.
     fn allows(&self, version: &str) -> bool {
         match (VersionReq::parse(self.range), Version::parse(version)) {
@@ -427,7 +427,7 @@ fn version_conflict_error(
         )
 }
 
-/// Returns whether the file belongs to an installed package.
+/// Returns true if the file belongs to an installed package.
 pub(crate) fn is_installed(file: &str) -> bool {
     file.strip_prefix(INSTALLED_DIR)
         .is_some_and(|rest| rest.starts_with('/'))

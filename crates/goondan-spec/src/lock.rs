@@ -62,7 +62,7 @@ impl PackageLock {
         yaml::from_str(text)
     }
 
-    /// Returns whether this program supports the format version.
+    /// Returns true if this program supports the format version.
     pub fn is_known(&self) -> bool {
         self.lockfile_version == LOCKFILE_VERSION
     }

@@ -136,7 +136,7 @@ fn type_problem(message: &str) -> SchemaProblem {
     }
 }
 
-/// Returns whether one of the keywords occurs at any depth.
+/// Returns true if one of the keywords occurs at any depth.
 fn uses_any(schema: &Value, keywords: &[&str]) -> bool {
     match schema {
         Value::Object(map) => map

@@ -88,7 +88,7 @@ impl ParsedFile {
         }
     }
 
-    /// Returns whether this is the manifest of an executable custom tool and not a resource file
+    /// Returns true if this is the manifest of an executable custom tool and not a resource file
     /// (rule L1).
     pub(crate) fn is_tool_manifest(&self) -> bool {
         let has_kind = self
@@ -194,7 +194,7 @@ fn with_line_ends(text: String) -> String {
         .collect()
 }
 
-/// Returns whether `files` may define more resources than the `read` documents whose envelopes were
+/// Returns true if `files` may define more resources than the `read` documents whose envelopes were
 /// read.
 pub(crate) fn has_unread_documents(files: &[Arc<ParsedFile>], read: usize) -> bool {
     let documents: usize = files.iter().map(|file| file.documents.len()).sum();
@@ -354,7 +354,7 @@ fn hide_values(chunk: DocumentChunk<'_>, findings: &mut DiagnosticSink) {
     }
 }
 
-/// Returns whether the last word before a colon names a secret.
+/// Returns true if the last word before a colon names a secret.
 fn names_a_secret(before: &str) -> bool {
     let word = before
         .rsplit(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-'))

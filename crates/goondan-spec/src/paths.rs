@@ -45,7 +45,7 @@ pub(crate) struct PathState {
 }
 
 impl PathState {
-    /// Returns whether symbolic links lead out of the bundle.
+    /// Returns true if symbolic links lead out of the bundle.
     pub(crate) fn leaves_folder(self) -> bool {
         self.leaves
     }
@@ -73,7 +73,7 @@ impl<'f> BundleDirectory<'f> {
         }
     }
 
-    /// Returns whether a file can contain keys, by the real path `real` or by another name of it.
+    /// Returns true if a file can contain keys, by the real path `real` or by another name of it.
     fn may_contain_keys(&self, real: &Path) -> bool {
         let is_link = |metadata| self.secrets.contains_link(&metadata);
         self.secrets.contains_name(real) || self.files.metadata(real).is_some_and(is_link)
@@ -105,7 +105,7 @@ impl<'f> BundleDirectory<'f> {
         seen
     }
 
-    /// Returns whether the target of a path shows that the path contains a link. The target has the
+    /// Returns true if the target of a path shows that the path contains a link. The target has the
     /// case of the file system.
     fn is_link(&self, path: &Path, target: &Path) -> bool {
         let folded = |path: &Path| {
@@ -293,7 +293,7 @@ impl<'f> PathLookups<'f> {
         (self.folder.files.kind(&real).ok()? == FileKind::Directory).then_some(real)
     }
 
-    /// Returns whether the path is a file.
+    /// Returns true if the path is a file.
     pub(crate) fn is_file(&self, relative: &str) -> bool {
         matches!(self.path_state(relative).kind, Some(FileKind::File))
     }
@@ -306,7 +306,7 @@ impl<'f> PathLookups<'f> {
             .list_directory(&self.folder.root.join(relative))
     }
 
-    /// Returns whether the path is a directory.
+    /// Returns true if the path is a directory.
     pub(crate) fn is_folder(&self, relative: &str) -> bool {
         self.path_state(relative).kind == Some(FileKind::Directory)
     }
@@ -325,7 +325,7 @@ impl<'f> PathLookups<'f> {
         self.folder.read(relative)
     }
 
-    /// Returns whether a file can contain keys, by the real path `real` or by another name of it.
+    /// Returns true if a file can contain keys, by the real path `real` or by another name of it.
     pub(crate) fn may_contain_keys(&self, real: &Path) -> bool {
         self.folder.may_contain_keys(real)
     }
@@ -448,7 +448,7 @@ impl<'f> PathLookups<'f> {
         ));
     }
 
-    /// Returns whether the path is a link that leads out of the project.
+    /// Returns true if the path is a link that leads out of the project.
     pub(crate) fn leaves_by_link(&self, relative: &str) -> bool {
         self.path_state(relative).leaves
     }

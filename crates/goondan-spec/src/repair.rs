@@ -77,7 +77,7 @@ impl RepairRun<'_> {
         found_any
     }
 
-    /// Tries the fix of each diagnostic separately; returns whether one was applied. Begins at the
+    /// Tries the fix of each diagnostic separately; returns true if one was applied. Begins at the
     /// end of the file, so that an applied fix does not move the places of later ones.
     fn try_fixes_one_by_one(&mut self, file: &str, diagnostics: &[Diagnostic]) -> bool {
         let mut found_any = false;
@@ -144,7 +144,7 @@ impl RepairRun<'_> {
         true
     }
 
-    /// Returns whether the file is still YAML and none of the fixed errors remains.
+    /// Returns true if the file is still YAML and none of the fixed errors remains.
     fn is_better(&self, file: &str, done: &[Diagnostic]) -> bool {
         let is_same = |now: &Diagnostic| {
             done.iter().any(|one| {

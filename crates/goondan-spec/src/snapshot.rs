@@ -71,7 +71,7 @@ pub enum AgentPart {
 }
 
 impl AgentPart {
-    /// Returns whether a change applies from the next step of a running turn. All other changes
+    /// Returns true if a change applies from the next step of a running turn. All other changes
     /// apply from the next turn.
     pub fn is_seen_by_next_step(self) -> bool {
         self == AgentPart::Tools
@@ -382,7 +382,7 @@ impl<'a> SnapshotBuilder<'a> {
             .and_then(|of_kind| of_kind.get(&self.key(id)))
     }
 
-    /// Returns whether a resource has the same meaning as before.
+    /// Returns true if a resource has the same meaning as before.
     ///
     /// Equality is not sufficient: equal maps may differ in key order, which models see. Equal
     /// resources from the same document have the same order.

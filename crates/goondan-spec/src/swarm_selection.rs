@@ -204,7 +204,7 @@ fn no_swarm_error() -> Diagnostic {
     .suggest("add a document of `kind: Swarm` with `entryAgent` and `agents`")
 }
 
-/// Returns whether a value belongs to the `config` of a Connection, which contains no secrets.
+/// Returns true if a value belongs to the `config` of a Connection, which contains no secrets.
 fn is_setting(origin: &ValueOrigin) -> bool {
     origin.resource.kind == Kind::Connection && origin.field.starts_with("spec.config.")
 }

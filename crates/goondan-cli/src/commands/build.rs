@@ -203,7 +203,7 @@ fn refuse_other_mistakes(project: &Project, output: &CommandOutput) -> Result<()
     Err(project::invalid(&others))
 }
 
-/// Returns whether the error is the missing entry file of one of the builds.
+/// Returns true if the error is the missing entry file of one of the builds.
 fn is_missing_entry(problem: &Diagnostic, builds: &[ToolBuild]) -> bool {
     problem.code == Code::ENTRY_NOT_FOUND
         && problem.field.as_deref() == Some("spec.entry")

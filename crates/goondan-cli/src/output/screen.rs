@@ -244,7 +244,7 @@ impl HeldOutput {
 }
 
 impl TerminalStream {
-    /// Returns whether the stream is a terminal. Cached, because thousands of events are written.
+    /// Returns true if the stream is a terminal. Cached, because thousands of events are written.
     fn is_terminal(self) -> bool {
         static OUT: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
         static ERR: LazyLock<bool> = LazyLock::new(|| io::stderr().is_terminal());
@@ -292,7 +292,7 @@ fn on_terminal(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Returns whether standard output shows colors.
+/// Returns true if standard output shows colors.
 fn has_colour() -> bool {
     super::CommandOutput::stdout_has_colour()
 }

@@ -77,14 +77,14 @@ fn split_documents(text: &str) -> Vec<CaseDocument<'_>> {
     documents
 }
 
-/// Returns whether the line is `---`, which separates YAML documents.
+/// Returns true if the line is `---`, which separates YAML documents.
 fn is_document_marker(line: &str) -> bool {
     line.strip_prefix("---")
         .is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace))
 }
 
 impl CaseDocument<'_> {
-    /// Returns whether the document has only comments and blank lines.
+    /// Returns true if the document has only comments and blank lines.
     fn is_blank(&self) -> bool {
         self.text.lines().all(|line| {
             let line = line.strip_prefix("---").unwrap_or(line).trim_start();
@@ -194,7 +194,7 @@ fn problems_of_lives(case: &ConformanceCase) -> Option<String> {
     None
 }
 
-/// Returns whether the name consists of lower-case words with hyphens between them.
+/// Returns true if the name consists of lower-case words with hyphens between them.
 fn is_kebab(name: &str) -> bool {
     let part = |part: &str| {
         !part.is_empty()

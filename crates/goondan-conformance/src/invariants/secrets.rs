@@ -58,7 +58,7 @@ pub(super) fn check(evidence: &CaseEvidence<'_>) -> Vec<String> {
     problems
 }
 
-/// Returns whether the variable name suggests a secret and the value is too long to occur by
+/// Returns true if the variable name suggests a secret and the value is too long to occur by
 /// chance.
 fn is_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase();

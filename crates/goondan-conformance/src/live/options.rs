@@ -57,7 +57,7 @@ impl LiveCase {
         })
     }
 
-    /// Returns whether enough runs passed.
+    /// Returns true if enough runs passed.
     pub(crate) fn is_enough(&self, passed: usize) -> bool {
         passed >= self.required_passes()
     }

@@ -95,7 +95,7 @@ impl McpMock {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the server speaks the stateless protocol revision.
+    /// Returns true if the server speaks the stateless protocol revision.
     fn is_modern(&self) -> bool {
         self.fixture.protocol.as_deref() == Some("2026-07-28")
     }

@@ -156,7 +156,7 @@ fn is_of_embedded_store(place: &RootedPath) -> bool {
             .any(|part| path.contains(part))
 }
 
-/// Returns whether PATH contains the program.
+/// Returns true if PATH contains the program.
 fn is_installed(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))

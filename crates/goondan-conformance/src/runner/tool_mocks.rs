@@ -68,7 +68,7 @@ impl MockedTool {
         self.results.get(index)
     }
 
-    /// Returns whether `result` may answer a call with this id and these arguments.
+    /// Returns true if `result` may answer a call with this id and these arguments.
     fn is_result_for(&self, result: &MockedResult, call_id: &str, args: &Value) -> bool {
         let has_other_id = result.call.as_deref().is_some_and(|id| id != call_id);
         if self.compares_call_ids && has_other_id {

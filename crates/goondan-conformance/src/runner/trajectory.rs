@@ -262,7 +262,7 @@ fn times_in_words(count: u64) -> String {
 }
 
 impl CallPattern {
-    /// Returns whether the call has the expected tool, arguments and status.
+    /// Returns true if the call has the expected tool, arguments and status.
     fn matches(&self, call: &ModelToolCall) -> bool {
         self.tool == call.tool
             && self

@@ -193,7 +193,7 @@ impl DirectoryHandle {
     }
 
     /// Writes a file like [`DirectoryHandle::write_atomically`] if `is_current` returns true. The
-    /// check runs just before the file gets its name. Returns whether the file was written.
+    /// check runs just before the file gets its name. Returns true if the file was written.
     ///
     /// # Errors
     /// Fails if the check fails, or if the file cannot be written or renamed.

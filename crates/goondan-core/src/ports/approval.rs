@@ -94,7 +94,7 @@ impl ApprovalRequest {
         self.arguments.iter().filter(is_stated)
     }
 
-    /// Returns whether the user can approve this scope.
+    /// Returns true if the user can approve this scope.
     pub fn is_offered(&self, covers: ApprovalCoverage) -> bool {
         self.offers.iter().any(|offer| offer.covers == covers)
     }
@@ -280,7 +280,7 @@ pub trait ApprovalStore: Send + Sync {
 }
 
 impl ApprovalGrant {
-    /// Returns whether the approval is limited to the conversation `id`.
+    /// Returns true if the approval is limited to the conversation `id`.
     pub fn is_of_conversation(&self, id: &InstanceId) -> bool {
         let conversation = self.conversation.as_ref();
         conversation.is_some_and(|conversation| *conversation == id.to_string())

@@ -46,9 +46,9 @@ pub trait TurnJournal: Send + Sync {
     ) -> Result<EffectOutcome<Arc<Value>>, StoreError>;
     /// Returns the progress that was recorded before the turn was resumed.
     fn progress(&self) -> JournalProgress;
-    /// Returns whether the beginning of the effect is recorded.
+    /// Returns true if the beginning of the effect is recorded.
     fn has_intent(&self, effect_id: &str) -> bool;
-    /// Returns whether the outcome of the effect is recorded.
+    /// Returns true if the outcome of the effect is recorded.
     fn has_outcome(&self, effect_id: &str) -> bool;
 }
 

@@ -189,7 +189,7 @@ impl SecretMatcher {
         open.next().unwrap_or(text.len())
     }
 
-    /// Returns whether a form begins with `text`.
+    /// Returns true if a form begins with `text`.
     fn is_form_prefix(&self, text: &str) -> bool {
         let from = (Bound::Included(text), Bound::Unbounded);
         self.forms
@@ -204,7 +204,7 @@ fn reversed(text: &str) -> String {
     text.chars().rev().collect()
 }
 
-/// Returns whether no letter and no digit is next to `range`.
+/// Returns true if no letter and no digit is next to `range`.
 fn is_word(text: &str, range: Range<usize>, before: Option<char>) -> bool {
     let before = text[..range.start].chars().next_back().or(before);
     let after = text[range.end..].chars().next();

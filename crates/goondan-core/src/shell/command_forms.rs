@@ -138,7 +138,7 @@ pub fn only_prints(part: &CommandPart) -> bool {
     }
 }
 
-/// Returns whether a word is a name of an operation, not an option, a path or a pattern.
+/// Returns true if a word is a name of an operation, not an option, a path or a pattern.
 fn is_word(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_alphabetic())
         && word

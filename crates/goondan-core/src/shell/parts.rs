@@ -126,7 +126,7 @@ pub fn file(target: &RedirectTarget) -> Option<String> {
     }
 }
 
-/// Returns whether a file at `path` can run later or define permissions. A rule must name such a
+/// Returns true if a file at `path` can run later or define permissions. A rule must name such a
 /// file to allow a write.
 pub fn is_protected(path: &str) -> bool {
     let path = path.to_lowercase();

@@ -21,7 +21,7 @@ pub(super) struct WrapperProgram {
 }
 
 impl WrapperProgram {
-    /// Returns whether `option` does not change which command runs.
+    /// Returns true if `option` does not change which command runs.
     pub(super) fn is_neutral_option(&self, option: &str) -> bool {
         let with_value = |known: &&str| {
             let short = known.len() == 2 && !option.starts_with("--") && option.starts_with(*known);

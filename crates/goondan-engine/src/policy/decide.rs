@@ -90,7 +90,7 @@ impl PolicyDecision {
         mode
     }
 
-    /// Returns whether the call needs an approval only because the project states nothing about it.
+    /// Returns true if the call needs an approval only because the project states nothing about it.
     /// An answer in the channel of its event then needs no approval.
     pub fn asks_without_rule(&self) -> bool {
         let is_unwritten = matches!(
@@ -616,7 +616,7 @@ pub(super) enum RuleMatch {
     Yes,
 }
 
-/// Returns whether a rule matches a part of a call, or the whole call if `asked` is `None`.
+/// Returns true if a rule matches a part of a call, or the whole call if `asked` is `None`.
 fn match_rule(
     rule: &PermissionRule,
     question: PolicyQuestion<'_>,

@@ -322,14 +322,14 @@ fn message_times(stored: &StoredConversation) -> HashMap<String, DateTime<Utc>> 
 /// Number of latest messages that are searched for messages of a turn.
 const RECENT_MESSAGES: usize = 64;
 
-/// Returns whether the end of a conversation in memory contains messages of the turn. Such a turn is
+/// Returns true if the end of a conversation in memory contains messages of the turn. Such a turn is
 /// over: the log lost its event, which was then sent again.
 fn has_recent_messages(conversation: &Conversation, turn_id: &str) -> bool {
     let mut recent = conversation.messages().iter().rev().take(RECENT_MESSAGES);
     recent.any(|message| turn_of_message(&message.id) == Some(turn_id))
 }
 
-/// Returns whether the stored events belong to the turn.
+/// Returns true if the stored events belong to the turn.
 fn is_begun(facts: &TurnScope, stored: &StoredConversation) -> bool {
     turn_after_base(stored) == Some(&facts.turn_id)
 }

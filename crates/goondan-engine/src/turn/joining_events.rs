@@ -167,7 +167,7 @@ impl TurnContext {
         Ok(())
     }
 
-    /// Returns whether an input that arrived during `step` extends the turn by a step, although the
+    /// Returns true if an input that arrived during `step` extends the turn by a step, although the
     /// model has answered. A resumed turn decides as before: the journal of the next step has the
     /// input.
     pub(super) fn is_steered_after(&self, step: u32, policy: &SwarmPolicy) -> bool {

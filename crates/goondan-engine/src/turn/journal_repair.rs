@@ -150,7 +150,7 @@ async fn lost_outcomes(
     Ok(lost)
 }
 
-/// Returns whether the export must run at most once.
+/// Returns true if the export must run at most once.
 fn is_once_only(facts: &TurnScope, tool_name: &str) -> bool {
     let tool = facts.agent.catalog.get(tool_name);
     tool.is_some_and(|tool| !tool.may_repeat())

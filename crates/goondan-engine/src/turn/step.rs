@@ -226,7 +226,7 @@ pub(crate) async fn run_core(context: &mut StepContext<'_>) -> Result<StepOutcom
     })
 }
 
-/// Returns whether an answer contains text or calls, or is part of a paused answer.
+/// Returns true if an answer contains text or calls, or is part of a paused answer.
 fn has_content(parts: &[MessagePart], finish_reason: &ModelFinishReason) -> bool {
     let is_content = |part: &MessagePart| match part {
         MessagePart::Text { text, .. } => !text.is_empty(),

@@ -58,7 +58,7 @@ impl ModelEndpoint {
         })
     }
 
-    /// Returns whether the URL needs TLS.
+    /// Returns true if the URL needs TLS.
     pub(crate) fn is_secure(&self) -> bool {
         self.base.scheme() == "https"
     }

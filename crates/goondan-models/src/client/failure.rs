@@ -467,7 +467,7 @@ impl FailureContext {
     }
 }
 
-/// Returns whether the server refused the connection, as it does while it starts.
+/// Returns true if the server refused the connection, as it does while it starts.
 fn is_refused(error: &reqwest::Error) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = next {
@@ -479,12 +479,12 @@ fn is_refused(error: &reqwest::Error) -> bool {
     false
 }
 
-/// Returns whether a retry cannot help after `status`.
+/// Returns true if a retry cannot help after `status`.
 fn is_permanent(status: StatusCode) -> bool {
     !ModelError::new(ModelErrorKind::Status(status.as_u16()), "").is_transient()
 }
 
-/// Returns whether the provider refused the conversation because it is too long.
+/// Returns true if the provider refused the conversation because it is too long.
 fn is_overflow(code: u16, reported: &ReportedError) -> bool {
     let has_code = reported.code.as_deref().is_some_and(|code| {
         code == "context_length_exceeded" || code == "model_context_window_exceeded"
@@ -493,14 +493,14 @@ fn is_overflow(code: u16, reported: &ReportedError) -> bool {
         || matches!(code, 400 | 413 | 422) && ModelError::is_overflow_message(&reported.message)
 }
 
-/// Returns whether the provider reported an account without credit.
+/// Returns true if the provider reported an account without credit.
 fn is_quota(reported: &ReportedError) -> bool {
     let code = reported.code.as_deref().unwrap_or_default();
     let text = format!("{code} {}", reported.message).to_lowercase();
     QUOTA_WORDS.iter().any(|words| text.contains(words))
 }
 
-/// Returns whether `text` begins like a web page.
+/// Returns true if `text` begins like a web page.
 pub(crate) fn is_html(text: &str) -> bool {
     let start = text
         .trim_start()

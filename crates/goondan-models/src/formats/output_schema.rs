@@ -66,7 +66,7 @@ fn close_schema(schema: &Value) -> Value {
     Value::Object(sent)
 }
 
-/// Returns whether the provider accepts the keyword `key` with `value`.
+/// Returns true if the provider accepts the keyword `key` with `value`.
 fn is_accepted(key: &str, value: &Value) -> bool {
     match key {
         "format" => value

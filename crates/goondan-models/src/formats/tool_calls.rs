@@ -107,7 +107,7 @@ impl CallPiece<'_> {
 }
 
 impl PartialToolCall {
-    /// Returns whether this call is complete and `piece` begins another one.
+    /// Returns true if this call is complete and `piece` begins another one.
     fn ends_before(&self, piece: &CallPiece<'_>) -> bool {
         if self.name.is_empty() {
             return false;
@@ -167,7 +167,7 @@ impl PartialToolCall {
     }
 }
 
-/// Returns whether `arguments` are whole. After an empty object, the real one may follow.
+/// Returns true if `arguments` are whole. After an empty object, the real one may follow.
 fn is_complete(arguments: &str) -> bool {
     let text = without_empty(arguments).unwrap_or(arguments).trim();
     text.ends_with(['}', ']', '"']) && serde_json::from_str::<IgnoredAny>(text).is_ok()

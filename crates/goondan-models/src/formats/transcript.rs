@@ -73,7 +73,7 @@ impl EncodedTranscript {
         self.last = messages.last().cloned();
     }
 
-    /// Returns whether `messages` begins with the encoded messages. Messages are only ever added,
+    /// Returns true if `messages` begins with the encoded messages. Messages are only ever added,
     /// so comparing the last encoded message is sufficient.
     fn is_prefix_of(&self, messages: &[Arc<Message>]) -> bool {
         let same = self
@@ -118,7 +118,7 @@ impl EncodedTranscript {
         }
     }
 
-    /// Returns whether the oldest recent message may carry a mark in some later request.
+    /// Returns true if the oldest recent message may carry a mark in some later request.
     fn can_carry_mark(&self, mark: Option<CacheMark>) -> bool {
         let Some(mark) = mark else { return false };
         let marked = self

@@ -62,7 +62,7 @@ impl ModelProvider {
         self.format
     }
 
-    /// Returns whether the provider is a service on a network, unlike a script or a recording.
+    /// Returns true if the provider is a service on a network, unlike a script or a recording.
     pub fn is_live(&self) -> bool {
         !matches!(
             self.format,
@@ -94,7 +94,7 @@ impl ModelProvider {
         })
     }
 
-    /// Returns whether requests contain the schema of a structured answer unless the Model says otherwise. Some
+    /// Returns true if requests contain the schema of a structured answer unless the Model says otherwise. Some
     /// providers accept a schema for some models only and refuse the request for the others.
     pub(crate) fn takes_schemas(&self, wire: ProviderWireFormat) -> bool {
         match wire {
@@ -108,7 +108,7 @@ impl ModelProvider {
     }
 }
 
-/// Returns whether OpenAI recommends the responses format for `model`, or accepts no other format.
+/// Returns true if OpenAI recommends the responses format for `model`, or accepts no other format.
 fn prefers_responses(model: &str) -> bool {
     let has_pro_or_codex = || model.contains("codex") || model.contains("-pro");
     ["gpt-5", "gpt-6", "o1-pro", "o3-pro"]

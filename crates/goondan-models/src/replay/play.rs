@@ -109,7 +109,7 @@ impl ModelClient for ReplayClient {
         Ok(futures::stream::iter(RecordedPiece::answer_chunks(&entry.answer)).boxed())
     }
 
-    /// Returns whether the recorded requests had an output schema. Without one, they had the answer
+    /// Returns true if the recorded requests had an output schema. Without one, they had the answer
     /// tool.
     fn is_schema_sent(&self) -> bool {
         let has_answer_tool =
@@ -193,7 +193,7 @@ impl CassettePlayer {
         found
     }
 
-    /// Returns whether the entry contains a mask. If so, the digest, which was computed from the
+    /// Returns true if the entry contains a mask. If so, the digest, which was computed from the
     /// unmasked request, cannot be compared.
     fn was_masked(&self, entry: &CassetteEntry) -> bool {
         serde_json::to_string(&entry.request).is_ok_and(|text| text.contains("***"))

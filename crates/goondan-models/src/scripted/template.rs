@@ -314,7 +314,7 @@ fn template_environment() -> Environment<'static> {
     environment
 }
 
-/// Returns whether `text` contains template syntax.
+/// Returns true if `text` contains template syntax.
 fn is_template(text: &str) -> bool {
     ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
 }

@@ -139,7 +139,7 @@ fn append_file(
     builder.append_data(&mut header, format!("{ARCHIVE_TOP_DIR}/{name}"), content)
 }
 
-/// Returns whether the owner may execute the file.
+/// Returns true if the owner may execute the file.
 #[cfg(unix)]
 fn is_program(metadata: &Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
@@ -220,7 +220,7 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
     Ok(files)
 }
 
-/// Returns whether the file name suggests a private key.
+/// Returns true if the file name suggests a private key.
 fn is_key_file(name: &str) -> bool {
     let name = name.to_lowercase();
     KEY_FILE_NAMES.contains(&name.as_str())

@@ -106,7 +106,7 @@ fn find(name: &str, path: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("`{file}`, which Docker's configuration uses, is not in PATH"))
 }
 
-/// Runs the helper for a host. Returns whether it succeeded, and its output up to a limit.
+/// Runs the helper for a host. Returns true if it succeeded, and its output up to a limit.
 async fn run(program: &Path, host: &str) -> std::io::Result<(bool, Vec<u8>)> {
     let mut command = Command::new(program);
     command

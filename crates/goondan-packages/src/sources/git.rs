@@ -199,7 +199,7 @@ pub(super) async fn fetch(reference: &GitReference) -> Result<FetchedArchive> {
     })
 }
 
-/// Returns whether the revision is a full commit id.
+/// Returns true if the revision is a full commit id.
 fn is_commit(at: &str) -> bool {
     at.len() >= 40 && at.chars().all(|c| c.is_ascii_hexdigit())
 }

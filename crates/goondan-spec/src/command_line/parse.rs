@@ -74,7 +74,7 @@ impl CommandParser<'_> {
         self.rest.clone().nth(1)
     }
 
-    /// Consumes the next character if it is `expected`, and returns whether it was.
+    /// Consumes the next character if it is `expected`, and returns true if it was.
     fn take(&mut self, expected: char) -> bool {
         self.rest.next_if_eq(&expected).is_some()
     }
@@ -295,7 +295,7 @@ impl CommandParser<'_> {
         Some(name)
     }
 
-    /// Returns whether the next character ends a word.
+    /// Returns true if the next character ends a word.
     fn is_at_end_of_word(&mut self) -> bool {
         matches!(
             self.peek(),
@@ -604,12 +604,12 @@ impl WordBuilder {
         }
     }
 
-    /// Returns whether the word is exactly this text.
+    /// Returns true if the word is exactly this text.
     fn is_text(&self, expected: &str) -> bool {
         matches!(self.pieces.as_slice(), [WordPiece::Text(text)] if text == expected)
     }
 
-    /// Returns whether the word ends with these two characters.
+    /// Returns true if the word ends with these two characters.
     fn ends_with(&self, ends: [char; 2]) -> bool {
         matches!(self.pieces.last(), Some(WordPiece::Text(text)) if text.ends_with(ends))
     }

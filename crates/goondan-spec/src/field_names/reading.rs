@@ -49,7 +49,7 @@ pub(crate) fn rename_fields(document: &mut YamlNode, findings: &mut FieldNameFin
     }
 }
 
-/// Returns whether a rename applies to the document. A rename in `config` applies only to the tools
+/// Returns true if a rename applies to the document. A rename in `config` applies only to the tools
 /// and connectors that read the field.
 fn does_row_apply(row: &FieldName, document: &YamlNode) -> bool {
     if row.standing != NameStanding::RenamedInConfig {

@@ -149,7 +149,7 @@ impl FieldName {
     }
 }
 
-/// Removes a field from the required fields of a map, and returns whether it was one of them.
+/// Removes a field from the required fields of a map, and returns true if it was one of them.
 fn take_required(map: &mut Map<String, Value>, field: &str) -> bool {
     let Some(Value::Array(required)) = map.get_mut("required") else {
         return false;

@@ -227,7 +227,7 @@ fn find_instructions(
     None
 }
 
-/// Returns whether the error means that the file does not exist.
+/// Returns true if the error means that the file does not exist.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -309,7 +309,7 @@ pub(super) fn read_url(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -
     Some(text)
 }
 
-/// Returns whether the host name is a loopback name or address.
+/// Returns true if the host name is a loopback name or address.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),

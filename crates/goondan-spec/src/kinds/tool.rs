@@ -378,7 +378,7 @@ fn read_custom(
     }
 }
 
-/// Returns whether the program of a custom tool exists inside the bundle; reports it otherwise.
+/// Returns true if the program of a custom tool exists inside the bundle; reports it otherwise.
 fn check_program(
     custom: &CustomTool,
     folder: &str,

@@ -375,7 +375,7 @@ fn reachable_tools(group: AgentGroup<'_>, decoded: &DecodedResources) -> Reachab
     reachable
 }
 
-/// Returns whether `later` matches every call that `rule` matches.
+/// Returns true if `later` matches every call that `rule` matches.
 fn covers(later: &PermissionRule, rule: &PermissionRule) -> bool {
     // An allow rule does not match hidden commands, but a restricting rule may.
     let is_certain = later.args.is_empty()

@@ -213,7 +213,7 @@ fn openai_refusals(schema: &Value, model: &Model) -> Vec<SchemaRefusal> {
     found
 }
 
-/// Returns whether `schema` satisfies OpenAI's strict mode.
+/// Returns true if `schema` satisfies OpenAI's strict mode.
 pub(crate) fn fits_strict_mode(schema: &Value) -> bool {
     keywords_at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]).is_empty()
         && openai_strict(schema).is_empty()
@@ -338,7 +338,7 @@ fn anthropic_refusals(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
     found
 }
 
-/// Returns whether Anthropic accepts the property name.
+/// Returns true if Anthropic accepts the property name.
 fn is_anthropic_key(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name

@@ -104,7 +104,7 @@ impl LoadFindings {
         }
     }
 
-    /// Returns whether there is no error.
+    /// Returns true if there is no error.
     pub(super) fn is_clean(&self) -> bool {
         !self.diagnostics.iter().any(Diagnostic::is_error)
     }

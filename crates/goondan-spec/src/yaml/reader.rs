@@ -329,7 +329,7 @@ fn expect_tag(
     }
 }
 
-/// Returns whether the event is the key `<<`, not in quotes.
+/// Returns true if the event is the key `<<`, not in quotes.
 fn is_merge_key(event: &Event<'_>) -> bool {
     matches!(event, Event::Scalar(key, ScalarStyle::Plain, _, None) if key == "<<")
 }
@@ -375,7 +375,7 @@ fn merge(entries: &mut Vec<MapEntry>, merged: Vec<YamlNode>) {
     );
 }
 
-/// Returns whether the map already has `key`. `keys` is only filled for large maps.
+/// Returns true if the map already has `key`. `keys` is only filled for large maps.
 fn is_duplicate_key(key: &str, entries: &[MapEntry], keys: &mut HashSet<String>) -> bool {
     if entries.len() < LARGE_MAP_ENTRIES {
         return entries.iter().any(|entry| entry.key == key);

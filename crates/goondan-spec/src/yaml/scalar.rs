@@ -39,7 +39,7 @@ pub(super) fn key<'v>(
     }
 }
 
-/// Returns whether a tag forces a string. A bare `!` disables type detection.
+/// Returns true if a tag forces a string. A bare `!` disables type detection.
 fn is_text(tag: &Tag) -> bool {
     tag.core_suffix() == Some("str") || tag.original() == "!"
 }

@@ -115,7 +115,7 @@ pub(crate) fn replace_if_current(
     })
 }
 
-/// Returns whether a file has exactly this content.
+/// Returns true if a file has exactly this content.
 fn has_content(folder: &DirectoryHandle, name: &OsStr, content: &str) -> io::Result<bool> {
     let mut current = Vec::new();
     folder

@@ -116,7 +116,7 @@ impl PathGlob {
         })
     }
 
-    /// Returns whether a path relative to the searched directory matches.
+    /// Returns true if a path relative to the searched directory matches.
     pub(super) fn matches(&self, path: &Path) -> bool {
         if self.name_alone {
             return path

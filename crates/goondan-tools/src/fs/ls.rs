@@ -62,7 +62,7 @@ impl ToolOperation for ListFolder {
     }
 }
 
-/// Returns whether the entry is a directory, its name, and its JSON.
+/// Returns true if the entry is a directory, its name, and its JSON.
 fn describe_entry((name, metadata): (OsString, EntryMetadata)) -> (bool, String, Value) {
     let name = name.to_string_lossy().into_owned();
     let json = match metadata.kind {

@@ -350,12 +350,12 @@ fn passages_of(root: &FileRoot, note: &Path) -> Vec<(String, passages::NotePassa
         .collect()
 }
 
-/// Returns whether `path` is `MEMORY.md` or a note below `memory/`.
+/// Returns true if `path` is `MEMORY.md` or a note below `memory/`.
 fn is_note(path: &Path) -> bool {
     path == Path::new(MAIN_NOTE_FILE) || (path.starts_with(NOTES_DIR) && is_markdown(path))
 }
 
-/// Returns whether the file name ends in `.md`.
+/// Returns true if the file name ends in `.md`.
 fn is_markdown(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("md"))

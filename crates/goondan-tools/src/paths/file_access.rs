@@ -196,7 +196,7 @@ impl FileRoot {
         })
     }
 
-    /// Returns whether `resolved` is a root itself.
+    /// Returns true if `resolved` is a root itself.
     fn is_base(&self, resolved: &ResolvedPath) -> bool {
         self.base_of(&resolved.path) == resolved.path
     }

@@ -166,7 +166,7 @@ fn outgoing_text(text: &str, is_raw: bool) -> OutgoingText<'_> {
     }
 }
 
-/// Returns whether the content between `<` and `>` mentions a user or a channel. Mentions of groups,
+/// Returns true if the content between `<` and `>` mentions a user or a channel. Mentions of groups,
 /// such as `!channel`, need raw text.
 fn is_mention(content: &str) -> bool {
     let id = content

@@ -181,7 +181,7 @@ fn project_name(args: &InitArgs) -> Result<String, CliError> {
     Ok(name_from(folder))
 }
 
-/// Returns whether the text is a valid resource name (rule L6).
+/// Returns true if the text is a valid resource name (rule L6).
 pub(crate) fn is_name(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_lowercase());
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -211,7 +211,7 @@ fn name_from(text: &str) -> String {
     }
 }
 
-/// Returns whether the directory is empty or missing.
+/// Returns true if the directory is empty or missing.
 fn is_empty_directory(folder: &Path) -> bool {
     std::fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
 }

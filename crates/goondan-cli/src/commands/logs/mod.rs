@@ -188,7 +188,7 @@ async fn read(
     Ok(new_events)
 }
 
-/// Returns whether the arguments select events of this conversation.
+/// Returns true if the arguments select events of this conversation.
 fn is_wanted(args: &LogsArgs, id: &InstanceId) -> bool {
     let matches_filter =
         |filter: &Option<String>, name: &str| filter.as_deref().is_none_or(|filter| filter == name);

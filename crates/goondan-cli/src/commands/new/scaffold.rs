@@ -37,7 +37,7 @@ pub(super) enum ScaffoldLanguage {
 }
 
 impl ScaffoldLanguage {
-    /// Returns whether code in this language needs a build.
+    /// Returns true if code in this language needs a build.
     pub(super) fn is_built(self) -> bool {
         matches!(self, ScaffoldLanguage::Rust | ScaffoldLanguage::C)
     }

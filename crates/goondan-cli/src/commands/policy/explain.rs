@@ -166,7 +166,7 @@ fn find_agent<'b>(bundle: &'b Bundle, name: &str) -> Result<&'b Resource<Agent>,
     })
 }
 
-/// Finds an export by its full name, and returns whether its tool is built in.
+/// Finds an export by its full name, and returns true if its tool is built in.
 fn find_export<'b>(
     bundle: &'b Bundle,
     agent: &Resource<Agent>,

@@ -192,7 +192,7 @@ impl RunSession {
         }
     }
 
-    /// Shows an approval request, and returns whether the user typed Ctrl-C as the answer.
+    /// Shows an approval request, and returns true if the user typed Ctrl-C as the answer.
     /// A signal ends the session, and the request gets no answer.
     pub(super) async fn put(&mut self, question: PendingApproval) -> Result<bool, CliError> {
         if self.is_stopping() {
@@ -222,7 +222,7 @@ impl RunSession {
             .note("Finishing running turns. Press Ctrl-C again to end at once.")
     }
 
-    /// Returns whether a signal ends the session.
+    /// Returns true if a signal ends the session.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopped_by.is_some()
     }

@@ -178,7 +178,7 @@ impl HangupSignals {
     }
 }
 
-/// Returns whether standard input or standard error is an open terminal.
+/// Returns true if standard input or standard error is an open terminal.
 #[cfg(unix)]
 fn has_terminal() -> bool {
     crate::output::CommandOutput::stdin_is_terminal()

@@ -152,7 +152,7 @@ fn package_manager(binary: &Path, has_wheel: bool) -> Option<(&'static str, &'st
         .map(|(_, manager, command)| (manager, command))
 }
 
-/// Returns whether pip metadata of the package exists below `prefix`.
+/// Returns true if pip metadata of the package exists below `prefix`.
 fn has_wheel(prefix: &Path) -> bool {
     let pythons = fs::read_dir(prefix.join("lib"))
         .into_iter()

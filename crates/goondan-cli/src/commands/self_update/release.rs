@@ -146,7 +146,7 @@ impl ReleaseServer {
     }
 }
 
-/// Returns whether the URL names this machine, as in tests.
+/// Returns true if the URL names this machine, as in tests.
 fn is_local(base: &str) -> bool {
     Url::parse(base)
         .ok()

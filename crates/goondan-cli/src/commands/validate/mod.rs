@@ -236,7 +236,7 @@ fn extend_new(diagnostics: &mut Vec<Diagnostic>, problems: Vec<Diagnostic>) {
     }
 }
 
-/// Returns whether `known` already contains the problem, at any position.
+/// Returns true if `known` already contains the problem, at any position.
 fn is_reported(known: &[Diagnostic], problem: &Diagnostic) -> bool {
     let is_same = |one: &Diagnostic| {
         one.resource == problem.resource

@@ -97,7 +97,7 @@ async fn request(calls: &AgentCalls, message: LayerRequest) -> RequestOutcome {
     }))
 }
 
-/// Sends a message to another agent and returns whether it was accepted.
+/// Sends a message to another agent and returns true if it was accepted.
 async fn send(calls: &AgentCalls, message: LayerRequest) -> RequestOutcome {
     let (target, input) = agent_input(message);
     let result = calls.send(&target, input).await?;

@@ -216,7 +216,7 @@ impl AnswerStream {
 }
 
 impl AnswerReader {
-    /// Returns whether the provider announced the end of the answer.
+    /// Returns true if the provider announced the end of the answer.
     fn has_ended(&self) -> bool {
         self.answer.as_ref().is_some_and(AnswerBuilder::has_ended)
     }
@@ -273,7 +273,7 @@ impl AnswerReader {
         }
     }
 
-    /// Returns whether the body begins like an HTML page.
+    /// Returns true if the body begins like an HTML page.
     fn is_web_page(&self) -> bool {
         is_html(&String::from_utf8_lossy(&self.sample))
     }
@@ -338,12 +338,12 @@ impl AnswerReader {
     }
 }
 
-/// Returns whether a body begins like a JSON object or list.
+/// Returns true if a body begins like a JSON object or list.
 fn is_json_start(body: &[u8]) -> bool {
     matches!(body.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
-/// Returns whether an event only keeps the connection open.
+/// Returns true if an event only keeps the connection open.
 fn is_keep_alive(event: WireEvent<'_>) -> bool {
     event.name == Some("ping") || event.data.len() < 64 && event.data.contains("\"ping\"")
 }

@@ -48,7 +48,7 @@ pub(super) fn assistant_blocks(message: &Message, owner: AnthropicOpaqueOwner<'_
     blocks
 }
 
-/// Returns whether `block` is thinking, readable or not.
+/// Returns true if `block` is thinking, readable or not.
 pub(super) fn is_thinking(block: &Value) -> bool {
     block["type"] == "thinking" || block["type"] == "redacted_thinking"
 }

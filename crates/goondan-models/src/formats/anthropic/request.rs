@@ -200,7 +200,7 @@ impl WireFormat for AnthropicFormat {
     }
 }
 
-/// Returns whether following text joins tool results, so that it does not end the turn.
+/// Returns true if following text joins tool results, so that it does not end the turn.
 fn ends_with_results(messages: &WireMessages) -> bool {
     messages
         .open
@@ -208,7 +208,7 @@ fn ends_with_results(messages: &WireMessages) -> bool {
         .is_some_and(|draft| draft.content.iter().any(is_result))
 }
 
-/// Returns whether `block` is a tool result.
+/// Returns true if `block` is a tool result.
 fn is_result(block: &Value) -> bool {
     block["type"] == "tool_result"
 }

@@ -196,7 +196,7 @@ fn add_details(metadata: &mut Value, details: &[Value]) {
     }
 }
 
-/// Returns whether `detail` continues the detail `last`.
+/// Returns true if `detail` continues the detail `last`.
 fn continues_detail(last: &Value, detail: &Value) -> bool {
     let same = |key: &str| last.get(key) == detail.get(key);
     let is_readable = matches!(

@@ -34,7 +34,7 @@ impl ThinkingPlan {
         }
     }
 
-    /// Returns whether the request asks the model to think.
+    /// Returns true if the request asks the model to think.
     pub(crate) fn is_thinking(&self) -> bool {
         self.thinking
             .as_ref()

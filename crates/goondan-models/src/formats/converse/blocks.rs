@@ -80,7 +80,7 @@ pub(super) fn assistant_blocks(message: &Message, owner: ConverseOpaqueOwner<'_>
     blocks
 }
 
-/// Returns whether `block` is reasoning, readable or not.
+/// Returns true if `block` is reasoning, readable or not.
 pub(super) fn is_reasoning(block: &Value) -> bool {
     block.get("reasoningContent").is_some()
 }

@@ -247,7 +247,7 @@ impl WireFormat for ConverseFormat {
     }
 }
 
-/// Returns whether following text joins tool results, so that it does not end the turn.
+/// Returns true if following text joins tool results, so that it does not end the turn.
 fn ends_with_results(messages: &WireMessages) -> bool {
     messages
         .open
@@ -255,7 +255,7 @@ fn ends_with_results(messages: &WireMessages) -> bool {
         .is_some_and(|draft| draft.content.iter().any(is_result))
 }
 
-/// Returns whether `block` is a tool result.
+/// Returns true if `block` is a tool result.
 fn is_result(block: &Value) -> bool {
     block.get("toolResult").is_some()
 }

@@ -37,7 +37,7 @@ impl GeminiFormat {
         GeminiFormat { target }
     }
 
-    /// Returns whether the API is Vertex AI instead of Google AI.
+    /// Returns true if the API is Vertex AI instead of Google AI.
     fn is_vertex(&self) -> bool {
         self.target.provider.name == "vertex"
     }

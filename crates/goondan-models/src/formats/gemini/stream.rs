@@ -170,7 +170,7 @@ impl GeminiDecoder {
     }
 }
 
-/// Returns whether a part contains more than marks, such as generated code or an image.
+/// Returns true if a part contains more than marks, such as generated code or an image.
 fn has_data(part: &Value) -> bool {
     let fields = part.as_object().into_iter().flatten();
     fields.into_iter().any(|(key, value)| {

@@ -109,7 +109,7 @@ fn answer_ending(line: &Value, answer: &AnswerBuilder) -> AnswerEnding {
     }
 }
 
-/// Returns whether `reason` means that the server only loaded or unloaded the model.
+/// Returns true if `reason` means that the server only loaded or unloaded the model.
 fn is_load(reason: &str) -> bool {
     matches!(reason, "load" | "unload")
 }

@@ -86,7 +86,7 @@ impl<'a> ItemName<'a> {
         }
     }
 
-    /// Returns whether the event does not name its item.
+    /// Returns true if the event does not name its item.
     fn is_empty(&self) -> bool {
         self.index.is_none() && self.id.is_empty() && self.call_id.is_empty()
     }
@@ -111,7 +111,7 @@ impl OutputItem {
         }
     }
 
-    /// Returns whether `name` contains an id of this item, and not the `output_index` of another
+    /// Returns true if `name` contains an id of this item, and not the `output_index` of another
     /// item.
     fn has_id_of(&self, name: &ItemName<'_>) -> bool {
         let same = |own: &str, other: &str| !own.is_empty() && own == other;
@@ -129,7 +129,7 @@ impl OutputItem {
         !has_other_index && !differ(&self.id, name.id) && !differ(&self.call_id, name.call_id)
     }
 
-    /// Returns whether the item began without a name.
+    /// Returns true if the item began without a name.
     fn is_nameless(&self) -> bool {
         self.index.is_none() && self.id.is_empty() && self.call_id.is_empty()
     }

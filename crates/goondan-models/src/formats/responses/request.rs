@@ -36,7 +36,7 @@ impl ResponsesFormat {
         ResponsesFormat { target }
     }
 
-    /// Returns whether requests ask for encrypted reasoning. OpenAI refuses the field for models
+    /// Returns true if requests ask for encrypted reasoning. OpenAI refuses the field for models
     /// that do not reason. Other servers return their reasoning as text, and some refuse unknown
     /// fields. An unknown model therefore counts as one that reasons only at OpenAI, and only with
     /// an effort.
@@ -215,7 +215,7 @@ impl WireFormat for ResponsesFormat {
     }
 }
 
-/// Returns whether OpenAI's model `model` reasons.
+/// Returns true if OpenAI's model `model` reasons.
 fn is_reasoning_model(model: &str) -> bool {
     let name = bare_name(model);
     let is_o_model = || {
@@ -226,7 +226,7 @@ fn is_reasoning_model(model: &str) -> bool {
     name.contains("codex") || (!is_chat_model(model) && (is_known() || is_o_model()))
 }
 
-/// Returns whether OpenAI's model `model` does not reason.
+/// Returns true if OpenAI's model `model` does not reason.
 fn is_chat_model(model: &str) -> bool {
     let name = bare_name(model);
     CHAT_MODELS.iter().any(|start| name.starts_with(start)) && !name.contains("codex")

@@ -220,7 +220,7 @@ impl CallTags {
     }
 }
 
-/// Returns whether `rest` is empty or begins with the closing tag of an enclosing wrapper. The
+/// Returns true if `rest` is empty or begins with the closing tag of an enclosing wrapper. The
 /// block's own closing tag is then missing.
 fn is_end(rest: &str) -> bool {
     let is_wrapper_end = |end: &str| rest.starts_with(end);

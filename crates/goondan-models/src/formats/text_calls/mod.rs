@@ -72,7 +72,7 @@ pub(crate) fn extract_calls(
     answer
 }
 
-/// Returns whether a part of the answer is a tool call. A call in a text does not count.
+/// Returns true if a part of the answer is a tool call. A call in a text does not count.
 fn has_structured_calls(answer: &CompletedAnswer) -> bool {
     answer
         .parts

@@ -134,7 +134,7 @@ impl OciReference {
     }
 }
 
-/// Returns whether the text is a valid OCI tag.
+/// Returns true if the text is a valid OCI tag.
 fn is_tag(tag: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     (1..=128).contains(&tag.len()) && !tag.starts_with(['.', '-']) && tag.chars().all(inner)

@@ -195,7 +195,7 @@ fn outgoing_text(text: &str, is_raw: bool) -> OutgoingText<'_> {
     }
 }
 
-/// Returns whether the content between `<` and `>` mentions a user or a channel.
+/// Returns true if the content between `<` and `>` mentions a user or a channel.
 fn is_mention(content: &str) -> bool {
     let digits = content
         .strip_prefix("@!")

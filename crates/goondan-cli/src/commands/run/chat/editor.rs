@@ -39,7 +39,7 @@ impl LineEditor {
         &self.text[..self.at]
     }
 
-    /// Returns whether no text is typed.
+    /// Returns true if no text is typed.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }

@@ -225,7 +225,7 @@ impl<P: SwarmClient> TerminalChat<P> {
         }
     }
 
-    /// Handles an event, and returns whether the chat continues.
+    /// Handles an event, and returns true if the chat continues.
     async fn handle_event(&mut self, event: ChatEvent) -> Result<ChatFlow, CliError> {
         match event {
             ChatEvent::Key(key) => return self.key(key).await,
@@ -243,7 +243,7 @@ impl<P: SwarmClient> TerminalChat<P> {
     }
 
     /// Handles an update of the client: an event of the swarm, an approval request or a signal.
-    /// Returns whether the chat continues.
+    /// Returns true if the chat continues.
     async fn handle_update(&mut self, update: ClientUpdate) -> Result<ChatFlow, CliError> {
         match update {
             ClientUpdate::Begun { instance: id, .. } => {

@@ -111,7 +111,7 @@ impl ChatTranscript {
         self.reasoning.last()
     }
 
-    /// Returns whether a step or a tool call is running.
+    /// Returns true if a step or a tool call is running.
     pub(super) fn is_busy(&self) -> bool {
         !self.running.is_empty()
     }

@@ -109,9 +109,9 @@ pub(crate) trait SwarmClient {
     ) -> Result<(), CliError>;
     /// Retries a failed event of a conversation.
     async fn retry(&mut self, id: &InstanceId, event: &str) -> Result<(), CliError>;
-    /// Returns whether an event is an input of this client.
+    /// Returns true if an event is an input of this client.
     fn is_mine(&self, event_id: &str) -> bool;
-    /// Cancels the turn in conversation `id`, and returns whether one was running.
+    /// Cancels the turn in conversation `id`, and returns true if one was running.
     async fn cancel(&mut self, id: &InstanceId) -> Result<bool, CliError>;
     /// Reloads the project; the outcome arrives as an update. Returns `false` if unsupported.
     fn reload(&mut self) -> bool;
@@ -123,7 +123,7 @@ pub(crate) trait SwarmClient {
     /// Handles a signal while a turn is followed. The turn finishes first. Fails if another process
     /// runs the turn, because it continues there.
     fn interrupt(&mut self, signal: StopSignal) -> Result<(), CliError>;
-    /// Returns whether a signal ends the client.
+    /// Returns true if a signal ends the client.
     fn is_stopping(&self) -> bool;
     /// Ends the client, because of a signal if there is one. Fails if a signal was the reason.
     async fn leave(self, signal: Option<StopSignal>) -> Result<(), CliError>;

@@ -201,7 +201,7 @@ fn output_text(output: &Value) -> String {
         .map_or_else(|| output.to_string(), str::to_owned)
 }
 
-/// Returns whether the output has the fields `stdout` or `stderr`.
+/// Returns true if the output has the fields `stdout` or `stderr`.
 fn has_program_output(output: &Value) -> bool {
     output.get("stdout").is_some() || output.get("stderr").is_some()
 }

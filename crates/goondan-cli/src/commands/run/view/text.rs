@@ -154,7 +154,7 @@ impl TextView {
             .map_or(Ok(()), |text| self.output.note(&text))
     }
 
-    /// Returns whether this is the followed conversation.
+    /// Returns true if this is the followed conversation.
     fn is_mine(&self, instance: &InstanceId) -> bool {
         self.instance.as_ref() == Some(instance)
     }
@@ -335,7 +335,7 @@ pub(in crate::commands::run) fn cut_warning(result: &TurnResult) -> Option<Strin
     Some(format!("{yellow}warning{yellow:#}: {}", notice.sentences()))
 }
 
-/// Returns whether an answer belongs to the work of another agent, like its calls.
+/// Returns true if an answer belongs to the work of another agent, like its calls.
 /// Answers to inputs and jobs do not.
 pub(in crate::commands::run) fn is_background_answer(
     mine: &InstanceId,

@@ -154,7 +154,7 @@ impl WorkTracker {
         Some((work.words_at(now), work.elapsed(now)))
     }
 
-    /// Returns whether nothing is running.
+    /// Returns true if nothing is running.
     pub(in crate::commands::run) fn is_empty(&self) -> bool {
         self.works.is_empty()
     }
@@ -263,7 +263,7 @@ impl RunningWork {
     }
 }
 
-/// Returns whether work belongs to a turn. Step ids begin with the turn's id.
+/// Returns true if work belongs to a turn. Step ids begin with the turn's id.
 fn is_of(work: &RunningWork, turn_id: &str) -> bool {
     work.step_id
         .strip_prefix(turn_id)
