@@ -30,14 +30,14 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     hide_memory();
     // These flags are read before clap runs, because they also apply to the errors that clap
     // reports.
-    let given = |flag: &str| {
+    let has_argument = |flag: &str| {
         arguments
             .iter()
             .skip(1)
             .take_while(|word| *word != "--")
             .any(|word| word == OsStr::new(flag))
     };
-    let json = given("--json");
+    let json = has_argument("--json");
     if let Some(color) = given_color(&arguments) {
         color.write_global();
     }
@@ -189,10 +189,10 @@ fn error_message(error: &clap::Error, command: &str, arguments: &[OsString]) -> 
             })
         }
         ErrorKind::MissingRequiredArgument => {
-            let missing = context_text(ContextKind::InvalidArg)?;
-            Some(match requiring_option(&missing, command, arguments) {
-                Some(option) => format!("`{option}` requires `{missing}`."),
-                None => format!("`{command}` requires {}.", missing.trim_end_matches("...")),
+            let missing_option = context_text(ContextKind::InvalidArg)?;
+            Some(match requiring_option(&missing_option, command, arguments) {
+                Some(option) => format!("`{option}` requires `{missing_option}`."),
+                None => format!("`{command}` requires {}.", missing_option.trim_end_matches("...")),
             })
         }
         ErrorKind::InvalidValue if context_text(ContextKind::InvalidValue)?.is_empty() => {
@@ -209,8 +209,8 @@ fn error_message(error: &clap::Error, command: &str, arguments: &[OsString]) -> 
 /// requires it.
 fn requiring_option(missing: &str, command: &str, arguments: &[OsString]) -> Option<String> {
     let is_missing = |arguments_to_try: &[&str]| {
-        let all = command.split(' ').chain(arguments_to_try.iter().copied());
-        let error = CommandLine::try_parse_from(all)
+        let command_line = command.split(' ').chain(arguments_to_try.iter().copied());
+        let error = CommandLine::try_parse_from(command_line)
             .err()
             .filter(|error| error.kind() == ErrorKind::MissingRequiredArgument);
         let missing_argument = error
@@ -259,11 +259,11 @@ fn similar_command(error: &clap::Error, command: &str) -> Option<String> {
         .map(clap::Command::get_name)
         .collect();
     // An edit distance counts two swapped letters as two edits, so anagrams are matched first.
-    let meant = names
+    let intended = names
         .iter()
         .find(|name| sorted(name) == sorted(typed))
         .copied();
-    meant
+    intended
         .or_else(|| goondan::internal::closest(typed, &names))
         .map(|name| format!("Did you mean `{name}`?"))
 }

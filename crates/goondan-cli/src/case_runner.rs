@@ -73,8 +73,8 @@ impl CaseRunner for ProjectCases {
     fn list(&self) -> BoxFuture<'_, Result<CasesBody, Diagnostic>> {
         let root = self.root.clone();
         async move {
-            let listed = tokio::task::spawn_blocking(move || list_cases(&root)).await;
-            listed.map_err(|_| internal_error())
+            let cases = tokio::task::spawn_blocking(move || list_cases(&root)).await;
+            cases.map_err(|_| internal_error())
         }
         .boxed()
     }
@@ -138,11 +138,11 @@ fn totals(summary: &RunSummary, names: &BTreeSet<String>) -> CaseTotalsBody {
 
 /// Returns the test cases below the project directory.
 fn list_cases(root: &Path) -> CasesBody {
-    let found = discover(&[root.to_owned()]);
+    let discovered = discover(&[root.to_owned()]);
     // An error about the directory itself means that it contains no test case.
-    let errors = found.errors.iter().filter(|error| error.file != root);
+    let errors = discovered.errors.iter().filter(|error| error.file != root);
     CasesBody {
-        cases: found
+        cases: discovered
             .cases
             .iter()
             .map(|case| summary_of(root, case))
@@ -164,13 +164,13 @@ fn summary_of(root: &Path, located: &LocatedCase) -> CaseSummaryBody {
 
 /// Describes an error in a test case file.
 pub(crate) fn finding_of(root: &Path, error: &CaseError) -> FileFindingBody {
-    let known = |number: usize| (number > 0).then_some(number);
+    let known_position = |number: usize| (number > 0).then_some(number);
     FileFindingBody {
         severity: "error".to_owned(),
         message: error.message.clone(),
         file: Some(relative_file(root, &error.file)),
-        line: known(error.line),
-        column: known(error.column),
+        line: known_position(error.line),
+        column: known_position(error.column),
         ..FileFindingBody::default()
     }
 }

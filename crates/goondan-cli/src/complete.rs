@@ -138,8 +138,8 @@ pub(crate) fn builds() -> ArgValueCandidates {
 /// Completes the tool exports that agents use, as far as the YAML declares them.
 pub(crate) fn exports() -> ArgValueCandidates {
     of_project(|bundle| {
-        let used = bundle.agents().values().flat_map(|agent| &agent.spec.tools);
-        used.flat_map(|used| {
+        let used_tools = bundle.agents().values().flat_map(|agent| &agent.spec.tools);
+        used_tools.flat_map(|used| {
             let exports = bundle.tools()[&used.tool].spec.exports.iter();
             let chosen = exports.filter(|export| used.selects(&export.name));
             chosen.map(|export| format!("{}__{}", used.tool.name, export.name))
@@ -159,9 +159,9 @@ pub(crate) fn instances() -> ArgValueCandidates {
                 Err(_) => return Vec::new(),
             },
         };
-        let found = instances::in_files(&state_root, &scope).unwrap_or_default();
+        let instances_in_files = instances::in_files(&state_root, &scope).unwrap_or_default();
         candidates(
-            found
+            instances_in_files
                 .iter()
                 .map(instances::FoundConversation::name)
                 .collect(),

@@ -176,9 +176,9 @@ pub(crate) async fn in_running_swarm(
         return Ok(InstanceId::new(agent, key));
     }
     let scope = ConversationScope::Workspace(remote.workspace().id.clone());
-    let all = all(None, state_root, &scope).await?;
-    let found = choose(&all, name)?.ok_or_else(|| unknown(&scope, name))?;
-    Ok(found.summary.id)
+    let instances = all(None, state_root, &scope).await?;
+    let chosen = choose(&instances, name)?.ok_or_else(|| unknown(&scope, name))?;
+    Ok(chosen.summary.id)
 }
 
 /// Selects a conversation by `agent:key`, or by an agent or key if that is unique. Returns `None`
@@ -268,14 +268,14 @@ pub(crate) fn workspaces(
     if let ConversationScope::Project(_, workspaces) = scope {
         return Ok(workspaces.clone());
     }
-    let all = state_root
+    let found_workspaces = state_root
         .workspaces()
         .map_err(|error| unreadable_root(state_root, &error))?;
     let ConversationScope::Workspace(requested_id) = scope else {
-        return Ok(all);
+        return Ok(found_workspaces);
     };
-    let ids: Vec<String> = all.iter().map(|workspace| workspace.id.clone()).collect();
-    let selected: Vec<Workspace> = all
+    let ids: Vec<String> = found_workspaces.iter().map(|workspace| workspace.id.clone()).collect();
+    let selected: Vec<Workspace> = found_workspaces
         .into_iter()
         .filter(|workspace| workspace.id == *requested_id)
         .collect();

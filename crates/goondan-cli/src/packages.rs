@@ -62,11 +62,11 @@ pub(crate) fn reach(
     stated_registry: Option<&str>,
 ) -> FetchSettings {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let of_project = manifest.and_then(|manifest| manifest.registry.clone());
+    let project_registry = manifest.and_then(|manifest| manifest.registry.clone());
     let registry = stated_registry
         .map(str::to_owned)
         .or_else(|| variable(REGISTRY_VARIABLE))
-        .or(of_project);
+        .or(project_registry);
     FetchSettings {
         folder: root.map(Path::to_owned),
         credentials: RegistryCredentials::find(&variable),

@@ -496,11 +496,11 @@ impl From<CliError> for SwarmStartFailure {
 /// several.
 pub(crate) fn not_startable_shown(diagnostics: &[Diagnostic], output: &CommandOutput) -> CliError {
     // A single problem becomes the error itself; for several, the error only has their number.
-    let listed = match diagnostics {
+    let shown_diagnostics = match diagnostics {
         [_] => Ok(()),
         several => output.explain(render::short(several).trim_end_matches('\n')),
     };
-    listed.err().unwrap_or_else(|| not_startable(diagnostics))
+    shown_diagnostics.err().unwrap_or_else(|| not_startable(diagnostics))
 }
 
 /// Returns the error for problems that prevent a start. Missing variables and swarms are

@@ -181,8 +181,8 @@ impl DirectoryEditor {
             )
         });
         let diagnostics = project.diagnostics.iter().cloned();
-        let all = diagnostics.chain(checks.into_iter().flatten());
-        all.map(finding).collect()
+        let all_diagnostics = diagnostics.chain(checks.into_iter().flatten());
+        all_diagnostics.map(finding).collect()
     }
 
     /// Saves an edited file, unless the file on disk has another hash.

@@ -46,8 +46,8 @@ pub(crate) struct ProjectPathArgOrOption {
 impl ProjectPathArgOrOption {
     /// See [`ProjectPathArg::known`].
     pub(crate) fn known(&self, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
-        let given = self.option.as_deref().or(self.positional.given());
-        known_path(given, output)
+        let given_path = self.option.as_deref().or(self.positional.given());
+        known_path(given_path, output)
     }
 }
 

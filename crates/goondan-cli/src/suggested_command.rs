@@ -59,8 +59,8 @@ fn has_password(word: &str) -> bool {
 
 /// Returns the `--state-root` option with a leading space, or an empty string.
 pub(crate) fn state_root() -> String {
-    let given = STATE_ROOT.get().and_then(Option::as_ref);
-    given
+    let state_root_option = STATE_ROOT.get().and_then(Option::as_ref);
+    state_root_option
         .map(|folder| option("--state-root", &folder.to_string_lossy()))
         .unwrap_or_default()
 }

@@ -34,10 +34,10 @@ pub(crate) struct TrustSettings {
 impl TrustSettings {
     /// Creates the settings; `flag` is `--trust`.
     pub(crate) fn new(state_root: &StateRoot, flag: bool) -> Self {
-        let by_variable = std::env::var_os(TRUST_VARIABLE).is_some_and(|value| value == "1");
+        let trusted_by_variable = std::env::var_os(TRUST_VARIABLE).is_some_and(|value| value == "1");
         TrustSettings {
             state_root: state_root.clone(),
-            this_run: flag || by_variable,
+            this_run: flag || trusted_by_variable,
             workdir: None,
         }
     }
@@ -130,11 +130,11 @@ impl TrustSettings {
         let workdir = self.workdir.as_ref().filter(|_| !is_listed);
         let mut untrusted: Vec<RequestedCapability> = workdir
             .map(|workdir| {
-                let what = format!(
+                let description = format!(
                     "lets its agents work in {} (`--workdir`)",
                     workdir.display()
                 );
-                RequestedCapability::stating(what)
+                RequestedCapability::stating(description)
             })
             .into_iter()
             .collect();

@@ -121,9 +121,9 @@ pub fn whole_identity(path: &Path) -> Option<String> {
             }
             // A link counts with its own metadata and with those of its target.
             let is_file = |metadata: &Metadata| !metadata.is_dir();
-            let own = settled_metadata(|| path.symlink_metadata()).filter(is_file);
+            let own_metadata = settled_metadata(|| path.symlink_metadata()).filter(is_file);
             let target = settled_metadata(|| path.metadata()).filter(is_file);
-            let identities = own.iter().chain(&target).map(size_and_change);
+            let identities = own_metadata.iter().chain(&target).map(size_and_change);
             files.insert(path, identities.collect::<Vec<_>>().join(" "));
         }
     }

@@ -89,8 +89,8 @@ impl TraceContext {
             return (TraceParent::of(&self.trace_id, &self.span_id, true), None);
         };
         let parent = &caller.traceparent;
-        let own = TraceParent::of(parent.trace_id(), &self.span_id, parent.is_sampled());
-        (own, caller.tracestate.as_deref())
+        let own_context = TraceParent::of(parent.trace_id(), &self.span_id, parent.is_sampled());
+        (own_context, caller.tracestate.as_deref())
     }
 }
 

@@ -224,8 +224,8 @@ impl ModelCallLog {
     /// Returns the latest call with this span ID.
     pub fn find(&self, span_id: &str) -> Option<Arc<RecordedModelCall>> {
         let calls = self.calls();
-        let found = calls.iter().rev().find(|(_, call)| call.span_id == span_id);
-        found.map(|(_, call)| Arc::clone(call))
+        let matching_call = calls.iter().rev().find(|(_, call)| call.span_id == span_id);
+        matching_call.map(|(_, call)| Arc::clone(call))
     }
 
     fn calls(&self) -> MutexGuard<'_, VecDeque<(usize, Arc<RecordedModelCall>)>> {

@@ -22,11 +22,11 @@ const OBSOLETE_DATE_FORMS: [&str; 2] = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %
 
 /// Returns the wait in a `Retry-After` header: seconds, or the time until an HTTP date. A past date
 /// is a wait of 0.
-pub fn retry_after(stated: &str, now: DateTime<Utc>) -> Option<Duration> {
-    let stated = stated.trim();
-    match stated.parse() {
+pub fn retry_after(header_value: &str, now: DateTime<Utc>) -> Option<Duration> {
+    let header_value = header_value.trim();
+    match header_value.parse() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-        Err(_) => Some((http_date(stated)? - now).to_std().unwrap_or_default()),
+        Err(_) => Some((http_date(header_value)? - now).to_std().unwrap_or_default()),
     }
 }
 
@@ -72,7 +72,7 @@ impl<'h, H: Fn(&str) -> Option<&'h str>> PlatformResponse<'_, H> {
             503 => has_wait,
             _ => self.states_limit(),
         };
-        let stated = self
+        let stated_wait = self
             .stated_wait(now)
             .or_else(|| self.until_reset(now).filter(|_| is_exhausted))
             .filter(|wait| *wait <= MAX_STATED_WAIT);
@@ -80,7 +80,7 @@ impl<'h, H: Fn(&str) -> Option<&'h str>> PlatformResponse<'_, H> {
             true => SECONDARY_LIMIT_WAIT,
             false => DEFAULT_WAIT,
         };
-        is_limited.then(|| stated.unwrap_or(default))
+        is_limited.then(|| stated_wait.unwrap_or(default))
     }
 
     /// Returns true if the body contains the error code of a rate limit.
@@ -93,17 +93,17 @@ impl<'h, H: Fn(&str) -> Option<&'h str>> PlatformResponse<'_, H> {
 
     /// Returns the wait that the body or a header states.
     fn stated_wait(&self, now: DateTime<Utc>) -> Option<Duration> {
-        let in_body = self
+        let body_wait = self
             .body
             .pointer("/parameters/retry_after")
             .or(self.body.get("retry_after"))
             .and_then(Value::as_f64);
-        let in_body = in_body.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let in_header = || {
+        let body_wait = body_wait.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let header_wait = || {
             let stated = self.header("retry-after");
             retry_after(stated.or(self.header("x-ratelimit-reset-after"))?, now)
         };
-        in_body.or_else(in_header)
+        body_wait.or_else(header_wait)
     }
 
     /// Returns the time until the limit is reset.

@@ -81,9 +81,9 @@ pub fn check(event_type: Option<&str>, metadata: &JsonObject) -> Result<(), Tool
     }
     match metadata.keys().find(|key| is_reserved_key(key)) {
         Some(key) => {
-            let shown = crate::limits::head(key, 80);
+            let excerpt = crate::limits::head(key, 80);
             Err(reserved_error(format!(
-                "the metadata key `{shown}` is reserved: the engine itself sets it"
+                "the metadata key `{excerpt}` is reserved: the engine itself sets it"
             )))
         }
         None => Ok(()),
@@ -92,11 +92,11 @@ pub fn check(event_type: Option<&str>, metadata: &JsonObject) -> Result<(), Tool
 
 /// Fails for an invalid event type, and for a type that only the engine may send.
 fn check_type(event_type: &str) -> Result<(), ToolError> {
-    let shown = crate::limits::head(event_type, 80);
+    let excerpt = crate::limits::head(event_type, 80);
     if event_type.len() > MAX_EVENT_TYPE_BYTES || event_type.chars().any(char::is_control) {
         return Err(reserved_error(format!(
             "`{}` is not a valid event type",
-            shown.escape_debug()
+            excerpt.escape_debug()
         )));
     }
     let is_ours = RESERVED_TYPE_PREFIXES
@@ -104,7 +104,7 @@ fn check_type(event_type: &str) -> Result<(), ToolError> {
         .any(|family| has_prefix_ignoring_case(event_type.trim(), family));
     if is_ours && event_type != REQUEST_EVENT && event_type != SEND_EVENT {
         return Err(reserved_error(format!(
-            "the event type `{shown}` is reserved: only the engine sends such events"
+            "the event type `{excerpt}` is reserved: only the engine sends such events"
         )));
     }
     Ok(())

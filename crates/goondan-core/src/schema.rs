@@ -231,14 +231,14 @@ impl ArgumentSchema {
 
 /// Returns the first problems, and the number of the others.
 fn first_problems(problems: Vec<String>) -> String {
-    let more = problems.len().saturating_sub(MAX_REPORTED_PROBLEMS);
+    let unreported = problems.len().saturating_sub(MAX_REPORTED_PROBLEMS);
     let mut text = problems
         .into_iter()
         .take(MAX_REPORTED_PROBLEMS)
         .collect::<Vec<_>>()
         .join("; ");
-    if more > 0 {
-        text.push_str(&format!(" (+{more} more)"));
+    if unreported > 0 {
+        text.push_str(&format!(" (+{unreported} more)"));
     }
     text
 }
@@ -269,9 +269,9 @@ fn format_error(root: &str, error: &jsonschema::ValidationError<'_>) -> String {
         }
         _ => error.to_string(),
     };
-    let short = crate::limits::cut_error_message(&message, 200);
+    let short_message = crate::limits::cut_error_message(&message, 200);
     format!(
-        "{root}{}: {short}",
+        "{root}{}: {short_message}",
         json_path(&error.instance_path().to_string())
     )
 }

@@ -164,12 +164,12 @@ impl SourceSearch {
         };
         self.sourced.are_unknown |= text.len() as u64 == MAX_SCRIPT_BYTES;
         let text = String::from_utf8_lossy(&text);
-        let around = script.parent().unwrap_or(script);
+        let script_folder = script.parent().unwrap_or(script);
         match kind {
-            ScriptKind::Shell => self.read_shell(&text, around),
-            ScriptKind::Makefile => self.read_makefile(&text, &['\t'], around),
-            ScriptKind::Justfile => self.read_makefile(&text, &['\t', ' '], around),
-            ScriptKind::Manifest => self.read_manifest(&text, around),
+            ScriptKind::Shell => self.read_shell(&text, script_folder),
+            ScriptKind::Makefile => self.read_makefile(&text, &['\t'], script_folder),
+            ScriptKind::Justfile => self.read_makefile(&text, &['\t', ' '], script_folder),
+            ScriptKind::Manifest => self.read_manifest(&text, script_folder),
         }
     }
 
@@ -379,9 +379,9 @@ impl SourceSearch {
         let Some(word) = word.filter(|word| word.is_known) else {
             return;
         };
-        let found = self.folders.iter().map(|folder| folder.join(&word.text));
-        let found: Vec<PathBuf> = found.filter(|path| path.is_dir()).collect();
-        for path in found {
+        let directories = self.folders.iter().map(|folder| folder.join(&word.text));
+        let directories: Vec<PathBuf> = directories.filter(|path| path.is_dir()).collect();
+        for path in directories {
             if self.folders.len() < MAX_DIRECTORIES && !self.folders.contains(&path) {
                 self.folders.push(path);
             }
@@ -394,14 +394,14 @@ impl SourceSearch {
             self.sourced.are_unknown = true;
             return;
         }
-        let found = self.existing(&word.text, around);
+        let existing_paths = self.existing(&word.text, around);
         // A device, such as the input of the script, is no file that can change.
-        if found.is_empty() && !word.text.starts_with("/dev/") {
+        if existing_paths.is_empty() && !word.text.starts_with("/dev/") {
             self.sourced
                 .missing
                 .extend(self.possible(&word.text, around));
         }
-        for path in found {
+        for path in existing_paths {
             self.sourced.files.insert(path.clone());
             self.add(path, kind);
         }

@@ -103,10 +103,10 @@ impl AccessPolicy {
                 .contains(without_port(&host.to_ascii_lowercase()))
         };
         // A second host, in another header or in the address, could be what a proxy looks at.
-        let named = headers.get_all(HOST).iter();
-        let named = named.map(|host| host.to_str().unwrap_or_default());
-        let mut all = named.chain(uri.authority().map(|name| name.as_str()));
-        if all.next().is_some_and(is_allowed) && all.all(is_allowed) {
+        let host_headers = headers.get_all(HOST).iter();
+        let host_headers = host_headers.map(|host| host.to_str().unwrap_or_default());
+        let mut hosts = host_headers.chain(uri.authority().map(|name| name.as_str()));
+        if hosts.next().is_some_and(is_allowed) && hosts.all(is_allowed) {
             return Ok(());
         }
         Err(ApiProblem::new(
@@ -251,11 +251,11 @@ pub(crate) async fn refuse_larger(
 
 /// Returns true if the declared length of the body exceeds `limit` bytes.
 fn is_larger(request: &Request, limit: usize) -> bool {
-    let stated = request
+    let content_length = request
         .headers()
         .get(CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    stated.is_some_and(|stated| usize::try_from(stated).map_or(true, |stated| stated > limit))
+    content_length.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > limit))
 }
 
 #[cfg(test)]

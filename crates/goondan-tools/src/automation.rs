@@ -114,19 +114,19 @@ fn require_parameter(value: Option<String>, action: &str, name: &str) -> Result<
 
 /// Returns the error of an unknown job id, with the known ids.
 fn no_job(id: &str, jobs: &[ScheduledJob]) -> ToolError {
-    let known = jobs
+    let job_ids = jobs
         .iter()
         .map(|job| job.id.as_str())
         .collect::<Vec<_>>()
         .join(", ");
-    let known = if known.is_empty() {
+    let job_ids = if job_ids.is_empty() {
         "none".to_owned()
     } else {
-        known
+        job_ids
     };
     ToolError::new(format!("there is no job `{id}`"))
         .code(Code::TOOL_JOB_NOT_FOUND)
-        .suggest(format!("jobs of this conversation: {known}"))
+        .suggest(format!("jobs of this conversation: {job_ids}"))
 }
 
 /// Returns the JSON of a job for the model.

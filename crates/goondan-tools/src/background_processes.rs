@@ -81,9 +81,9 @@ impl BackgroundProcesses {
 
     /// Terminates all processes, kills them after a grace period, and waits until they have ended.
     pub(crate) async fn shutdown(&self) {
-        let all = std::mem::take(&mut lock(&self.table).all);
-        all.values().for_each(|process| process.stop.cancel());
-        futures::future::join_all(all.values().map(|process| process.done.cancelled())).await;
+        let processes = std::mem::take(&mut lock(&self.table).all);
+        processes.values().for_each(|process| process.stop.cancel());
+        futures::future::join_all(processes.values().map(|process| process.done.cancelled())).await;
     }
 
     /// Returns the caller's process with this id.
@@ -98,19 +98,19 @@ impl BackgroundProcesses {
         if let Some(process) = number.and_then(|number| table.all.get(&(owner.clone(), number))) {
             return Ok(Arc::clone(process));
         }
-        let known: Vec<String> = table
+        let process_names: Vec<String> = table
             .owned_by(&owner)
             .map(|((_, number), _)| format!("p{number}"))
             .collect();
-        let known = if known.is_empty() {
+        let process_names = if process_names.is_empty() {
             "none".to_owned()
         } else {
-            known.join(", ")
+            process_names.join(", ")
         };
         Err(ToolError::new(format!("there is no process `{id}`"))
             .code(Code::TOOL_PROCESS_NOT_FOUND)
             .suggest(format!(
-                "processes of this conversation: {known}; all processes end with the swarm"
+                "processes of this conversation: {process_names}; all processes end with the swarm"
             )))
     }
 }
@@ -134,8 +134,8 @@ impl BackgroundProcessTable {
             .filter(|(_, process)| process.end().is_some())
             .map(|(key, _)| key.clone())
             .collect();
-        let all = self.owned_by(owner).count();
-        if all - ended.len() >= MAX_RUNNING_PROCESSES {
+        let owned_count = self.owned_by(owner).count();
+        if owned_count - ended.len() >= MAX_RUNNING_PROCESSES {
             return Err(ToolError::new(format!(
                 "{MAX_RUNNING_PROCESSES} processes are already running"
             ))
@@ -144,7 +144,7 @@ impl BackgroundProcessTable {
         }
         for key in ended
             .iter()
-            .take((all + 1).saturating_sub(MAX_REMEMBERED_PROCESSES))
+            .take((owned_count + 1).saturating_sub(MAX_REMEMBERED_PROCESSES))
         {
             self.all.remove(key);
         }
@@ -208,12 +208,12 @@ impl BackgroundProcess {
         let state = Arc::new(Mutex::new(state));
         let (signals, requests) = mpsc::unbounded_channel();
         let (stop, done) = (CancellationToken::new(), CancellationToken::new());
-        let ends = ProcessEndTriggers {
+        let end_triggers = ProcessEndTriggers {
             limit,
             stop: stop.clone(),
             done: done.clone().drop_guard(),
         };
-        let watcher = tokio::spawn(watch_process(started, requests, ends, Arc::clone(&state)));
+        let watcher = tokio::spawn(watch_process(started, requests, end_triggers, Arc::clone(&state)));
         Ok(BackgroundProcess {
             line: line.to_owned(),
             identity: new_identity(),
@@ -248,9 +248,9 @@ impl BackgroundProcess {
                 true => stream.take_unfinished(),
                 false => Vec::new(),
             };
-            let taken = std::mem::replace(stream, OutputCapture::new(KEPT_POLL_BYTES));
+            let output = std::mem::replace(stream, OutputCapture::new(KEPT_POLL_BYTES));
             stream.push(&unfinished);
-            taken.text()
+            output.text()
         };
         (take(&mut state.stdout), take(&mut state.stderr))
     }

@@ -17,17 +17,17 @@ const NO_NEWLINE_NOTE: &str = "\n\\ No newline at end of file\n";
 /// The algorithm is selected statically: selecting it at run time would compile all five algorithms
 /// of the library.
 pub fn unified(before: &str, after: &str, context: usize) -> String {
-    let old: Vec<&str> = before.split_inclusive('\n').collect();
-    let new: Vec<&str> = after.split_inclusive('\n').collect();
+    let old_lines: Vec<&str> = before.split_inclusive('\n').collect();
+    let new_lines: Vec<&str> = after.split_inclusive('\n').collect();
     let mut text = String::new();
-    for hunk in group_diff_ops(diff_operations(&old, &new), context)
+    for hunk in group_diff_ops(diff_operations(&old_lines, &new_lines), context)
         .iter()
         .filter(|hunk| !hunk.is_empty())
     {
         // Writing to a string never fails.
         let _ = writeln!(text, "{}", UnifiedHunkHeader::new(hunk));
         for change in hunk {
-            let (gone, come) = (&old[change.old_range()], &new[change.new_range()]);
+            let (gone, come) = (&old_lines[change.old_range()], &new_lines[change.new_range()]);
             match change {
                 DiffOp::Equal { .. } => put(&mut text, ' ', gone),
                 _ => {

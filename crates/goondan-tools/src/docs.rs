@@ -90,10 +90,10 @@ fn write_inventories(page: &mut String) -> std::fmt::Result {
         The test cases are in\n`tests/conformance`.\n\n",
     );
     page.push_str("| program | tool | tool in gdn | test case |\n|---|---|---|---|\n");
-    let all = INVENTORIES
+    let listed_tools = INVENTORIES
         .iter()
         .flat_map(|(name, tools)| tools.iter().map(move |tool| (name, tool)));
-    all.into_iter()
+    listed_tools.into_iter()
         .try_for_each(|(name, (theirs, ours, case))| {
             writeln!(page, "| {name} | `{theirs}` | `{ours}` | {case} |")
         })

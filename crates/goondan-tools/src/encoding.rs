@@ -56,10 +56,10 @@ pub(crate) fn decoded_text(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
 /// other zeros.
 fn utf_16_without_mark(start: &[u8]) -> Option<&'static str> {
     let (pairs, _) = start.as_chunks::<2>();
-    let all = |is: fn(&[u8; 2]) -> bool| pairs.len() > 1 && pairs.iter().all(is);
-    if all(|&[low, high]| high == 0 && is_printed(low) && low.is_ascii()) {
+    let all_pairs = |test: fn(&[u8; 2]) -> bool| pairs.len() > 1 && pairs.iter().all(test);
+    if all_pairs(|&[low, high]| high == 0 && is_printed(low) && low.is_ascii()) {
         Some("UTF-16LE")
-    } else if all(|&[high, low]| high == 0 && is_printed(low) && low.is_ascii()) {
+    } else if all_pairs(|&[high, low]| high == 0 && is_printed(low) && low.is_ascii()) {
         Some("UTF-16BE")
     } else {
         None

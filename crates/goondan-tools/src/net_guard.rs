@@ -118,8 +118,8 @@ impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let guard = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed = only_allowed(&guard, name.as_str(), found)?;
+            let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let allowed = only_allowed(&guard, name.as_str(), addresses)?;
             Ok(Box::new(allowed.into_iter()) as Addrs)
         })
     }

@@ -151,7 +151,7 @@ impl RemoteHost {
     /// Returns true if all sandboxes of the call permit network access.
     fn may_be_reached(&self, launcher: &ProgramLauncher, ctx: &ToolContext) -> bool {
         let mut outer = launcher.sandbox().into_iter().chain(&ctx.sandboxes);
-        let of_rules = match &ctx.run_mode {
+        let allowed_by_rules = match &ctx.run_mode {
             RunMode::Direct(direct) => direct
                 .commands
                 .iter()
@@ -159,7 +159,7 @@ impl RemoteHost {
                 .all(|command| command.sandbox.network),
             RunMode::Shell => true,
         };
-        of_rules && outer.all(|sandbox| sandbox.network)
+        allowed_by_rules && outer.all(|sandbox| sandbox.network)
     }
 
     /// Adds the host to a result, and a note about the end of the command.

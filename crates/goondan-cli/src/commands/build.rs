@@ -183,24 +183,24 @@ fn unknown_build_error(name: &str, builds: &ToolBuilds) -> CliError {
 
 /// Fails if the project has errors other than missing entries, which a build can create.
 fn refuse_other_mistakes(project: &Project, output: &CommandOutput) -> Result<(), CliError> {
-    let others: Vec<Diagnostic> = project
+    let other_errors: Vec<Diagnostic> = project
         .diagnostics
         .iter()
         .filter(|problem| problem.is_error() && !is_missing_entry(problem, &project.builds))
         .cloned()
         .collect();
-    if others.is_empty() {
+    if other_errors.is_empty() {
         return Ok(());
     }
     output.explain(
         render::pretty(
-            &others,
+            &other_errors,
             &project.sources,
             CommandOutput::stderr_has_colour(),
         )
         .trim_end_matches('\n'),
     )?;
-    Err(project::invalid(&others))
+    Err(project::invalid(&other_errors))
 }
 
 /// Returns true if the error is the missing entry file of one of the builds.
@@ -248,18 +248,18 @@ fn check_entries(
     let project = project::load(path)?;
     let built = |build: &&ToolBuild| outcomes.iter().any(|outcome| outcome.tool == build.tool);
     let built: Vec<ToolBuild> = project.builds.iter().filter(built).cloned().collect();
-    let missing: Vec<Diagnostic> = project
+    let missing_entries: Vec<Diagnostic> = project
         .diagnostics
         .iter()
         .filter(|problem| is_missing_entry(problem, &built))
         .cloned()
         .collect();
-    let Some(first) = missing.first() else {
+    let Some(first) = missing_entries.first() else {
         return Ok(());
     };
     output.explain(
         render::pretty(
-            &missing,
+            &missing_entries,
             &project.sources,
             CommandOutput::stderr_has_colour(),
         )
@@ -273,7 +273,7 @@ fn check_entries(
         "Correct `spec.entry`, or change the command so that it writes the library \
             there.",
     );
-    error.diagnostics = as_json(&missing).into();
+    error.diagnostics = as_json(&missing_entries).into();
     Err(error)
 }
 

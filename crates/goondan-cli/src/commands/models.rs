@@ -93,10 +93,10 @@ pub(crate) async fn run(
 
 /// Returns the Models with these names, or all.
 fn selected(bundle: &Bundle, names: &[String]) -> Result<Vec<Arc<Resource<Model>>>, CliError> {
-    let all = bundle.models();
-    let known = |name: &str| all.values().any(|model| model.id.name == name);
-    if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        let choices: Vec<&str> = all.values().map(|model| model.id.name.as_str()).collect();
+    let models = bundle.models();
+    let is_model = |name: &str| models.values().any(|model| model.id.name == name);
+    if let Some(unknown) = names.iter().find(|name| !is_model(name)) {
+        let choices: Vec<&str> = models.values().map(|model| model.id.name.as_str()).collect();
         let error = CliError::usage(format!("The project has no Model `{unknown}`."));
         return Err(match choices.is_empty() {
             true => error,
@@ -105,7 +105,7 @@ fn selected(bundle: &Bundle, names: &[String]) -> Result<Vec<Arc<Resource<Model>
     }
     let is_wanted =
         |model: &&Arc<Resource<Model>>| names.is_empty() || names.contains(&model.id.name);
-    Ok(all.values().filter(is_wanted).cloned().collect())
+    Ok(models.values().filter(is_wanted).cloned().collect())
 }
 
 /// Checks whether a Model can be called. With `is_test`, also sends it one request.

@@ -27,11 +27,11 @@ pub(crate) fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     }
     let mut used_columns = 0;
     let max_columns = columns.saturating_sub(1);
-    let fitting = text.graphemes(true).take_while(|part| {
+    let fitting_part = text.graphemes(true).take_while(|part| {
         used_columns += grapheme_width(part);
         used_columns <= max_columns
     });
-    Cow::Owned(fitting.collect::<String>() + "…")
+    Cow::Owned(fitting_part.collect::<String>() + "…")
 }
 
 /// Splits `text`, which has no line breaks, into rows of at most `columns`.

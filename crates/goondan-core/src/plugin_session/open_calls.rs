@@ -212,8 +212,8 @@ impl OpenCalls {
     /// Returns the id of the only open call, to which printed output can be attributed.
     pub fn only(&self) -> Option<u64> {
         let table = self.lock();
-        let mut open = table.open.keys();
-        open.next().copied().filter(|_| open.next().is_none())
+        let mut open_ids = table.open.keys();
+        open_ids.next().copied().filter(|_| open_ids.next().is_none())
     }
 
     /// Returns the number of open calls.
@@ -241,15 +241,15 @@ impl OpenCalls {
 
     /// Refuses further calls, and answers the open ones with `why`.
     pub fn close(&self, why: &ToolError) {
-        let open = {
+        let open_calls = {
             let mut table = self.lock();
             table.closed.get_or_insert_with(|| why.clone());
             table.tombstones.clear();
-            let open = std::mem::take(&mut table.open);
+            let open_calls = std::mem::take(&mut table.open);
             self.notify_if_idle(&table);
-            open
+            open_calls
         };
-        for (_, call) in open {
+        for (_, call) in open_calls {
             let _ = call.answer.send(Err(why.clone()).into());
         }
     }

@@ -44,13 +44,13 @@ impl RestartDelay {
     /// in the error.
     pub fn check(&self, process: &str, code: Code) -> Result<(), ToolError> {
         let now = Instant::now();
-        let left = self
+        let time_left = self
             .not_before
             .and_then(|at| at.checked_duration_since(now));
-        let Some(left) = left.filter(|left| !left.is_zero()) else {
+        let Some(time_left) = time_left.filter(|left| !left.is_zero()) else {
             return Ok(());
         };
-        let (failures, seconds) = (self.failures, left.as_secs() + 1);
+        let (failures, seconds) = (self.failures, time_left.as_secs() + 1);
         let error = ToolError::new(format!(
             "{process} crashed {failures} times in a row; it restarts in {seconds} s"
         ));

@@ -74,10 +74,10 @@ impl ApprovalRequest {
             ),
         };
         let section = |(head, text): (String, String)| {
-            let shown = untrusted_text::lines(text).to_string();
+            let safe_text = untrusted_text::lines(text).to_string();
             [head]
                 .into_iter()
-                .chain(shown.lines().map(|line| format!("│ {line}")))
+                .chain(safe_text.lines().map(|line| format!("│ {line}")))
                 .collect::<Vec<_>>()
                 .join("\n")
         };

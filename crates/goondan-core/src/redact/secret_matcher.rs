@@ -118,8 +118,8 @@ impl SecretMatcher {
                     self.suffix_at_line_start(piece),
                     self.prefix_at_line_end(piece),
                 ];
-                let found = fragments.into_iter().flatten();
-                found.map(move |range| offset + range.start..offset + range.end)
+                let found_fragments = fragments.into_iter().flatten();
+                found_fragments.map(move |range| offset + range.start..offset + range.end)
             })
             .collect();
         if ranges.is_empty() {
@@ -183,10 +183,10 @@ impl SecretMatcher {
             .map(|(at, first)| (done + at, first));
         let possible = positions
             .filter(|(at, first)| text.len() - at <= self.longest && self.first.contains(first));
-        let mut open = possible
+        let mut possible_starts = possible
             .map(|(at, _)| at)
             .filter(|at| self.is_form_prefix(&text[*at..]));
-        open.next().unwrap_or(text.len())
+        possible_starts.next().unwrap_or(text.len())
     }
 
     /// Returns true if a form begins with `text`.

@@ -98,14 +98,14 @@ impl PartCollector {
         let inside = self.stays && is_path_inside(path) && (is_read || !is_protected(path));
         let path = PartialWord::new(atoms(&fold(path)));
         let whole = [atoms(sign), path.quoted_atoms()].concat();
-        let what = if is_read {
+        let kind = if is_read {
             CommandPartKind::Read { inside }
         } else {
             CommandPartKind::Write { inside }
         };
         self.parts.push(CommandPart {
             shown: format_atoms(&whole),
-            what,
+            what: kind,
             names: vec![whole.clone()],
             whole,
             command: None,

@@ -178,8 +178,8 @@ pub fn runs_unknown_files(line: &str) -> bool {
         .map(|command| effect(&command.words))
         .collect();
     let runs_after = |at: usize| {
-        let mut others = effects.iter().enumerate();
-        others.any(|(other, effect)| effect.runs() && (other > at || read.has_loop && other != at))
+        let mut other_effects = effects.iter().enumerate();
+        other_effects.any(|(other, effect)| effect.runs() && (other > at || read.has_loop && other != at))
     };
     commands.iter().enumerate().any(|(at, command)| {
         let has_known_input = || !command.is_fed || is_known_before(&commands, at);
@@ -305,7 +305,7 @@ fn is_known_before(commands: &[LineCommand], at: usize) -> bool {
 /// Returns true if the output of a command only depends on its words, its input and the files that
 /// the words name.
 fn is_plain_source(command: &LineCommand) -> bool {
-    let mut all = command.words.iter().chain(&command.inputs);
+    let mut words_and_inputs = command.words.iter().chain(&command.inputs);
     let Some((name, arguments)) = command.words.split_first() else {
         return false;
     };
@@ -317,7 +317,7 @@ fn is_plain_source(command: &LineCommand) -> bool {
             || name.text == "wc" && text.starts_with("--")
     };
     PLAIN_SOURCES.contains(&name.text.as_str())
-        && all.all(|word| !word.is_expanded)
+        && words_and_inputs.all(|word| !word.is_expanded)
         && !arguments.iter().any(reads_other_files)
 }
 
@@ -417,8 +417,8 @@ fn listed_command_starts(name: &str, arguments: &[LineWord]) -> Vec<usize> {
 /// Returns the starts of the options with which a program that searches directories runs files.
 fn searching_options(name: &str) -> Option<&'static [&'static str]> {
     let mut programs = SEARCHING_PROGRAMS.iter();
-    let found = programs.find(|(program, _)| *program == name && name != "run-parts");
-    found.map(|(_, starts)| *starts)
+    let searching = programs.find(|(program, _)| *program == name && name != "run-parts");
+    searching.map(|(_, starts)| *starts)
 }
 
 /// Returns true if code in a word lists a directory.

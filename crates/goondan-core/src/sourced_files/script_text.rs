@@ -65,18 +65,18 @@ struct VariableValue {
 type Variables = BTreeMap<String, VariableValue>;
 
 /// Returns the commands in the text of a script in the directory `around`.
-pub(super) fn statements(text: &str, around: &Path) -> Vec<ScriptStatement> {
-    let around = around.display().to_string();
+pub(super) fn statements(text: &str, folder: &Path) -> Vec<ScriptStatement> {
+    let folder_text = folder.display().to_string();
     let mut variables = Variables::new();
     // A value can contain another variable.
     for _ in 0..MAX_VARIABLE_DEPTH {
         let mut resolved = Variables::new();
-        for statement in read_statements(text, &around, &variables, 0) {
+        for statement in read_statements(text, &folder_text, &variables, 0) {
             add_assignments(&statement.words, &mut resolved);
         }
         variables = resolved;
     }
-    read_statements(text, &around, &variables, 0)
+    read_statements(text, &folder_text, &variables, 0)
 }
 
 /// Adds the variables that a command sets.
@@ -91,12 +91,12 @@ fn add_assignments(statement: &[ScriptWord], variables: &mut Variables) {
                 text: text.clone(),
                 is_computed: word.is_computed,
             };
-            let known = variables.entry(name.to_owned()).or_insert_with(first);
-            known.text = known
+            let values = variables.entry(name.to_owned()).or_insert_with(first);
+            values.text = values
                 .text
                 .take()
                 .filter(|known| Some(known) == text.as_ref());
-            known.is_computed |= word.is_computed;
+            values.is_computed |= word.is_computed;
         } else if is_setter && is_name(&word.text) {
             let read = VariableValue {
                 text: None,

@@ -117,12 +117,12 @@ impl LeaderClient {
 
     /// Withdraws an event whose answer no task waits for.
     pub(crate) fn abandon(&self, event_id: String, reason: String) {
-        let mut gone = Vec::new();
+        let mut abandoned = Vec::new();
         if let Some(calls) = &mut *self.lock_calls() {
             calls.retain(|call, waiting| {
                 let is_gone = matches!(waiting, CallWaiter::ForResult { event_id: waited, waiter, .. } if *waited == event_id && waiter.is_closed());
                 if is_gone {
-                    gone.push(*call);
+                    abandoned.push(*call);
                 }
                 !is_gone
             });
@@ -130,7 +130,7 @@ impl LeaderClient {
         self.send(&ToLeader::Abandon {
             event_id,
             reason,
-            calls: gone,
+            calls: abandoned,
         });
     }
 

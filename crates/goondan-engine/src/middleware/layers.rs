@@ -62,11 +62,11 @@ impl AgentExtensions {
             }
             WrappingExtension::Hosted(_) => None,
         });
-        let all: Arc<[Arc<dyn Middleware>]> = built_in.collect();
+        let middlewares: Arc<[Arc<dyn Middleware>]> = built_in.collect();
         let built_in = MiddlewareStack {
-            turn: Arc::clone(&all),
-            step: Arc::clone(&all),
-            tool_call: all,
+            turn: Arc::clone(&middlewares),
+            step: Arc::clone(&middlewares),
+            tool_call: middlewares,
             ..MiddlewareStack::default()
         };
         AgentExtensions {

@@ -193,10 +193,10 @@ fn open_calls(messages: &[Arc<Message>]) -> HashSet<&str> {
         .iter()
         .rposition(|message| message.data.role == MessageRole::Assistant);
     let is_open = |start: &usize| messages[*start].tool_calls().next().is_some();
-    let open = start
+    let open_messages = start
         .filter(is_open)
         .map_or(&[][..], |start| &messages[start..]);
-    open.iter().map(|message| message.id.as_str()).collect()
+    open_messages.iter().map(|message| message.id.as_str()).collect()
 }
 
 /// Stores the messages that a summary replaces.
@@ -228,12 +228,12 @@ impl MessageCompaction {
         cause: CompactionCause,
     ) -> Result<bool, TurnError> {
         let messages = context.conversation().messages();
-        let open = open_calls(messages);
+        let open_messages = open_calls(messages);
         let outdated_messages = outdated_indexes(config, messages, cause, |message| {
             is_pinned(message)
                 || context.is_own(message)
                     && (cause == CompactionCause::TurnStart || is_input(message))
-                || open.contains(message.id.as_str())
+                || open_messages.contains(message.id.as_str())
         });
         let mut outdated_messages: Vec<Arc<Message>> = outdated_messages
             .into_iter()
@@ -330,8 +330,8 @@ impl MessageCompaction {
             Some(overhead) => overhead,
             None => context_usage::overhead(context.agent(), tools),
         };
-        let left = usize::try_from((window as i64).saturating_sub(overhead)).unwrap_or_default();
-        let characters = left.saturating_mul(CHARACTERS_PER_TOKEN);
+        let characters_left = usize::try_from((window as i64).saturating_sub(overhead)).unwrap_or_default();
+        let characters = characters_left.saturating_mul(CHARACTERS_PER_TOKEN);
         Some(characters.max(MIN_CONVERSATION_CHARS))
     }
 

@@ -183,8 +183,8 @@ fn tool_name(name: &str, tools: &ToolCatalog) -> Result<ToolName, ConfigProblem>
                 )
             })?;
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if !begins || !name.chars().all(is_allowed) || name.len() > MAX_TOOL_NAME_BYTES {
+    let has_letter_first = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if !has_letter_first || !name.chars().all(is_allowed) || name.len() > MAX_TOOL_NAME_BYTES {
         return Err(problem(
             format!("models reject the name `{name}`"),
             "use at most 64 letters, digits, `_` and `-`, beginning with a letter",
@@ -201,13 +201,13 @@ fn tool_name(name: &str, tools: &ToolCatalog) -> Result<ToolName, ConfigProblem>
 
 /// Describes the hidden tools to the model: their resources and numbers.
 fn hidden_words(deferred: &BTreeSet<String>) -> String {
-    let mut by_resource: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut count_by_resource: BTreeMap<&str, usize> = BTreeMap::new();
     for name in deferred {
-        *by_resource
+        *count_by_resource
             .entry(name.split("__").next().unwrap_or_default())
             .or_default() += 1;
     }
-    let counts: Vec<String> = by_resource
+    let counts: Vec<String> = count_by_resource
         .iter()
         .map(|(name, count)| format!("{name} ({count})"))
         .collect();
@@ -278,10 +278,10 @@ impl ToolHandler for ToolSearchHandler {
         if matches.is_empty() && self.is_lenient {
             matches = search_any(&self.tools, query, limit);
         }
-        let shown = |tool: &&ToolDefinition| json!({"name": tool.name, "description": head(&tool.description, MAX_DESCRIPTION_CHARS)});
+        let tool_summary = |tool: &&ToolDefinition| json!({"name": tool.name, "description": head(&tool.description, MAX_DESCRIPTION_CHARS)});
         Ok(ToolOutput::from(json!({
             "query": query,
-            "results": matches.iter().map(shown).collect::<Vec<_>>(),
+            "results": matches.iter().map(tool_summary).collect::<Vec<_>>(),
             "selectedTools": matches.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
         })))
     }
@@ -324,10 +324,10 @@ fn search_any<'a>(
         .collect();
     let score = |tool: &ToolDefinition| {
         let (name, description) = (tool.name.to_lowercase(), tool.description.to_lowercase());
-        let of_word = |word: &&str| {
+        let tools_with_word = |word: &&str| {
             2 * usize::from(name.contains(*word)) + usize::from(description.contains(*word))
         };
-        words.iter().map(of_word).sum::<usize>()
+        words.iter().map(tools_with_word).sum::<usize>()
     };
     let mut matches: Vec<(usize, &ToolDefinition)> = tools
         .iter()

@@ -92,7 +92,7 @@ impl ConversationTrim {
             let caller = message
                 .tool_results()
                 .find_map(|result| callers.get(result.tool_call_id.as_str()).copied());
-            let at = caller.unwrap_or_else(|| {
+            let group_index = caller.unwrap_or_else(|| {
                 let is_orphan = message.data.role == MessageRole::Tool;
                 groups.push(MessageGroup {
                     role: Some(message.data.role),
@@ -104,16 +104,16 @@ impl ConversationTrim {
             callers.extend(
                 message
                     .tool_calls()
-                    .map(|call| (call.tool_call_id.as_str(), at)),
+                    .map(|call| (call.tool_call_id.as_str(), group_index)),
             );
-            groups[at].members.push(index);
-            groups[at].size += ConversationSize::from_message(message);
-            groups[at].stays |= stays(message);
+            groups[group_index].members.push(index);
+            groups[group_index].size += ConversationSize::from_message(message);
+            groups[group_index].stays |= stays(message);
         }
-        let left = groups.iter().map(|group| group.size).sum();
+        let total_size = groups.iter().map(|group| group.size).sum();
         ConversationTrim {
             groups,
-            left,
+            left: total_size,
             length: messages.len(),
         }
     }
@@ -140,11 +140,11 @@ impl ConversationTrim {
         too_much: impl Fn(ConversationSize) -> bool,
     ) {
         let end = self.length.saturating_sub(retained);
-        let old = self
+        let old_groups = self
             .groups
             .iter_mut()
             .filter(|group| group.members.last().is_some_and(|last| *last < end));
-        for group in old.filter(|group| !group.stays) {
+        for group in old_groups.filter(|group| !group.stays) {
             if !too_much(self.left) {
                 return;
             }
@@ -169,8 +169,8 @@ impl ConversationTrim {
 
     /// Returns the indexes of the removed messages, oldest first.
     pub(super) fn removed_indexes(&self) -> Vec<usize> {
-        let gone = self.groups.iter().filter(|group| group.gone);
-        let mut indexes: Vec<usize> = gone
+        let removed_groups = self.groups.iter().filter(|group| group.gone);
+        let mut indexes: Vec<usize> = removed_groups
             .flat_map(|group| group.members.iter().copied())
             .collect();
         indexes.sort_unstable();

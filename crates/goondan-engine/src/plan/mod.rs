@@ -257,17 +257,17 @@ impl GenerationPlanner<'_> {
             provider,
             model: name,
         });
-        let stated = model.spec.capabilities.structured_output;
+        let stated_support = model.spec.capabilities.structured_output;
         let stated_window = model.spec.options.context_window;
-        let known = self
+        let serving_model = self
             .serving
             .and_then(|serving| serving.generation.model(&model.id.name)?.as_ref().ok());
-        let known = known
-            .filter(|known| known.identity == identity)
-            .map(|known| Arc::clone(&known.pace));
-        let (limits, pace) = (model.spec.limits, known.unwrap_or_default());
+        let serving_pace = serving_model
+            .filter(|serving| serving.identity == identity)
+            .map(|serving| Arc::clone(&serving.pace));
+        let (limits, pace) = (model.spec.limits, serving_pace.unwrap_or_default());
         let planned = client.map(|client| {
-            let is_schema_sent = stated.unwrap_or_else(|| client.is_schema_sent());
+            let is_schema_sent = stated_support.unwrap_or_else(|| client.is_schema_sent());
             let context_window = stated_window
                 .or_else(|| client.context_window())
                 .unwrap_or(DEFAULT_CONTEXT_WINDOW);

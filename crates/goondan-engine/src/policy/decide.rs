@@ -416,13 +416,13 @@ fn decide_call<'p>(
         match match_rule(rule, remaining, asked) {
             RuleMatch::Yes => {
                 let number = rule.written.0.is_some().then_some(number);
-                let by_pattern = allows_by_pattern(rule, asked);
+                let allowed_by_pattern = allows_by_pattern(rule, asked);
                 let because = DecisionReason::Rule {
                     number,
                     written: rule.written.clone(),
-                    by_pattern,
+                    by_pattern: allowed_by_pattern,
                 };
-                let by_rule = RuleDecision {
+                let rule_decision = RuleDecision {
                     action: rule.action,
                     because,
                     rule: Some(rule),
@@ -433,13 +433,13 @@ fn decide_call<'p>(
                     .filter(|_| rule.action == PermissionAction::Allow)
                     .filter(|permission| opened_with(asked) != Some(*permission));
                 let Some(permission) = permission else {
-                    decision = by_rule;
+                    decision = rule_decision;
                     break;
                 };
                 undecided.remove(&permission);
-                let replaces = |allowed| by_pattern && !is_by_pattern(allowed);
+                let replaces = |allowed| allowed_by_pattern && !is_by_pattern(allowed);
                 if allowed.as_ref().is_none_or(replaces) {
-                    allowed = Some(by_rule);
+                    allowed = Some(rule_decision);
                 }
                 if undecided.is_empty() {
                     decision.action = PermissionAction::Allow;
@@ -644,14 +644,14 @@ fn match_rule(
     let argument = |(name, expected): (&String, &String)| {
         let asked = asked.filter(|asked| asked.argument == name);
         let number = asked.and_then(|asked| asked.number);
-        let as_path = || {
+        let matches_as_path = || {
             question
                 .paths
                 .match_pattern(name, number, expected, rule.action)
         };
         match asked {
             Some(asked) if number.is_none() => match_part(rule.action, expected, asked),
-            _ => as_path().unwrap_or_else(|| match_text(expected, question.arguments.get(name))),
+            _ => matches_as_path().unwrap_or_else(|| match_text(expected, question.arguments.get(name))),
         }
     };
     rule.args

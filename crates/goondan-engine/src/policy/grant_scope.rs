@@ -187,7 +187,7 @@ impl GrantScope {
         has_sandbox: bool,
     ) -> Option<ApprovalCoverage> {
         let is_held = |needed: &ApprovalGrant| held.iter().any(|held| grant_covers(held, needed));
-        let all = |covers| {
+        let all_covered = |covers| {
             self.grants_for(covers, call, has_sandbox)
                 .is_some_and(|grants| grants.iter().all(is_held))
         };
@@ -195,10 +195,10 @@ impl GrantScope {
         if held.contains(call) {
             return Some(ApprovalCoverage::Call);
         }
-        if all(ApprovalCoverage::Tool) {
+        if all_covered(ApprovalCoverage::Tool) {
             return Some(ApprovalCoverage::Tool);
         }
-        all(ApprovalCoverage::Program).then_some(ApprovalCoverage::Program)
+        all_covered(ApprovalCoverage::Program).then_some(ApprovalCoverage::Program)
     }
 
     /// Returns the files whose content differs from that in the latest approval that covers the call in
@@ -286,7 +286,7 @@ pub(crate) fn approval_offers(reaches: &[&GrantScope], has_sandbox: bool) -> Vec
 /// Returns `true` if the grant `held` covers the grant `needed`. All programs that the call runs must be
 /// unchanged.
 fn grant_covers(held: &ApprovalGrant, needed: &ApprovalGrant) -> bool {
-    let same = |grant: &ApprovalGrant| ApprovalGrant {
+    let without_scope = |grant: &ApprovalGrant| ApprovalGrant {
         programs: Default::default(),
         ..grant.clone()
     };
@@ -294,7 +294,7 @@ fn grant_covers(held: &ApprovalGrant, needed: &ApprovalGrant) -> bool {
         .programs
         .iter()
         .all(|(path, content)| held.programs.get(path) == Some(content));
-    are_programs_unchanged && same(held) == same(needed)
+    are_programs_unchanged && without_scope(held) == without_scope(needed)
 }
 
 /// Returns `true` if the policy requires an approval with any arguments.

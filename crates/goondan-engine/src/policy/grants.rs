@@ -76,20 +76,20 @@ impl CallSnapshot {
         arguments: &JsonObject,
         paths: &ResolvedPaths,
     ) -> CallSnapshot {
-        let named = named_files(context, tool, arguments).await;
+        let named_files = named_files(context, tool, arguments).await;
         let programs = hash_programs(context, tool, arguments).await;
         let are_programs_known = programs.hashes.is_some() && !programs.are_unknown;
-        let is_known = named.is_some() && are_programs_known;
-        let named = named.unwrap_or_default();
+        let is_known = named_files.is_some() && are_programs_known;
+        let named_files = named_files.unwrap_or_default();
         let mut link_targets = paths.link_targets();
-        link_targets.extend(named.link_targets);
-        let (mut files, mut unknown) = (named.hashes, None);
+        link_targets.extend(named_files.link_targets);
+        let (mut files, mut unknown) = (named_files.hashes, None);
         files.extend(programs.directories);
         if !is_known {
-            let all = all_files(context, tool, arguments).await;
-            unknown = Some(match all {
-                Ok(all) => {
-                    files.extend(all);
+            let listed_files = all_files(context, tool, arguments).await;
+            unknown = Some(match listed_files {
+                Ok(listed_files) => {
+                    files.extend(listed_files);
                     UnknownFiles::OneCall
                 }
                 Err(folder) => UnknownFiles::TooMany(folder),
@@ -106,14 +106,14 @@ impl CallSnapshot {
             folder: grant_directory(context),
             conversation: conversation(context, tool),
             settings: settings_hash(context, tool),
-            process_dependent_path: named
+            process_dependent_path: named_files
                 .process_dependent_path
                 .or(programs.process_dependent_path),
             programs: programs_by_path,
             files,
             unknown,
             are_programs_known,
-            starts_version_control: named.starts_version_control
+            starts_version_control: named_files.starts_version_control
                 || program_is_version_control(&tool.marked_arguments, arguments),
             link_targets,
         }
@@ -222,9 +222,9 @@ async fn all_files(
     arguments: &JsonObject,
 ) -> Result<BTreeMap<String, String>, PathBuf> {
     let workdir = context.facts.workdir.clone();
-    let stated = tool.marked_arguments.folders.iter();
-    let stated = stated.filter_map(|name| Some(workdir.join(arguments.get(name)?.as_str()?)));
-    let folders: BTreeSet<PathBuf> = stated.chain([workdir.clone()]).collect();
+    let stated_folders = tool.marked_arguments.folders.iter();
+    let stated_folders = stated_folders.filter_map(|name| Some(workdir.join(arguments.get(name)?.as_str()?)));
+    let folders: BTreeSet<PathBuf> = stated_folders.chain([workdir.clone()]).collect();
     let identify = |folder: PathBuf| match whole_identity(&folder) {
         Some(identity) => Ok((folder.display().to_string(), identity)),
         None => Err(folder),
@@ -263,8 +263,8 @@ fn settings_hash(context: &ToolCallContext, tool: &RegisteredTool) -> Option<Str
     if sandboxes.is_empty() {
         return tool.settings.clone();
     }
-    let all = format!("{sandboxes:?}{:?}", tool.settings);
-    Some(derived_id(&[&all]))
+    let settings_text = format!("{sandboxes:?}{:?}", tool.settings);
+    Some(derived_id(&[&settings_text]))
 }
 
 /// Returns true if the call runs in the own directory of its conversation.
@@ -322,9 +322,9 @@ async fn hash_programs(
     if runs {
         let words = words_of_variables(&tool.marked_arguments, arguments);
         // A relative path starts from the stated directory.
-        let stated = tool.marked_arguments.folders.iter();
-        let stated = stated.filter_map(|name| Some(workdir.join(arguments.get(name)?.as_str()?)));
-        for folder in stated.chain([workdir.clone()]) {
+        let stated_folders = tool.marked_arguments.folders.iter();
+        let stated_folders = stated_folders.filter_map(|name| Some(workdir.join(arguments.get(name)?.as_str()?)));
+        for folder in stated_folders.chain([workdir.clone()]) {
             variables.extend(words.iter().map(|word| folder.join(word)));
             folders.extend(Some(folder).filter(|_| !tool.marked_arguments.programs.is_empty()));
         }
@@ -332,9 +332,9 @@ async fn hash_programs(
         paths.extend(words.iter().map(|word| workdir.join(word)));
     }
     let hashing = tokio::task::spawn_blocking(move || {
-        let named = paths.iter().chain(&variables).chain(&tool_programs);
+        let named_programs = paths.iter().chain(&variables).chain(&tool_programs);
         let started = started_files.contents.keys().map(Path::new);
-        let process_dependent_path = named
+        let process_dependent_path = named_programs
             .map(PathBuf::as_path)
             .chain(started)
             .find(|path| depends_on_process(path))
@@ -529,7 +529,7 @@ const MAX_NAMED_FILES: usize = 3;
 
 /// Describes which files changed since the last approval; `None` if none did.
 pub(crate) fn change_description(changed: &BTreeSet<String>) -> Option<String> {
-    let named = changed
+    let shown_paths = changed
         .iter()
         .take(MAX_NAMED_FILES)
         .map(|path| match path.as_str() {
@@ -537,7 +537,7 @@ pub(crate) fn change_description(changed: &BTreeSet<String>) -> Option<String> {
             WORKING_DIRECTORY => "code in the working directory".to_owned(),
             path => format!("`{path}`"),
         });
-    let mut names = named.collect::<Vec<_>>().join(", ");
+    let mut names = shown_paths.collect::<Vec<_>>().join(", ");
     if changed.len() > MAX_NAMED_FILES {
         names.push_str(" and other files");
     }

@@ -17,11 +17,11 @@ pub(super) fn protection(
     if !metadata.is_file() || metadata.nlink() < 2 {
         return None;
     }
-    let why = match secrets.contains_link(&metadata) {
+    let reason = match secrets.contains_link(&metadata) {
         true => ProtectionReason::Secrets,
         false => ProtectionReason::HardLinks,
     };
-    Some((path.to_owned(), why))
+    Some((path.to_owned(), reason))
 }
 
 #[cfg(not(unix))]

@@ -82,7 +82,7 @@ impl ImportPlaces {
         let language = ScriptLanguage::of(&script.to_string_lossy())?;
         let text = read_script(script).unwrap_or_default();
         let folder = script.parent()?;
-        let around: Vec<&Path> = folder
+        let parent_folders: Vec<&Path> = folder
             .ancestors()
             .take_while(|folder| folder.starts_with(root))
             .collect();
@@ -105,7 +105,7 @@ impl ImportPlaces {
                 }
                 ImportName::Searched(name) => self
                     .stems
-                    .extend(around.iter().map(|folder| folder.join(&name))),
+                    .extend(parent_folders.iter().map(|folder| folder.join(&name))),
             }
         }
         match language {
@@ -114,7 +114,7 @@ impl ImportPlaces {
             }
             ScriptLanguage::Python => {}
             ScriptLanguage::JavaScript | ScriptLanguage::TypeScript => {
-                let settings = around
+                let settings = parent_folders
                     .iter()
                     .flat_map(|folder| IMPORT_SETTINGS.map(|name| folder.join(name)));
                 self.settings.extend(settings);
@@ -136,8 +136,8 @@ impl ImportPlaces {
         let is_computed = |(directory, suffixes): (&PathBuf, &BTreeSet<&str>)| {
             is_in(path, directory) && suffixes.iter().any(|suffix| has_suffix(path, &[suffix]))
         };
-        let found = self.stems.iter().any(shadows) || self.computed.iter().any(is_computed);
-        found.then(|| path.to_owned())
+        let has_import = self.stems.iter().any(shadows) || self.computed.iter().any(is_computed);
+        has_import.then(|| path.to_owned())
     }
 
     /// Returns `true` for a module or a package directly in the directory of a Python script.

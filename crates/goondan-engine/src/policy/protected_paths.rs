@@ -180,10 +180,10 @@ pub(crate) fn find(
         .ancestors()
         .nth(2)
         .map(real_path_or_self);
-    let own = real_path_or_self(environment.own_folder);
-    let of_bundle = LazyCell::new(|| of_bundle(environment.bundle, &root));
+    let own_folder = real_path_or_self(environment.own_folder);
+    let bundle_paths = LazyCell::new(|| of_bundle(environment.bundle, &root));
     let imports = LazyCell::new(|| {
-        let programs = of_bundle.iter();
+        let programs = bundle_paths.iter();
         let programs = programs.filter(|(_, why)| *why == ProtectionReason::Program);
         ImportPlaces::from_scripts(programs.map(|(path, _)| path.clone()), &root)
     });
@@ -195,21 +195,21 @@ pub(crate) fn find(
         if state.as_ref().is_some_and(|state| path.starts_with(state)) {
             return None;
         }
-        let base = protection_base(path, &root, &folder, &own)?;
-        let by_name = by_name(base, path)
+        let base = protection_base(path, &root, &folder, &own_folder)?;
+        let protection = by_name(base, path)
             .filter(|(_, why)| *why != ProtectionReason::Own || !environment.is_builtin);
         let decides = || base == root || is_ignore_file_above(path, &root);
-        let by_name = by_name.or_else(|| decides().then(|| resource_protection(path)).flatten());
-        let by_name = by_name.or_else(|| instruction_protection(environment.bundle, path, access));
-        let by_name = by_name.or_else(|| hard_links::protection(path, &secrets));
-        let by_name = by_name.or_else(|| repository_without_name(base, path));
-        let by_name = by_name.or_else(|| {
-            of_bundle
+        let protection = protection.or_else(|| decides().then(|| resource_protection(path)).flatten());
+        let protection = protection.or_else(|| instruction_protection(environment.bundle, path, access));
+        let protection = protection.or_else(|| hard_links::protection(path, &secrets));
+        let protection = protection.or_else(|| repository_without_name(base, path));
+        let protection = protection.or_else(|| {
+            bundle_paths
                 .iter()
                 .find(|(protected, _)| is_in(path, protected))
                 .cloned()
         });
-        by_name.or_else(|| Some((imports.find_containing(path)?, ProtectionReason::Program)))
+        protection.or_else(|| Some((imports.find_containing(path)?, ProtectionReason::Program)))
     };
     let to_protected = |named: NamedPath<'_>| {
         let (path, (protected, why)) = named
@@ -248,7 +248,7 @@ pub(crate) fn find(
             access: named.access,
         })
     };
-    let of_arguments = paths.absolute().map(|(argument, given, places)| {
+    let argument_paths = paths.absolute().map(|(argument, given, places)| {
         let places = places.into_iter().map(Cow::Borrowed).collect();
         NamedPath {
             argument,
@@ -257,15 +257,15 @@ pub(crate) fn find(
             access: PathAccess::Argument,
         }
     });
-    let of_names = written.iter().map(|file| {
-        let shown = file.path.strip_prefix(environment.bundle.root());
+    let written_paths = written.iter().map(|file| {
+        let relative_path = file.path.strip_prefix(environment.bundle.root());
         let access = match file.argument {
             Some(_) => PathAccess::Selection,
             None => PathAccess::Always,
         };
         NamedPath {
             argument: file.argument.as_deref().unwrap_or_default(),
-            given: Cow::Owned(shown.unwrap_or(&file.path).display().to_string()),
+            given: Cow::Owned(relative_path.unwrap_or(&file.path).display().to_string()),
             places: vec![
                 Cow::Owned(normalize_path(&file.path)),
                 Cow::Owned(real_path_or_self(&file.path)),
@@ -273,8 +273,8 @@ pub(crate) fn find(
             access,
         }
     });
-    of_arguments
-        .chain(of_names)
+    argument_paths
+        .chain(written_paths)
         .chain(redirections.named_paths(line_folders))
         .filter_map(to_protected)
         .collect()
@@ -418,27 +418,27 @@ fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, ProtectionReason)> {
         .values()
         .flat_map(|model| model.spec.files())
         .map(|file| (file.to_owned(), ProtectionReason::Bundle));
-    let of_tools = bundle
+    let tool_builds = bundle
         .tools()
         .values()
         .filter_map(|tool| tool.spec.build.as_ref());
-    let of_extensions = bundle
+    let extension_builds = bundle
         .extensions()
         .values()
         .filter_map(|extension| extension.spec.build.as_ref());
-    let of_connectors = bundle
+    let connector_builds = bundle
         .connectors()
         .values()
         .filter_map(|connector| connector.spec.build.as_ref());
-    let builds = of_tools
-        .chain(of_extensions)
-        .chain(of_connectors)
+    let builds = tool_builds
+        .chain(extension_builds)
+        .chain(connector_builds)
         .filter_map(|build| build.cwd.clone());
     let builds = builds.map(|folder| (folder, ProtectionReason::Program));
     let agents = bundle.agents().values();
     let skills = agents.flat_map(|agent| {
-        let listed = agent.spec.skills.iter().map(|skill| &skill.folder);
-        listed.chain(&agent.spec.skill_collections).cloned()
+        let skill_folders = agent.spec.skills.iter().map(|skill| &skill.folder);
+        skill_folders.chain(&agent.spec.skill_collections).cloned()
     });
     let skills = skills.map(|directory| (directory, ProtectionReason::Instructions));
     entries

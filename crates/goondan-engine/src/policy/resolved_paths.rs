@@ -108,12 +108,12 @@ impl ResolvedPaths {
 
     /// Returns the targets of the paths that contain symbolic links, by path.
     pub(crate) fn link_targets(&self) -> BTreeMap<String, String> {
-        let of_arguments = self.arguments.linked_paths();
-        let of_arguments = of_arguments.map(|(path, target)| (path.to_owned(), target.to_owned()));
+        let argument_targets = self.arguments.linked_paths();
+        let argument_targets = argument_targets.map(|(path, target)| (path.to_owned(), target.to_owned()));
         self.linked_folders
             .clone()
             .into_iter()
-            .chain(of_arguments)
+            .chain(argument_targets)
             .collect()
     }
 
@@ -140,11 +140,11 @@ impl ResolvedPaths {
         let unapproved = unapproved.find(|path| is_direct || !path.is_redirected_to());
         let unclear_reason =
             || "it changes directory too often to resolve its redirections".to_owned();
-        let why = unapproved
+        let reason = unapproved
             .map(ProtectedPath::approval_reason)
             .or_else(|| (is_direct && self.are_unclear).then(unclear_reason))?;
         Some(ApprovalReason {
-            why,
+            why: reason,
             rule: unapproved.map(|unapproved| unapproved.allow_rule(question.tool_name)),
         })
     }

@@ -25,14 +25,14 @@ fn rule_action(
         rules: vec![rule(None, None, &[("path", pattern)], action)],
         sandbox: None,
     };
-    let named = vec!["path".to_owned()];
+    let path_argument = vec!["path".to_owned()];
     let marked = match is_tree {
         true => MarkedArguments {
-            trees: named,
+            trees: path_argument,
             ..MarkedArguments::default()
         },
         false => MarkedArguments {
-            paths: named,
+            paths: path_argument,
             ..MarkedArguments::default()
         },
     };

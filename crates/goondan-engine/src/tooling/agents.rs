@@ -390,10 +390,10 @@ impl AgentToolRuntime for AgentCalls {
     async fn list_instances(&self, include_all: bool) -> Result<Vec<SpawnedAgentInfo>, ToolError> {
         let metas = self.instance_metas().await?;
         let own_id = Some(&self.facts.instance);
-        let listed = metas
+        let listed_metas = metas
             .into_iter()
             .filter(|meta| include_all || (meta.owner.as_ref() == own_id && !is_retired(meta)));
-        Ok(listed
+        Ok(listed_metas
             .map(crate::delivery::orchestrator::describe_instance)
             .collect())
     }

@@ -100,8 +100,8 @@ fn names(permissions: Option<&Permissions>, tool: &str, id: &InstanceId) -> bool
     let rules = permissions.map(|permissions| permissions.rules.as_slice());
     rules.unwrap_or_default().iter().any(|rule| {
         let states = |argument: &str, value: &str| {
-            let stated = rule.args.get(argument);
-            stated.is_some_and(|expected| pattern::matches(expected, value))
+            let patterns = rule.args.get(argument);
+            patterns.is_some_and(|expected| pattern::matches(expected, value))
         };
         rule.action == PermissionAction::Allow
             && rule

@@ -225,8 +225,8 @@ fn redact_result(redactor: &SecretRedactor, result: &mut ToolCallResult) {
     }
     if let Some(error) = &mut result.error {
         redactor.clean(&mut error.message);
-        let more = [&mut error.name, &mut error.suggestion, &mut error.help_url];
-        more.into_iter()
+        let optional_texts = [&mut error.name, &mut error.suggestion, &mut error.help_url];
+        optional_texts.into_iter()
             .flatten()
             .for_each(|text| redactor.clean(text));
     }
@@ -316,9 +316,9 @@ fn not_in_catalog(context: &ToolCallContext) -> ToolError {
             .suggest("Continue without this tool, or report the reason to the user.");
     }
     let names: Vec<&str> = context.catalog.names().collect();
-    let near = goondan_spec::closest(&context.call.tool_name, &names);
-    let near = near
-        .map(|near| format!("Did you mean `{near}`? "))
+    let closest_name = goondan_spec::closest(&context.call.tool_name, &names);
+    let name_hint = closest_name
+        .map(|name| format!("Did you mean `{name}`? "))
         .unwrap_or_default();
     let names = if names.is_empty() {
         "none".to_owned()
@@ -330,7 +330,7 @@ fn not_in_catalog(context: &ToolCallContext) -> ToolError {
         context.call.tool_name
     ))
     .code(Code::TOOL_NOT_IN_CATALOG)
-    .suggest(format!("{near}Tools that can be called: {names}."))
+    .suggest(format!("{name_hint}Tools that can be called: {names}."))
 }
 
 /// Runs the handler with time-out, cancellation and panic guard. Dropping this future also drops

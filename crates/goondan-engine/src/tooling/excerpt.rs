@@ -105,10 +105,10 @@ impl ExcerptBuilder<'_> {
     /// Returns a field name without secrets, cut to its limit.
     fn name(&mut self, name: &str) -> String {
         let name = self.redactor.text(name);
-        let shown = head(&name, MAX_FIELD_NAME_CHARS);
-        self.is_cut |= shown.len() < name.len();
-        self.room = self.room.saturating_sub(shown.len());
-        shown.to_owned()
+        let beginning = head(&name, MAX_FIELD_NAME_CHARS);
+        self.is_cut |= beginning.len() < name.len();
+        self.room = self.room.saturating_sub(beginning.len());
+        beginning.to_owned()
     }
 
     /// Removes secrets before truncating: a truncated secret would no longer be recognized.
@@ -116,7 +116,7 @@ impl ExcerptBuilder<'_> {
         let text = self.redactor.text(text);
         let length = text.chars().count();
         let room = self.room.min(HEAD_CHARS + TAIL_CHARS);
-        let shown = match length <= room {
+        let excerpt = match length <= room {
             true => text.into_owned(),
             false => {
                 self.is_cut = true;
@@ -124,7 +124,7 @@ impl ExcerptBuilder<'_> {
             }
         };
         self.room = self.room.saturating_sub(length.min(room));
-        shown
+        excerpt
     }
 }
 

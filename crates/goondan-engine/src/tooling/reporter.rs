@@ -53,16 +53,16 @@ impl ToolCallReporter {
     pub(crate) async fn publish_output(&self) -> Infallible {
         loop {
             self.has_output.notified().await;
-            let due = self.lock_live_output().next_update();
-            if let Some(due) = due {
+            let update = self.lock_live_output().next_update();
+            if let Some(update) = update {
                 let clock = &self.engine.clock;
-                // After a clock was set back, `due` is too far away to wait for.
+                // After a clock was set back, `update` is too far away to wait for.
                 let is_due_soon = || {
-                    let wait = (due - clock.now()).to_std();
+                    let wait = (update - clock.now()).to_std();
                     wait.is_ok_and(|wait| !wait.is_zero() && wait <= OUTPUT_INTERVAL)
                 };
                 while is_due_soon() {
-                    clock.sleep_until(due).await;
+                    clock.sleep_until(update).await;
                 }
             }
             let lines = self.lock_live_output().take(self.engine.clock.now());

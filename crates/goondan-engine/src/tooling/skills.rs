@@ -139,11 +139,11 @@ struct SkillDirectory {
 
 /// Returns the directory of a skill. Fails if it is outside the project.
 fn skill_directory(skill: &Skill, root: &Path) -> Result<SkillDirectory, ToolError> {
-    let gone = |error: std::io::Error| {
+    let missing_error = |error: std::io::Error| {
         ToolError::new(format!("the skill `{}` can't be read: {error}", skill.name))
     };
-    let root = root.canonicalize().map_err(gone)?;
-    let path = root.join(&skill.folder).canonicalize().map_err(gone)?;
+    let root = root.canonicalize().map_err(missing_error)?;
+    let path = root.join(&skill.folder).canonicalize().map_err(missing_error)?;
     if path.starts_with(&root) {
         Ok(SkillDirectory { root, path })
     } else {

@@ -90,11 +90,11 @@ impl UsageTotals {
             return std::future::pending().await;
         };
         loop {
-            let left = limit.saturating_sub(self.since.elapsed(&self.life));
-            if left.is_zero() {
+            let time_left = limit.saturating_sub(self.since.elapsed(&self.life));
+            if time_left.is_zero() {
                 return;
             }
-            tokio::time::sleep(left).await;
+            tokio::time::sleep(time_left).await;
         }
     }
 

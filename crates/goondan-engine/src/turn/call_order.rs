@@ -78,7 +78,7 @@ impl FileUsage {
             call.input.get(name).or_else(|| default.get("default"))
         };
         // The working directory of a command says nothing about the files that it uses.
-        let named = marked
+        let named_paths = marked
             .paths
             .iter()
             .filter(|name| !marked.folders.contains(name))
@@ -91,7 +91,7 @@ impl FileUsage {
             .filter_map(argument)
             .flat_map(argument_strings)
             .flat_map(patch_headers::paths);
-        let paths: Vec<PathBuf> = named
+        let paths: Vec<PathBuf> = named_paths
             .chain(patched)
             .take(MAX_COMPARED_PATHS + 1)
             .map(|path| workdir.join(path))
@@ -109,8 +109,8 @@ impl FileUsage {
 
     fn conflicts_with(&self, other: &FileUsage) -> bool {
         let overlap = |path: &PathBuf| {
-            let mut others = other.paths.iter();
-            others.any(|other| path.starts_with(other) || other.starts_with(path))
+            let mut other_paths = other.paths.iter();
+            other_paths.any(|other| path.starts_with(other) || other.starts_with(path))
         };
         let both_use_files = self.uses_files() && other.uses_files();
         (self.changes || other.changes)

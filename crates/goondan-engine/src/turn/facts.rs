@@ -22,14 +22,14 @@ impl Engine {
         if let Some(agent) = generation.agent(name) {
             return Ok(Arc::clone(agent));
         }
-        let known = generation
+        let agent_names = generation
             .agents()
             .map(|agent| agent.name.clone())
             .collect();
         Err(SubmitError::NoSuchAgent {
             swarm: generation.swarm.name.clone(),
             agent: name.to_owned(),
-            known,
+            known: agent_names,
         })
     }
 

@@ -144,19 +144,19 @@ fn path_arguments(
         return Vec::new();
     }
     let went_well = |call: &&ToolCall| {
-        let of_call = results
+        let call_result = results
             .iter()
             .find(|result| result.tool_call_id == call.tool_call_id);
-        of_call.is_some_and(|result| result.status == ToolCallStatus::Ok)
+        call_result.is_some_and(|result| result.status == ToolCallStatus::Ok)
     };
     let calls = message.tool_calls().filter(went_well);
-    let of_call = |call: &ToolCall| {
+    let call_paths = |call: &ToolCall| {
         let marked = &catalog.get(&call.tool_name)?.marked_arguments;
         let has_paths =
             !(marked.paths.is_empty() && marked.trees.is_empty() && marked.patches.is_empty());
         Some((marked.clone(), call.input.as_object()?.clone())).filter(|_| has_paths)
     };
-    calls.filter_map(of_call).collect()
+    calls.filter_map(call_paths).collect()
 }
 
 /// Returns the instruction files of the directories in `path_arguments`, except those whose current version

@@ -435,7 +435,7 @@ fn part_bytes(part: &MessagePart) -> usize {
 
 /// Replaces missing and repeated call ids, because results refer to calls by id.
 fn with_unique_ids(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
-    let mut seen = HashSet::new();
+    let mut seen_ids = HashSet::new();
     let calls = parts.iter_mut().filter_map(|part| match part {
         MessagePart::ToolCall(call) => Some(call),
         _ => None,
@@ -444,7 +444,7 @@ fn with_unique_ids(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
         if call.tool_call_id.is_empty() {
             call.tool_call_id = format!("call-{index}");
         }
-        while !seen.insert(call.tool_call_id.clone()) {
+        while !seen_ids.insert(call.tool_call_id.clone()) {
             call.tool_call_id.push_str(&format!("-{index}"));
         }
     }

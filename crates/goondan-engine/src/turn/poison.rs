@@ -91,8 +91,8 @@ pub(super) async fn record_restart(
 /// approval or for another agent: any number of ends may interrupt it.
 fn stuck_ends(restarts: &[RestartRecord], progress: &JournalProgress) -> Option<StuckEnds> {
     let repeats = |kind| progress.repeated.contains(&kind);
-    let in_tool = repeats(EffectKind::ToolCall);
-    if repeats(EffectKind::Approval) || !in_tool && repeats(EffectKind::AgentRequest) {
+    let tool_repeats = repeats(EffectKind::ToolCall);
+    if repeats(EffectKind::Approval) || !tool_repeats && repeats(EffectKind::AgentRequest) {
         return None;
     }
     let outcomes = restarts.last()?.outcomes;
@@ -103,7 +103,7 @@ fn stuck_ends(restarts: &[RestartRecord], progress: &JournalProgress) -> Option<
     let is_alone = |restart: &&RestartRecord| restart.interruption == TurnInterruption::Alone;
     Some(StuckEnds {
         total: stuck().count(),
-        alone: if in_tool {
+        alone: if tool_repeats {
             stuck().take_while(is_alone).count()
         } else {
             0

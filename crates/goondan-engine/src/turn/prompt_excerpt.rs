@@ -65,9 +65,9 @@ pub(crate) fn newest_messages<'m>(
         })
         .take_while(|message| {
             let size = serde_json::to_string(message).map_or(usize::MAX, |text| text.len());
-            let fits = size <= room;
+            let has_room = size <= room;
             room = room.saturating_sub(size);
-            fits
+            has_room
         })
         .collect();
     messages.reverse();

@@ -110,11 +110,11 @@ impl RateLimiter {
 impl RateWindow {
     /// Counts a request if the limits allow it; otherwise returns the limit.
     fn take(&mut self, limits: RateLimits, now: Instant) -> Option<RateLimitHit> {
-        let full = self.exceeded_limit(limits, now);
-        if full.is_none() && limits.requests_per_minute.is_some() {
+        let exceeded = self.exceeded_limit(limits, now);
+        if exceeded.is_none() && limits.requests_per_minute.is_some() {
             self.requests.push_back(now);
         }
-        full
+        exceeded
     }
 
     /// Returns the limit that prevents a request now; if several do, the one with the latest end.
@@ -134,15 +134,15 @@ impl RateWindow {
         let cost = limits
             .cost_per_minute
             .and_then(|limit| full_until(&self.cost, limit));
-        let full = |limit, until: Option<Instant>| until.map(|until| RateLimitHit { limit, until });
+        let limit_hit = |limit, until: Option<Instant>| until.map(|until| RateLimitHit { limit, until });
         [
             self.requests_full(limits),
-            full("tokensPerMinute", tokens),
-            full("costPerMinute", cost),
+            limit_hit("tokensPerMinute", tokens),
+            limit_hit("costPerMinute", cost),
         ]
         .into_iter()
         .flatten()
-        .max_by_key(|full| full.until)
+        .max_by_key(|hit| hit.until)
     }
 
     /// Returns the request limit if it prevents a request now; `None` if it does not.
@@ -169,15 +169,15 @@ where
     T: Copy + PartialOrd + Sum + SubAssign,
 {
     let mut sum: T = used.iter().map(|(_, amount)| *amount).sum();
-    let mut until = None;
+    let mut end = None;
     for (at, amount) in used {
         if sum < limit {
             break;
         }
         sum -= *amount;
-        until = Some(*at + RATE_WINDOW);
+        end = Some(*at + RATE_WINDOW);
     }
-    until
+    end
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub(crate) fn record(
 /// limits of prompt excerpts.
 fn request(redactor: &SecretRedactor, request: &ModelRequest) -> RecordedRequest {
     let messages = &request.messages;
-    let kept = newest_messages(messages.iter().rev().map(|message| &message.data), redactor);
+    let kept_messages = newest_messages(messages.iter().rev().map(|message| &message.data), redactor);
     let mut params = (*request.params).clone();
     for stop in &mut params.stop {
         redactor.clean(stop);
@@ -76,8 +76,8 @@ fn request(redactor: &SecretRedactor, request: &ModelRequest) -> RecordedRequest
             .system
             .as_ref()
             .map(|text| head(&redactor.text(text), MAX_EXCERPT_BYTES).to_owned()),
-        left_out: messages.len() - kept.len(),
-        messages: kept,
+        left_out: messages.len() - kept_messages.len(),
+        messages: kept_messages,
         tools: request
             .tools
             .iter()

@@ -337,7 +337,7 @@ async fn call_model(
     let turn = &*context.turn;
     let agent = &turn.facts.agent;
     let trace = context.trace.child(&format!("{}-{effect}", context.id));
-    let by_tool = turn.progress.answer_fallback.is_active;
+    let answers_by_tool = turn.progress.answer_fallback.is_active;
     let call = ModelCall {
         model: &agent.models[0],
         request: ModelRequest {
@@ -346,7 +346,7 @@ async fn call_model(
             messages: turn.conversation().history(),
             tools: Arc::clone(context.catalog.definitions()),
             params: Arc::clone(&agent.params),
-            output: agent.output.clone().filter(|_| !by_tool),
+            output: agent.output.clone().filter(|_| !answers_by_tool),
             caller: turn.engine.tracing.caller_trace(&trace),
             exchange: turn.engine.exchange_recorder(),
         },
@@ -452,15 +452,15 @@ fn name_retry_time(error: &mut ModelError, max_wait: Duration, now: DateTime<Utc
         return;
     };
     let seconds = wait.as_secs_f64().ceil();
-    let at = TimeDelta::from_std(wait)
+    let retry_time = TimeDelta::from_std(wait)
         .ok()
         .and_then(|wait| now.checked_add_signed(wait));
-    let at = at.map_or(String::new(), |at| {
-        format!(", at {}", at.format("%Y-%m-%d %H:%M:%S UTC"))
+    let retry_time = retry_time.map_or(String::new(), |time| {
+        format!(", at {}", time.format("%Y-%m-%d %H:%M:%S UTC"))
     });
     error
         .message
-        .push_str(&format!(" The provider allows a retry in {seconds} s{at}."));
+        .push_str(&format!(" The provider allows a retry in {seconds} s{retry_time}."));
     error.suggestion.get_or_insert_with(|| {
         "Send the input again at that time, add `fallbacks` to the agent, or raise \
         `options.maxRetryWaitMs` of the Model."

@@ -140,12 +140,12 @@ fn encode_message(message: &Message) -> Vec<Value> {
     };
     match message.data.role {
         MessageRole::User => {
-            let given = message
+            let client_message_id = message
                 .metadata
                 .get(CLIENT_MESSAGE_ID)
                 .and_then(Value::as_str);
             vec![
-                json!({"id": given.unwrap_or(&message.id), "role": "user", "content": user_content(message, text)}),
+                json!({"id": client_message_id.unwrap_or(&message.id), "role": "user", "content": user_content(message, text)}),
             ]
         }
         MessageRole::Assistant => {

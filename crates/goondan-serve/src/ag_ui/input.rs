@@ -87,7 +87,7 @@ impl RunInput {
         };
         let is_before =
             |message: &JsonObject| !matches!(&*role(message), "user" | "system" | "developer");
-        let new = self
+        let new_messages = self
             .messages
             .iter()
             .rposition(is_before)
@@ -98,7 +98,7 @@ impl RunInput {
             let (text, files) = content(message, index)?;
             match &*role(message) {
                 "system" | "developer" => instructions.push(text),
-                "user" if index >= new => {
+                "user" if index >= new_messages => {
                     texts.push(text);
                     said.files.extend(files);
                     said.id = message.get("id").and_then(Value::as_str).map(str::to_owned);

@@ -127,10 +127,10 @@ async fn resume_run(
     }
     let turn = followed.ok_or_else(closed)?;
     let conversation = instance.to_string();
-    let open = turn.open_approvals();
+    let open_approvals = turn.open_approvals();
     let mut chosen = Vec::new();
     for answer in answers {
-        let request = open
+        let request = open_approvals
             .iter()
             .find(|request| request.request.id == answer.interrupt_id);
         let meaning = answer.to_approval_answer();

@@ -127,9 +127,9 @@ impl RunStream {
     /// Sends the missed rest of `text`, the text of the step so far. Sends all of it as a new
     /// message if no message is open, or if the sent text is not the beginning of `text`.
     async fn catch_up(&mut self, text: &str) -> Result<(), ClientGone> {
-        let more = text.strip_prefix(&*self.sent_text).map(str::to_owned);
-        match more.filter(|_| self.message.is_some()) {
-            Some(more) => self.send_text(&more).await,
+        let unsent_text = text.strip_prefix(&*self.sent_text).map(str::to_owned);
+        match unsent_text.filter(|_| self.message.is_some()) {
+            Some(text) => self.send_text(&text).await,
             None => {
                 self.restart_text().await?;
                 self.send_text(text).await

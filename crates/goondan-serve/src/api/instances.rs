@@ -101,11 +101,11 @@ async fn first_messages(
     count: usize,
 ) -> Result<Json<MessagesBody>, ApiProblem> {
     let (messages, omitted) = service.swarm().first_messages(id, count).await?;
-    let shown = messages.iter().take(count);
+    let first_messages = messages.iter().take(count);
     Ok(Json(MessagesBody {
         start: 0,
         total: messages.len() + omitted,
-        messages: shown.map(|message| Message::clone(message)).collect(),
+        messages: first_messages.map(|message| Message::clone(message)).collect(),
     }))
 }
 

@@ -200,7 +200,7 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
             Arc::clone(&access),
             require_access,
         ));
-    let open = Router::new()
+    let open_routes = Router::new()
         .route("/healthz", axum::routing::get(health::alive))
         .route("/readyz", axum::routing::get(health::ready))
         .route(
@@ -209,24 +209,24 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
                 move |headers: HeaderMap| async move { description.response(&headers) },
             ),
         );
-    let open = if has_studio {
-        open.merge(studio::router(&access, limits.head))
+    let open_routes = if has_studio {
+        open_routes.merge(studio::router(&access, limits.head))
     } else {
-        open
+        open_routes
     };
-    let all = open.merge(guarded).nest(
+    let all_routes = open_routes.merge(guarded).nest(
         "/v1",
         openai::router(Arc::clone(&access), limits).layer(no_larger),
     );
-    let all = match site {
+    let all_routes = match site {
         Some(folder) => {
             // Resolved once: an agent can replace the directory with a link later.
             let folder = real_path(&folder).unwrap_or(folder);
-            all.fallback(move |request: Request| site::file(folder, request))
+            all_routes.fallback(move |request: Request| site::file(folder, request))
         }
-        None => all.fallback(nothing_there),
+        None => all_routes.fallback(nothing_there),
     };
-    all.method_not_allowed_fallback(wrong_method)
+    all_routes.method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(limits.body))
         .layer(Extension(Arc::clone(&access)))
         .layer(middleware::map_response(received_body::disable_buffering))

@@ -168,8 +168,8 @@ impl<'a> CommandLineRun<'a> {
             // Dropping its pipe ends at its end notifies the neighboring commands.
             stages.push(async move { self.run_stage(stage, &mut stage_scope).await });
         }
-        let ends = join_all(stages).await;
-        ends.into_iter()
+        let stage_results = join_all(stages).await;
+        stage_results.into_iter()
             .next_back()
             .unwrap_or_else(|| Ok(failed_with(0)))
     }

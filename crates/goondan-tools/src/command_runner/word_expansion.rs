@@ -58,9 +58,9 @@ impl CommandLineRun<'_> {
         scope: &CommandState,
     ) -> io::Result<Vec<u8>> {
         let (reader, writer) = io::pipe()?;
-        let mut own = scope.clone();
-        own.streams.set(1, StreamTarget::Writer(Arc::new(writer)));
-        let running = async move { self.run_script(script, &mut own).await };
+        let mut inner_scope = scope.clone();
+        inner_scope.streams.set(1, StreamTarget::Writer(Arc::new(writer)));
+        let running = async move { self.run_script(script, &mut inner_scope).await };
         let mut printed = Vec::new();
         let mut reader = reading_end::<ChildStdout>(reader)?.take(MAX_SUBSTITUTION_BYTES + 1);
         let (end, read) = tokio::join!(running, async {
@@ -172,8 +172,8 @@ fn matching_entries(
     let absolute = |name: &OsString| folder.join(PathBuf::from(name));
     if let Some(name) = literal_text(part) {
         let path = joined(name.as_ref());
-        let is_there = path.is_empty() || absolute(&path).symlink_metadata().is_ok();
-        return if is_there { vec![path] } else { Vec::new() };
+        let exists = path.is_empty() || absolute(&path).symlink_metadata().is_ok();
+        return if exists { vec![path] } else { Vec::new() };
     }
     let Some(matcher) = build_matcher(part) else {
         return Vec::new();
@@ -196,11 +196,11 @@ fn matching_entries(
         .unwrap_or_default()
         .into_iter()
         .map(|(name, _)| name);
-    let fitting = names.filter(|name| {
+    let matching_names = names.filter(|name| {
         let is_hidden = hides && name.as_encoded_bytes().starts_with(b".");
         !is_hidden && matcher.is_match(name) && (is_last || absolute(&joined(name)).is_dir())
     });
-    fitting.map(|name| joined(&name)).collect()
+    matching_names.map(|name| joined(&name)).collect()
 }
 
 /// Returns the text of a part without patterns.

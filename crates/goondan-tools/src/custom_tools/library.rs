@@ -36,11 +36,11 @@ pub(super) async fn run(ctx: &ToolContext, run: LibraryCall<'_>) -> Result<ToolO
     let name = &run.tool.manifest.name;
     let set = open(&run).await?;
     // In a library with several exports, the one with the tool's name is called.
-    let of_name = |name: &str| set.exports.iter().find(|(export, _)| export.name == name);
+    let export_named = |name: &str| set.exports.iter().find(|(export, _)| export.name == name);
     let (export, handler) = match set.exports.as_slice() {
         [only] => only,
-        _ => of_name(name)
-            .or_else(|| of_name(&name.replace('-', "_")))
+        _ => export_named(name)
+            .or_else(|| export_named(&name.replace('-', "_")))
             .ok_or_else(|| {
                 let exports: Vec<&str> = set
                     .exports

@@ -504,10 +504,10 @@ impl ToolOperation for DeleteCustomTool {
             return Vec::new();
         };
         let folder = found.folder.clone();
-        let listed = run_blocking(move || Ok(files_below(&folder).unwrap_or_default())).await;
+        let tool_files = run_blocking(move || Ok(files_below(&folder).unwrap_or_default())).await;
         let manifest = found.folder.join(TOOL_MANIFEST_FILE);
         let is_custom = !matches!(found.tool, Err(UnusableToolError::Manifest(_)));
-        let files = listed.unwrap_or_default().into_iter();
+        let files = tool_files.unwrap_or_default().into_iter();
         files
             .filter(|path| !(is_custom && *path == manifest))
             .map(|path| selected_file("tool_name", path))
@@ -519,15 +519,15 @@ impl ToolOperation for DeleteCustomTool {
         ctx: &ToolContext,
         settings: &CustomToolsState,
     ) -> Result<ToolOutput, ToolError> {
-        let found = settings.find(ctx, &self.tool_name).await?;
+        let custom_tool = settings.find(ctx, &self.tool_name).await?;
         run_blocking(move || {
-            remove_tree(&found.folder, TOOL_MANIFEST_FILE.as_ref()).map_err(|error| {
-                errors::io_error(format_args!("delete `{}`", found.name), &error)
+            remove_tree(&custom_tool.folder, TOOL_MANIFEST_FILE.as_ref()).map_err(|error| {
+                errors::io_error(format_args!("delete `{}`", custom_tool.name), &error)
             })?;
             let output =
-                json!({"name": found.name, "folder": lossy_path(&found.folder), "deleted": true});
+                json!({"name": custom_tool.name, "folder": lossy_path(&custom_tool.folder), "deleted": true});
             Ok(titled_output(
-                format!("Deleted the tool {}", found.name),
+                format!("Deleted the tool {}", custom_tool.name),
                 output,
             ))
         })

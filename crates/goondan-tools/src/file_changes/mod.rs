@@ -132,8 +132,8 @@ fn replace_when(
     content: &[u8],
     is_current: impl Fn(&DirectoryHandle, &OsStr) -> io::Result<bool>,
 ) -> Result<bool, ToolError> {
-    let what = format!("write `{}`", resolved.given);
-    let written = root.in_folder(resolved, &what, |folder, name| {
+    let action = format!("write `{}`", resolved.given);
+    let written = root.in_folder(resolved, &action, |folder, name| {
         let check = || is_current(folder, name);
         match folder.look(name)? {
             Some(entry) if entry.kind != DirectoryEntryKind::File => Ok(Err(entry.kind)),
@@ -157,7 +157,7 @@ fn replace_when(
         Err(DirectoryEntryKind::Folder) => "it is a directory",
         Err(_) => "it is not a regular file",
     };
-    Err(ToolError::new(format!("cannot {what}: {kind}")).code(Code::TOOL_WRONG_FILE_TYPE))
+    Err(ToolError::new(format!("cannot {action}: {kind}")).code(Code::TOOL_WRONG_FILE_TYPE))
 }
 
 /// Creates a file; returns false if the name exists. The directory must exist.
@@ -166,8 +166,8 @@ pub(crate) fn create(
     resolved: &ResolvedPath,
     content: &[u8],
 ) -> Result<bool, ToolError> {
-    let what = format!("write `{}`", resolved.given);
-    root.in_folder(resolved, &what, |folder, name| {
+    let action = format!("write `{}`", resolved.given);
+    root.in_folder(resolved, &action, |folder, name| {
         match folder.put_new(name, content) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
             result => result.map(|()| true),
@@ -190,8 +190,8 @@ pub(crate) fn remove_if_current(
     resolved: &ResolvedPath,
     before: &str,
 ) -> Result<bool, ToolError> {
-    let what = format!("delete `{}`", resolved.given);
-    root.in_folder(resolved, &what, |folder, name| {
+    let action = format!("delete `{}`", resolved.given);
+    root.in_folder(resolved, &action, |folder, name| {
         let is_current = has_content(folder, name, before)?;
         if is_current {
             folder.remove_file(name)?;
@@ -206,8 +206,8 @@ pub(crate) fn remove_symlink(
     resolved: &ResolvedPath,
     target: &Path,
 ) -> Result<bool, ToolError> {
-    let what = format!("delete `{}`", resolved.given);
-    root.in_folder_of_name(resolved, &what, |folder, name| {
+    let action = format!("delete `{}`", resolved.given);
+    root.in_folder_of_name(resolved, &action, |folder, name| {
         let is_current = folder.symlink_target(name)? == target;
         if is_current {
             folder.remove_file(name)?;
@@ -222,8 +222,8 @@ pub(crate) fn create_symlink(
     resolved: &ResolvedPath,
     target: &Path,
 ) -> Result<(), ToolError> {
-    let what = format!("write `{}`", resolved.given);
-    root.in_folder_of_name(resolved, &what, |folder, name| {
+    let action = format!("write `{}`", resolved.given);
+    root.in_folder_of_name(resolved, &action, |folder, name| {
         folder.make_symlink(target, name)
     })
 }

@@ -169,11 +169,11 @@ fn missing_text_error(path: &str, text: &str, old: &str) -> ToolError {
         "old_text was not found in `{path}`; nothing was changed"
     ))
     .code(Code::TOOL_EDIT_NOT_FOUND);
-    let wanted: Vec<&str> = old.lines().map(str::trim).collect();
+    let old_lines: Vec<&str> = old.lines().map(str::trim).collect();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     match lines
-        .windows(wanted.len())
-        .position(|window| window == wanted)
+        .windows(old_lines.len())
+        .position(|window| window == old_lines)
     {
         Some(index) => error.suggest(format!(
             "line {} has the text with different whitespace: read that part again and copy it \

@@ -102,8 +102,8 @@ impl PathGlob {
             ))
             .suggest("name the files to include, such as `*.rs`"));
         }
-        let given = glob.strip_prefix("./").unwrap_or(glob);
-        let pattern = relative_glob(root, folder, given)?;
+        let given_glob = glob.strip_prefix("./").unwrap_or(glob);
+        let pattern = relative_glob(root, folder, given_glob)?;
         let built = GlobBuilder::new(&pattern).literal_separator(true).build();
         let matcher = built
             .map_err(|error| {
@@ -112,7 +112,7 @@ impl PathGlob {
             .compile_matcher();
         Ok(PathGlob {
             matcher,
-            name_alone: !given.contains('/'),
+            name_alone: !given_glob.contains('/'),
         })
     }
 

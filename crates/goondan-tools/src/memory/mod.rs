@@ -132,22 +132,22 @@ impl ToolOperation for SearchNotes {
     ) -> Result<ToolOutput, ToolError> {
         let root = FileRoot::from_context(ctx)?;
         let query = self.query.clone();
-        let (found, by_words) = run_blocking(move || {
-            let found: Vec<_> = list_notes(&root)?
+        let (passages, by_words) = run_blocking(move || {
+            let passages: Vec<_> = list_notes(&root)?
                 .into_iter()
                 .flat_map(|note| passages_of(&root, &note))
                 .collect();
-            let texts: Vec<&str> = found
+            let texts: Vec<&str> = passages
                 .iter()
                 .map(|(_, passage)| passage.text.as_str())
                 .collect();
             let ranked = word_ranking::rank(&texts, &query);
-            Ok((found, ranked))
+            Ok((passages, ranked))
         })
         .await?;
         let (ranked, note) = match &shared.model {
             None => (by_words, None),
-            Some(model) => match shared.by_meaning(ctx, model, &self.query, &found).await {
+            Some(model) => match shared.by_meaning(ctx, model, &self.query, &passages).await {
                 Ok(likeness) => (combined_scores(&by_words, &likeness), None),
                 // A search by words is better than none.
                 Err(error) => (
@@ -156,13 +156,13 @@ impl ToolOperation for SearchNotes {
                 ),
             },
         };
-        let fitting = ranked
+        let best_passages = ranked
             .into_iter()
             .filter(|(_, score)| *score >= self.min_score)
             .take(self.max_results);
-        let results: Vec<Value> = fitting
+        let results: Vec<Value> = best_passages
             .map(|(index, score)| {
-                let (path, passage) = &found[index];
+                let (path, passage) = &passages[index];
                 let snippet: String = passage.text.chars().take(MAX_SNIPPET_CHARS).collect();
                 json!({"path": path, "from": passage.from, "to": passage.to, "score": score, "snippet": snippet})
             })

@@ -19,15 +19,15 @@ use crate::errors;
 impl FileRoot {
     /// Opens a regular file for reading, and returns its metadata.
     pub(crate) fn open(&self, resolved: &ResolvedPath) -> Result<(File, Metadata), ToolError> {
-        let what = format!("read `{}`", resolved.given);
+        let action = format!("read `{}`", resolved.given);
         let kind = std::fs::symlink_metadata(&resolved.path)
-            .map_err(|error| errors::io_error(&what, &error))?;
-        expect_file(&kind, &what)?;
-        let file = self.open_with(resolved, &what, FileOpenMode::Read)?;
+            .map_err(|error| errors::io_error(&action, &error))?;
+        expect_file(&kind, &action)?;
+        let file = self.open_with(resolved, &action, FileOpenMode::Read)?;
         let metadata = file
             .metadata()
-            .map_err(|error| errors::io_error(&what, &error))?;
-        expect_file(&metadata, &what)?;
+            .map_err(|error| errors::io_error(&action, &error))?;
+        expect_file(&metadata, &action)?;
         Ok((file, metadata))
     }
 
@@ -89,15 +89,15 @@ impl FileRoot {
 
     /// Opens a file for writing, and truncates or creates it.
     pub(crate) fn open_to_write(&self, resolved: &ResolvedPath) -> Result<File, ToolError> {
-        let what = format!("write `{}`", resolved.given);
-        let file = self.open_to_change(resolved, &what, FileOpenMode::Write)?;
+        let action = format!("write `{}`", resolved.given);
+        let file = self.open_to_change(resolved, &action, FileOpenMode::Write)?;
         let emptied = file.metadata().map(|metadata| {
-            expect_file(&metadata, &what).and_then(|()| {
+            expect_file(&metadata, &action).and_then(|()| {
                 file.set_len(0)
-                    .map_err(|error| errors::io_error(&what, &error))
+                    .map_err(|error| errors::io_error(&action, &error))
             })
         });
-        emptied.map_err(|error| errors::io_error(&what, &error))??;
+        emptied.map_err(|error| errors::io_error(&action, &error))??;
         Ok(file)
     }
 

@@ -126,11 +126,11 @@ impl PlatformClient {
             // The token belongs to the platform, and must not be sent to another URL.
             None if config.api_base_url.is_some() => None,
             None => {
-                let held = platform
+                let present_values = platform
                     .variables
                     .iter()
                     .filter_map(|name| opening.environment.get(name));
-                held.map(str::trim)
+                present_values.map(str::trim)
                     .find(|token| !token.is_empty())
                     .map(Secret::new)
             }
@@ -395,18 +395,18 @@ fn without_nulls(fields: Value) -> Value {
 
 /// Combines one and several emojis, each once, in order.
 fn merge_emojis(one: Option<String>, several: Vec<String>, clean: fn(&str) -> &str) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
+    let mut emojis: Vec<String> = Vec::new();
     for emoji in one
         .iter()
         .chain(&several)
         .map(|emoji| clean(emoji.trim()))
         .filter(|emoji| !emoji.is_empty())
     {
-        if !all.iter().any(|known| known == emoji) {
-            all.push(emoji.to_owned());
+        if !emojis.iter().any(|known| known == emoji) {
+            emojis.push(emoji.to_owned());
         }
     }
-    all
+    emojis
 }
 
 /// Returns the error of a call without an emoji.

@@ -146,8 +146,8 @@ impl ToolOperation for SlackSend {
         let mut output =
             json!({"ok": true, "channelId": channel, "messageTs": first["ts"], "text": text});
         if sent.len() > 1 {
-            let all: Vec<&Value> = sent.iter().map(|answer| &answer["ts"]).collect();
-            output["allMessageTs"] = json!(all);
+            let message_ids: Vec<&Value> = sent.iter().map(|answer| &answer["ts"]).collect();
+            output["allMessageTs"] = json!(message_ids);
         }
         Ok(titled_output(
             format!("Sent a message to {channel}"),
@@ -211,7 +211,7 @@ impl ToolOperation for SlackRead {
     type Shared = PlatformClient;
 
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
-        let one = self.message_ts.as_deref();
+        let requested_ts = self.message_ts.as_deref();
         let method = if self.thread_ts.is_some() {
             "conversations.replies"
         } else {
@@ -220,15 +220,15 @@ impl ToolOperation for SlackRead {
         let body = json!({
             "channel": self.channel_id,
             "ts": self.thread_ts,
-            "latest": self.latest.as_deref().or(one),
+            "latest": self.latest.as_deref().or(requested_ts),
             "oldest": self.oldest,
-            "inclusive": self.inclusive.or(one.map(|_| true)),
-            "limit": self.limit.unwrap_or(if one.is_some() { 1 } else { DEFAULT_MESSAGE_COUNT }),
+            "inclusive": self.inclusive.or(requested_ts.map(|_| true)),
+            "limit": self.limit.unwrap_or(if requested_ts.is_some() { 1 } else { DEFAULT_MESSAGE_COUNT }),
             "cursor": self.cursor,
         });
         let answer = call(bot, method, body, self.timeout_ms).await?;
         let messages = answer["messages"].as_array().cloned().unwrap_or_default();
-        let found = one.and_then(|ts| messages.iter().find(|message| message["ts"] == ts));
+        let found_message = requested_ts.and_then(|ts| messages.iter().find(|message| message["ts"] == ts));
         let cursor = answer["response_metadata"]["next_cursor"]
             .as_str()
             .filter(|cursor| !cursor.is_empty());
@@ -236,10 +236,10 @@ impl ToolOperation for SlackRead {
             "ok": true,
             "channelId": self.channel_id,
             "method": method,
-            "messageTs": one,
+            "messageTs": requested_ts,
             "threadTs": self.thread_ts,
             "count": messages.len(),
-            "found": found,
+            "found": found_message,
             "messages": messages,
             "hasMore": answer["has_more"].as_bool().unwrap_or(false),
             "nextCursor": cursor,

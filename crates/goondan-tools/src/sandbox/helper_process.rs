@@ -91,7 +91,7 @@ fn limit(restrictions: &ProcessRestrictions) -> Result<(), HelperStartError> {
 
     let mib = |size: u64| size.saturating_mul(1 << 20);
     let limits = &restrictions.limits;
-    let wanted = [
+    let requested_limits = [
         (Resource::RLIMIT_CPU, limits.cpu_seconds, "cpuSeconds"),
         (Resource::RLIMIT_AS, limits.memory_mib.map(mib), "memoryMib"),
         (
@@ -102,10 +102,10 @@ fn limit(restrictions: &ProcessRestrictions) -> Result<(), HelperStartError> {
         #[cfg(any(target_os = "linux", target_os = "freebsd"))]
         (Resource::RLIMIT_NPROC, limits.processes, "processes"),
     ];
-    if limits.processes.is_some() && !wanted.iter().any(|(.., name)| *name == "processes") {
+    if limits.processes.is_some() && !requested_limits.iter().any(|(.., name)| *name == "processes") {
         return Err(HelperStartError::Processes);
     }
-    for (resource, limit, name) in wanted {
+    for (resource, limit, name) in requested_limits {
         let Some(limit) = limit else { continue };
         let failed = |cause| HelperStartError::Limit { name, cause };
         // Raising a limit above the existing hard limit is not permitted.

@@ -80,12 +80,12 @@ fn drop_capabilities() -> Result<(), SandboxApplyError> {
         let _ = remove_capability_from_bounding_set(capability);
     }
     let _ = clear_ambient_capability_set();
-    let none = CapabilitySets {
+    let no_capabilities = CapabilitySets {
         effective: CapabilitySet::empty(),
         permitted: CapabilitySet::empty(),
         inheritable: CapabilitySet::empty(),
     };
-    set_capabilities(None, none).map_err(SandboxApplyError::Capabilities)
+    set_capabilities(None, no_capabilities).map_err(SandboxApplyError::Capabilities)
 }
 
 /// Device and inode number, which identify a file.
@@ -162,26 +162,26 @@ fn files(layer: &SandboxLayer) -> Result<(), SandboxApplyError> {
 /// Creating rules takes longer than the rest of starting a program.
 fn cached_ruleset(layer: &SandboxLayer) -> Result<RulesetCreated, SandboxApplyError> {
     static CACHED_RULESETS: Mutex<VecDeque<LandlockRules>> = Mutex::new(VecDeque::new());
-    let open = |path: &PathBuf| OpenPlace::open(layer, path);
-    let places: Vec<Option<OpenPlace>> = layer.paths().map(open).collect::<Result<_, _>>()?;
+    let open_place = |path: &PathBuf| OpenPlace::open(layer, path);
+    let places: Vec<Option<OpenPlace>> = layer.paths().map(open_place).collect::<Result<_, _>>()?;
     let identity = |place: &Option<OpenPlace>| place.as_ref().map(OpenPlace::file_identity);
     let files: Vec<Identity> = places.iter().map(identity).collect();
-    let mut made = lock(&CACHED_RULESETS);
-    if let Some(known) = made
+    let mut cached_rulesets = lock(&CACHED_RULESETS);
+    if let Some(known) = cached_rulesets
         .iter()
         .find(|known| known.layer == *layer && known.files == files)
     {
         return Ok(known.made.try_clone()?);
     }
-    let new = build_ruleset(layer, &places)?;
-    made.retain(|known| known.layer != *layer);
-    made.truncate(MAX_CACHED_RULESETS - 1);
-    made.push_front(LandlockRules {
+    let ruleset = build_ruleset(layer, &places)?;
+    cached_rulesets.retain(|known| known.layer != *layer);
+    cached_rulesets.truncate(MAX_CACHED_RULESETS - 1);
+    cached_rulesets.push_front(LandlockRules {
         layer: layer.clone(),
         files,
-        made: new.try_clone()?,
+        made: ruleset.try_clone()?,
     });
-    Ok(new)
+    Ok(ruleset)
 }
 
 /// Returns the rules that give access to the places.
@@ -199,9 +199,9 @@ fn build_ruleset(
     layer: &SandboxLayer,
     places: &[Option<OpenPlace>],
 ) -> Result<RulesetCreated, RulesetError> {
-    let all = AccessFs::from_all(PREFERRED_LANDLOCK_ABI);
+    let all_access = AccessFs::from_all(PREFERRED_LANDLOCK_ABI);
     // A device file gives access to a terminal or a disk, wherever it is.
-    let write_access = all & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
+    let write_access = all_access & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let (read, write) = match &layer.execute {
         None => (AccessFs::from_read(PREFERRED_LANDLOCK_ABI), write_access),
         Some(_) => (
@@ -215,7 +215,7 @@ fn build_ruleset(
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(REQUIRED_LANDLOCK_ABI))?
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(all)?
+        .handle_access(all_access)?
         .scope(Scope::from_all(PREFERRED_LANDLOCK_ABI))?
         .create()?
         .add_rules(path_beneath_rules([SETTINGS_DIR], AccessFs::ReadDir))?

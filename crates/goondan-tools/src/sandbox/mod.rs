@@ -482,8 +482,8 @@ fn build_layer(
     read.extend(Some(project.clone()).filter(|project| project.parent().is_some()));
     read.push(places.workdir.to_owned());
     read.extend(program.and_then(Path::parent).map(Path::to_owned));
-    let stated = |paths: &[String]| paths.iter().map(place).collect::<Vec<_>>();
-    let (stated_read, stated_write) = (stated(&sandbox.read), stated(&sandbox.write));
+    let stated_places = |paths: &[String]| paths.iter().map(place).collect::<Vec<_>>();
+    let (stated_read, stated_write) = (stated_places(&sandbox.read), stated_places(&sandbox.write));
     let exact = [
         &[project.clone(), places.workdir.to_owned()],
         stated_read.as_slice(),

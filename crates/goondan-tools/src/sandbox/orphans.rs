@@ -125,9 +125,9 @@ fn children() -> Vec<VisibleProcess> {
         Some(pids) => pids.into_iter().filter_map(read_process).collect(),
         // The kernel has no lists of children.
         None => {
-            let own = getpid().as_raw();
-            let all = visible_pids().into_iter().filter_map(read_process);
-            all.filter(|process| process.parent == own).collect()
+            let own_pid = getpid().as_raw();
+            let processes = visible_pids().into_iter().filter_map(read_process);
+            processes.filter(|process| process.parent == own_pid).collect()
         }
     }
 }

@@ -17,13 +17,13 @@ const MAX_LINKS: usize = 40;
 pub(crate) fn resolved_once(path: &Path) -> PathBuf {
     static RESOLVED: Mutex<BTreeMap<PathBuf, PathBuf>> = Mutex::new(BTreeMap::new());
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut known = lock(&RESOLVED);
-    if let Some(real) = known.get(&path) {
+    let mut known_places = lock(&RESOLVED);
+    if let Some(real) = known_places.get(&path) {
         return real.clone();
     }
     match path.canonicalize() {
         Ok(real) => {
-            known.insert(path, real.clone());
+            known_places.insert(path, real.clone());
             real
         }
         Err(_) => path,

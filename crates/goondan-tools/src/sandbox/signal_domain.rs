@@ -265,10 +265,10 @@ fn reaches_parent() -> bool {
 
 /// Returns the processes of the domain of the current thread.
 fn domain_members() -> impl Iterator<Item = i32> {
-    let own = getpid().as_raw();
+    let own_pid = getpid().as_raw();
     visible_pids()
         .into_iter()
-        .filter(move |pid| *pid != own && kill(Pid::from_raw(*pid), None).is_ok())
+        .filter(move |pid| *pid != own_pid && kill(Pid::from_raw(*pid), None).is_ok())
 }
 
 /// Returns true if every thread of the process has stopped or ended. None of them runs until the

@@ -59,21 +59,21 @@ fn workspace_check(workspace: &Workspace, will_repair: bool) -> (HealthCheck, bo
     );
     if problems.is_empty() {
         let detail = format!("`{}` is intact ({size})", workspace.id);
-        let mut found = check("files", CheckStatus::Ok, detail);
-        found.problems = notes;
-        return (found, false);
+        let mut finding = check("files", CheckStatus::Ok, detail);
+        finding.problems = notes;
+        return (finding, false);
     }
     let damage = count_phrase(problems.len(), "problem");
     let detail = format!("`{}` has {damage} ({size})", workspace.id);
-    let mut found = check("files", CheckStatus::Fail, detail);
-    found.problems = problems;
+    let mut finding = check("files", CheckStatus::Fail, detail);
+    finding.problems = problems;
     if !will_repair {
-        found = found.suggest(
+        finding = finding.suggest(
             "Restore a backup with `gdn restore`, or save what can be read with `gdn doctor \
                 --deep --repair DIR`.",
         );
     }
-    (found, true)
+    (finding, true)
 }
 
 /// Writes a readable copy of a workspace.
@@ -96,13 +96,13 @@ fn repaired(workspace: &Workspace, directory: &Path) -> HealthCheck {
                 false => "not saved:",
             };
             let detail = format!("{path} contains {records}; {lost}");
-            let mut found = check("repair", CheckStatus::Warn, detail).suggest(format!(
+            let mut finding = check("repair", CheckStatus::Warn, detail).suggest(format!(
                 "Check the copy. To use it, move {} away, then run `gdn restore {}`.",
                 workspace.dir.display(),
                 quoted(&copy.to_string_lossy())
             ));
-            found.problems = report.lost;
-            found
+            finding.problems = report.lost;
+            finding
         }
     }
 }

@@ -216,9 +216,9 @@ fn state(state_root: &StateRoot) -> HealthCheck {
 
 /// Checks for `sh`, which tools that run commands need.
 fn shell() -> HealthCheck {
-    let found = std::env::var_os("PATH")
+    let has_shell = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join("sh").is_file()));
-    match found {
+    match has_shell {
         true => check(
             "shell",
             CheckStatus::Ok,
@@ -415,7 +415,7 @@ fn value_checks(root: &Path, bundle: &Bundle, trust: &TrustSettings) -> Vec<Heal
         Err(problem) => return vec![check("variables", CheckStatus::Fail, problem.message)],
     };
     let keys = goondan::start::checks::keys(bundle, &environment);
-    let of_models = keys.map(|(model, missing)| match missing {
+    let model_checks = keys.map(|(model, missing)| match missing {
         None => check(
             "key",
             CheckStatus::Ok,
@@ -425,7 +425,7 @@ fn value_checks(root: &Path, bundle: &Bundle, trust: &TrustSettings) -> Vec<Heal
             .suggest(in_sentence_case(&remedy)),
     });
     let connections = goondan::start::checks::connections(bundle, &environment);
-    let of_connections = connections.map(|(connection, problem)| match problem {
+    let connection_checks = connections.map(|(connection, problem)| match problem {
         None => check(
             "connection",
             CheckStatus::Ok,
@@ -438,7 +438,7 @@ fn value_checks(root: &Path, bundle: &Bundle, trust: &TrustSettings) -> Vec<Heal
         )
         .suggest("Set the value in the environment or in a file named `.env`."),
     });
-    of_models.chain(of_connections).collect()
+    model_checks.chain(connection_checks).collect()
 }
 
 /// Checks that the programs of MCP servers exist. Starts no program and contacts no server.

@@ -140,8 +140,8 @@ fn next_commands(
 /// Returns the warning about files that already existed and become part of the project.
 fn foreign_files_warning(foreign: &BTreeSet<&str>) -> String {
     let yellow = style::WARNING;
-    let shown = foreign.iter().take(MAX_NAMED_FILES);
-    let mut names: Vec<String> = shown
+    let shown_files = foreign.iter().take(MAX_NAMED_FILES);
+    let mut names: Vec<String> = shown_files
         .map(|file| format!("`{}`", untrusted_text::line(file)))
         .collect();
     if foreign.len() > MAX_NAMED_FILES {

@@ -34,8 +34,8 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
     let database = args.store.database()?;
-    let all = instances::all(database.as_ref(), state_root, &scope).await?;
-    let Some(found) = instances::choose(&all, name)? else {
+    let all_instances = instances::all(database.as_ref(), state_root, &scope).await?;
+    let Some(found) = instances::choose(&all_instances, name)? else {
         let in_scope = instances::scope_suffix(&scope);
         return output.note(&format!(
             "There is no conversation `{}`{in_scope}; nothing was deleted.",

@@ -44,20 +44,20 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let scope = args.scope.scope(false, state_root, output)?;
     let database = args.store.database()?;
-    let all = instances::all(database.as_ref(), state_root, &scope).await?;
-    let found = select_conversations(args, &scope, all)?;
+    let all_instances = instances::all(database.as_ref(), state_root, &scope).await?;
+    let selected = select_conversations(args, &scope, all_instances)?;
     let mask = CassetteMask::of_environment(&environment(&scope)?);
     match &args.output {
         None if CommandOutput::stdout_is_terminal() => {
             let mut text = Vec::new();
-            write_all(database.as_ref(), &found, &mask, &mut text).await?;
+            write_all(database.as_ref(), &selected, &mask, &mut text).await?;
             output.json_text(&String::from_utf8_lossy(&text))
         }
-        None => write_all(database.as_ref(), &found, &mask, &mut io::stdout().lock()).await,
+        None => write_all(database.as_ref(), &selected, &mask, &mut io::stdout().lock()).await,
         Some(path) => {
-            let written = write_file(database.as_ref(), &found, &mask, path).await;
+            let written = write_file(database.as_ref(), &selected, &mask, path).await;
             written.map_err(|error| input_files::in_writing(path, error))?;
-            let exported = found
+            let exported = selected
                 .iter()
                 .map(FoundConversation::name)
                 .collect::<Vec<_>>()

@@ -132,9 +132,9 @@ async fn failed_events(
 ) -> Result<(InstanceId, Vec<String>), CliError> {
     let scope = ConversationScope::Workspace(workspace.id.clone());
     let database = args.start.store.database()?;
-    let all = instances::all(database.as_ref(), state_root, &scope).await?;
-    let found = instances::choose(&all, &args.name)?;
-    let id = found
+    let all_instances = instances::all(database.as_ref(), state_root, &scope).await?;
+    let chosen = instances::choose(&all_instances, &args.name)?;
+    let id = chosen
         .ok_or_else(|| instances::unknown(&scope, &args.name))?
         .summary
         .id;

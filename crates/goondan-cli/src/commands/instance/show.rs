@@ -54,21 +54,21 @@ fn read_from_files(
     output: &CommandOutput,
 ) -> Result<ShownConversation, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
-    let found = instances::choose(&instances::in_files(state_root, &scope)?, name)?
+    let instance = instances::choose(&instances::in_files(state_root, &scope)?, name)?
         .ok_or_else(|| instances::unknown(&scope, name))?;
-    let id = &found.summary.id;
-    let (messages, warnings) = found.workspace.conversation(id)?;
+    let id = &instance.summary.id;
+    let (messages, warnings) = instance.workspace.conversation(id)?;
     let (effects, letters) = (
-        found.workspace.unfinished(id)?,
-        found.workspace.dead_letters(id)?,
+        instance.workspace.unfinished(id)?,
+        instance.workspace.dead_letters(id)?,
     );
     let events = match args.context {
-        true => found.workspace.runtime_events(id)?.concat(),
+        true => instance.workspace.runtime_events(id)?.concat(),
         false => Vec::new(),
     };
     let context = last_context(&events);
     Ok(ShownConversation {
-        found,
+        found: instance,
         messages,
         warnings,
         effects,
@@ -85,11 +85,11 @@ async fn read_from_database(
     output: &CommandOutput,
 ) -> Result<ShownConversation, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
-    let all = instances::in_database(database, state_root, &scope).await?;
-    let found = instances::choose(&all, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
-    let id = &found.summary.id;
+    let all_instances = instances::in_database(database, state_root, &scope).await?;
+    let instance = instances::choose(&all_instances, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
+    let id = &instance.summary.id;
     let reader = database
-        .look(&found.workspace)
+        .look(&instance.workspace)
         .await
         .map_err(|error| store::unusable_error(&error))?;
     let reading = async {
@@ -106,7 +106,7 @@ async fn read_from_database(
     let (messages, effects, letters, events) =
         reading.await.map_err(|error| store::read_error(&error))?;
     Ok(ShownConversation {
-        found,
+        found: instance,
         messages,
         warnings: Vec::new(),
         effects,

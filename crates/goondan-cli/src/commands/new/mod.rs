@@ -213,14 +213,14 @@ impl ScaffoldRequest<'_> {
             sdk: &sdk,
         };
         let mut files = scaffold.files(&folder);
-        let in_project = project.and_then(|root| Some((path_in_project(&root, &folder)?, root)));
-        let is_in_project = in_project.is_some();
-        let base = match (&in_project, path) {
+        let path_and_root = project.and_then(|root| Some((path_in_project(&root, &folder)?, root)));
+        let is_in_project = path_and_root.is_some();
+        let base = match (&path_and_root, path) {
             (Some((_, root)), _) => Path::new(".").join(root),
             (None, Some(folder)) => folder.to_path_buf(),
             (None, None) => PathBuf::from("."),
         };
-        files.extend(in_project.map(|(folder, root)| scaffold.resource(&root, &folder)));
+        files.extend(path_and_root.map(|(folder, root)| scaffold.resource(&root, &folder)));
         refuse_existing(&folder, &files)?;
         files.iter().try_for_each(|file| write(&base, file))?;
         self.report(&folder, &files, is_in_project, output)

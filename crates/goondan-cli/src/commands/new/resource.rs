@@ -246,8 +246,8 @@ fn secrets_of(connector: &str, connection: &str) -> Vec<(&'static str, String)> 
     secrets
         .filter(|secret| secret.need == SettingRequirement::Always)
         .map(|secret| {
-            let own = || format!("{}_{}", upper(connection), upper(secret.name));
-            let variable = secret.variable.map_or_else(own, str::to_owned);
+            let own_variable = || format!("{}_{}", upper(connection), upper(secret.name));
+            let variable = secret.variable.map_or_else(own_variable, str::to_owned);
             (secret.name, variable)
         })
         .collect()

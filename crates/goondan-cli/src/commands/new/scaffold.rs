@@ -285,12 +285,12 @@ impl ScaffoldPlan<'_> {
             ..
         } = self.subject;
         let case_file = format!("{}.case.yaml", self.name);
-        let around = [
+        let project_files = [
             ("goondan.yaml", *project),
             ("script.yaml", *script),
             (&*case_file, *case),
         ];
-        let files = self.code_files().iter().copied().chain(around);
+        let files = self.code_files().iter().copied().chain(project_files);
         files
             .map(|(path, text)| ScaffoldFile {
                 path: folder.join(path),
@@ -340,7 +340,7 @@ impl ScaffoldPlan<'_> {
                 (main.to_owned(), String::new())
             }
         };
-        let short: String = name.chars().take(MAX_NAME_LENGTH - "try-".len()).collect();
+        let short_name: String = name.chars().take(MAX_NAME_LENGTH - "try-".len()).collect();
         let mut text = template.to_owned();
         if !self.lang.is_built() {
             for line in [
@@ -355,7 +355,7 @@ impl ScaffoldPlan<'_> {
             ("__NEEDS__", self.lang.needs()),
             ("__ENTRY__", &entry),
             ("__BUILD__", &build),
-            ("__SHORT__", &short),
+            ("__SHORT__", &short_name),
             ("__NAME__", name),
             (C_EXAMPLE_NAME, name),
         ];

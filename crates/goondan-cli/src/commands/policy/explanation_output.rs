@@ -33,9 +33,9 @@ impl PolicyExplanation<'_> {
 
     /// Returns how the command line runs; `None` without one, or if the call is denied.
     fn mode(&self) -> Option<RunMode> {
-        let all = self.verdicts.iter().map(AgentVerdict::run_mode);
+        let modes = self.verdicts.iter().map(AgentVerdict::run_mode);
         (self.has_line && self.action() != PermissionAction::Deny)
-            .then(|| all.fold(RunMode::Shell, RunMode::and))
+            .then(|| modes.fold(RunMode::Shell, RunMode::and))
     }
 
     /// Formats the explanation for the terminal.
@@ -222,14 +222,14 @@ fn for_callers(action: PermissionAction, callers: &[AgentVerdict<'_>]) -> String
         .max()
         .unwrap_or(0);
     for one in callers {
-        let both = action_word(policy::stricter(action, one.action()));
-        let why = match one.action() {
+        let stricter_action = action_word(policy::stricter(action, one.action()));
+        let reason = match one.action() {
             PermissionAction::Allow => String::new(),
             PermissionAction::Ask | PermissionAction::Deny => {
                 format!("  {}", untrusted_text::line(one.reason()))
             }
         };
-        text.push_str(format!("  {:width$}  {both:5}{why}", name(one.agent)).trim_end());
+        text.push_str(format!("  {:width$}  {stricter_action:5}{reason}", name(one.agent)).trim_end());
         text.push('\n');
     }
     text

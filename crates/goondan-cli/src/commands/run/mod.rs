@@ -245,12 +245,12 @@ async fn find_project(
             Err(error) => Err(suggest_input(args, &path, error)),
         };
     };
-    let found = packages::fetch(address, state_root, output).await?;
-    let project = project::load(&found.folder)?;
+    let package = packages::fetch(address, state_root, output).await?;
+    let project = project::load(&package.folder)?;
     args.start
         .trust(state_root)
-        .require_published(&project, &found.resolved, output)?;
-    Ok(found.folder)
+        .require_published(&project, &package.resolved, output)?;
+    Ok(package.folder)
 }
 
 /// Makes the second argument the input. The only argument is also an input if it is not a path: it

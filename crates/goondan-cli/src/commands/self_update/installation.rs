@@ -71,13 +71,13 @@ impl InstalledProgram {
     /// Writes the new version to the receipt.
     pub(super) fn record_version(&self, version: String) -> std::io::Result<()> {
         let path = self.prefix.join(RECEIPT_PATH);
-        let new = path.with_extension("new");
+        let temporary_path = path.with_extension("new");
         let receipt = InstallReceipt {
             version,
             ..self.receipt.clone()
         };
-        fs::write(&new, serde_json::to_string_pretty(&receipt)? + "\n")?;
-        fs::rename(new, path)
+        fs::write(&temporary_path, serde_json::to_string_pretty(&receipt)? + "\n")?;
+        fs::rename(temporary_path, path)
     }
 }
 

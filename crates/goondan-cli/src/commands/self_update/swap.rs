@@ -30,10 +30,10 @@ pub(super) fn swap(
     fs::write(&file, archive).map_err(|error| not_replaced_error(program, &error))?;
     unpack(&file, work.path())?;
     let folder = work.path().join(&release.folder);
-    let new = folder
+    let new_program = folder
         .join("bin")
         .join(if cfg!(windows) { "gdn.exe" } else { "gdn" });
-    let (reported, expected) = (reported_version(&new)?, format!("gdn {}", release.version));
+    let (reported, expected) = (reported_version(&new_program)?, format!("gdn {}", release.version));
     if reported != expected {
         let message = format!(
             "The new program reports the version `{}`, not `{expected}`.",
@@ -43,8 +43,8 @@ pub(super) fn swap(
     }
     let replace_files = || {
         copy(&folder.join("share"), &program.prefix.join("share"))?;
-        File::open(&new)?.sync_all()?;
-        replace(&new, &program.binary)?;
+        File::open(&new_program)?.sync_all()?;
+        replace(&new_program, &program.binary)?;
         program.record_version(release.version.to_string())
     };
     replace_files().map_err(|error| not_replaced_error(program, &error))

@@ -199,16 +199,16 @@ fn run_with_spinner(
 /// Prints which rules of the reference no test case names, and how many a test case names. With
 /// `--json`, prints all rules with their test cases.
 fn coverage(paths: &[PathBuf], output: &CommandOutput) -> Result<(), CliError> {
-    let found = discover(paths);
-    let coverage = RuleCoverage::of(found.cases.iter().map(|located| &located.case));
+    let discovered = discover(paths);
+    let coverage = RuleCoverage::of(discovered.cases.iter().map(|located| &located.case));
     match output.json {
         true => output.json_pretty(&coverage)?,
         false => output.piece(&coverage.render())?,
     }
-    for error in &found.errors {
+    for error in &discovered.errors {
         output.trace(case_error(error).trim_end())?;
     }
-    match found.errors.is_empty() {
+    match discovered.errors.is_empty() {
         true => Ok(()),
         false => Err(CliError::already_printed(CommandExit::Failure)),
     }

@@ -117,25 +117,25 @@ async fn read_history(
         .map_err(|error| CliError::configuration(error.to_string()))?;
     let scope = ConversationScope::Project(root.to_owned(), workspaces);
     let database = args.store.database()?;
-    let all = instances::all(database.as_ref(), state_root, &scope).await?;
+    let all_instances = instances::all(database.as_ref(), state_root, &scope).await?;
     let name = match &args.agent {
         Some(agent) => format!("{agent}:{}", args.instance),
         None => args.instance.clone(),
     };
-    let found = instances::choose(&all, &name)?.ok_or_else(|| instances::unknown(&scope, &name))?;
-    let related_ids = all
+    let recorded = instances::choose(&all_instances, &name)?.ok_or_else(|| instances::unknown(&scope, &name))?;
+    let related_ids = all_instances
         .iter()
-        .filter(|other| other.workspace == found.workspace)
+        .filter(|other| other.workspace == recorded.workspace)
         .map(|other| other.summary.id.clone());
     let reader = ConversationReader {
         database: database.as_ref(),
-        found: &found,
+        found: &recorded,
     };
     let mut events = Vec::new();
     for id in related_ids {
         events.extend(reader.events(&id).await?);
     }
-    let history = CaseHistory::of(&found.summary.id, &args.turns, events)
+    let history = CaseHistory::of(&recorded.summary.id, &args.turns, events)
         .map_err(|reason| not_recorded(&reason))?;
     let mut conversations = BTreeMap::new();
     for id in history.instances() {

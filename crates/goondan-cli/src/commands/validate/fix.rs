@@ -88,12 +88,12 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     // A symbolic link stays one: its target is replaced.
     let path = path.canonicalize()?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut new = tempfile::NamedTempFile::new_in(folder)?;
-    new.write_all(text.as_bytes())?;
-    new.as_file()
+    let mut new_file = tempfile::NamedTempFile::new_in(folder)?;
+    new_file.write_all(text.as_bytes())?;
+    new_file.as_file()
         .set_permissions(std::fs::metadata(&path)?.permissions())?;
-    new.as_file().sync_all()?;
-    new.persist(&path)?;
+    new_file.as_file().sync_all()?;
+    new_file.persist(&path)?;
     Ok(())
 }
 

@@ -215,10 +215,10 @@ fn mention_unread_variables(root: &Path, diagnostics: &mut [Diagnostic]) {
     else {
         return;
     };
-    let missing = diagnostics
+    let missing_values = diagnostics
         .iter_mut()
         .filter(|problem| matches!(problem.code, Code::ENV_MISSING | Code::NOT_READY));
-    for suggestion in missing.filter_map(|problem| problem.suggestion.as_mut()) {
+    for suggestion in missing_values.filter_map(|problem| problem.suggestion.as_mut()) {
         let end = suggestion.trim_end_matches('.').len();
         suggestion.truncate(end);
         suggestion.push_str(&format!(
@@ -276,9 +276,9 @@ async fn server_diagnostics(
                 .of(&tool.id)
                 .field("spec.mcp");
             diagnostic.suggestion = suggestion;
-            if let Some((file, at)) = &tool.origin {
-                let at = servers.bundle.place(&tool.id, "spec.mcp").unwrap_or(*at);
-                diagnostic = diagnostic.in_file(file.clone()).at(at);
+            if let Some((file, position)) = &tool.origin {
+                let position = servers.bundle.place(&tool.id, "spec.mcp").unwrap_or(*position);
+                diagnostic = diagnostic.in_file(file.clone()).at(position);
             }
             diagnostics.push(diagnostic);
         }

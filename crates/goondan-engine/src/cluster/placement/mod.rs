@@ -165,7 +165,7 @@ impl WorkerPool {
         let load = |node: &NodeName| load.get(node).copied().unwrap_or_default();
         let home = state.homes.peek(id);
         let is_home = |node: &NodeName| home == Some(node);
-        let free = |node: NodeName, max_turns: usize| {
+        let free_node = |node: NodeName, max_turns: usize| {
             (load(&node) < max_turns).then(|| (load(&node), node))
         };
         let fit = state
@@ -176,7 +176,7 @@ impl WorkerPool {
         // A leader that does not run turns itself still runs them if no worker is available.
         let own_turns = self.crew.own_turns();
         let leaves_them = own_turns == 0 && !is_bound && fit.clone().next().is_some();
-        let own_node = free(
+        let own_node = free_node(
             None,
             if own_turns == 0 && !leaves_them {
                 usize::MAX
@@ -195,13 +195,13 @@ impl WorkerPool {
             .clone()
             .find(|member| home.is_some_and(|home| home.as_ref() == Some(&member.node)))
         {
-            return free(Some(member.node.clone()), member.turns).map(|(_, node)| placement(node));
+            return free_node(Some(member.node.clone()), member.turns).map(|(_, node)| placement(node));
         }
-        let free = fit
-            .filter_map(|member| free(Some(member.node.clone()), member.turns))
+        let free_nodes = fit
+            .filter_map(|member| free_node(Some(member.node.clone()), member.turns))
             .chain(own_node);
         let residents = |node: &NodeName| state.residents.get(node).copied().unwrap_or_default();
-        free.min_by_key(|(load, node)| (*load, residents(node)))
+        free_nodes.min_by_key(|(load, node)| (*load, residents(node)))
             .map(|(_, node)| placement(node))
     }
 
@@ -303,7 +303,7 @@ impl WorkerPool {
     /// Removes a disconnected node. Waiters of its turns notice the closed channel.
     pub(crate) fn remove(&self, node: &str) {
         let mut state = self.state();
-        let gone = state.nodes.remove(node);
+        let removed = state.nodes.remove(node);
         let name = Some(node.to_owned());
         let strays: Vec<_> = state
             .homes
@@ -316,7 +316,7 @@ impl WorkerPool {
         }
         state.residents.remove(&name);
         drop(state);
-        drop(gone);
+        drop(removed);
     }
 
     /// Sends a turn to a node. The returned receiver yields its end and is closed if the node

@@ -31,18 +31,18 @@ struct OptionalInstanceFields {
 impl CompactInstanceMeta {
     /// Returns the complete metadata; the names are not stored here.
     pub(super) fn meta(&self, agent: &str, instance_key: &str) -> InstanceMeta {
-        let more = self.more.as_deref();
+        let optional_fields = self.more.as_deref();
         InstanceMeta {
             status: self.status,
             agent: agent.to_owned(),
             instance_key: instance_key.to_owned(),
             created_at: self.created_at,
             updated_at: self.updated_at,
-            owner: more.and_then(|more| more.owner.clone()),
+            owner: optional_fields.and_then(|fields| fields.owner.clone()),
             released_at: self.released_at(),
-            cwd: more.and_then(|more| more.cwd.clone()),
+            cwd: optional_fields.and_then(|fields| fields.cwd.clone()),
             retired_at: self.retired_at(),
-            narrowing: more.and_then(|more| more.narrowing.clone()),
+            narrowing: optional_fields.and_then(|fields| fields.narrowing.clone()),
             spending: self.spending,
         }
     }

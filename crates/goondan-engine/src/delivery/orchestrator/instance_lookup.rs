@@ -246,14 +246,14 @@ impl Orchestrator {
                 )
                 .is_some()
             };
-            let due = find_due_instances(&*store, is_due).await;
-            let due = due
+            let due_instances = find_due_instances(&*store, is_due).await;
+            let due_instances = due_instances
                 .inspect_err(|error| {
                     tracing::warn!(%error, "failed to check idle instances for expiry; retrying \
                         later")
                 })
                 .ok();
-            let _ = commands.send(OrchestratorCommand::Looked(InstanceScan::Due(due)));
+            let _ = commands.send(OrchestratorCommand::Looked(InstanceScan::Due(due_instances)));
         });
     }
 
@@ -291,13 +291,13 @@ async fn find_due_instances(
 ) -> Result<Vec<InstanceId>, StoreError> {
     let (mut due, mut last) = (Vec::new(), None);
     loop {
-        let some = store.instances_behind(last.as_ref()).await?;
-        let Some(meta) = some.last() else {
+        let page = store.instances_behind(last.as_ref()).await?;
+        let Some(meta) = page.last() else {
             return Ok(due);
         };
         last = Some(meta.id());
         due.extend(
-            some.iter()
+            page.iter()
                 .filter(|meta| is_due(meta))
                 .map(InstanceMeta::id),
         );

@@ -368,10 +368,10 @@ impl InstanceTable {
                 Some(_) => {}
             }
         }
-        let in_memory = self
+        let active_metas = self
             .iter()
             .map(|(agent, key, instance)| instance.current_meta(agent, key));
-        metas.extend(in_memory.filter(|meta| unknown.is_empty() || !unknown.contains(&meta.id())));
+        metas.extend(active_metas.filter(|meta| unknown.is_empty() || !unknown.contains(&meta.id())));
         metas.sort_by_cached_key(|meta| (meta.created_at, meta.id()));
         metas
     }

@@ -155,15 +155,15 @@ impl Orchestrator {
             Some(instance) => std::mem::take(&mut instance.queue),
             None => return,
         };
-        let mut kept = VecDeque::with_capacity(queue.len());
+        let mut kept_inputs = VecDeque::with_capacity(queue.len());
         for event in queue {
             match self.check_access(&event) {
                 Err(refusal) if event.is_response() => self.fail_without_turn(&event, &refusal),
-                _ => kept.push_back(event),
+                _ => kept_inputs.push_back(event),
             }
         }
         if let Some(instance) = self.instances.get_mut(id) {
-            instance.queue = kept;
+            instance.queue = kept_inputs;
         }
     }
 

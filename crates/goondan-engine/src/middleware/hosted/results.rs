@@ -159,9 +159,9 @@ pub(super) fn to_step(
                 .last()
                 .filter(|message| message.data.role == MessageRole::Assistant);
             let message = last.cloned().ok_or_else(|| {
-                let what = "it neither called `next` nor appended an assistant message as the \
+                let problem = "it neither called `next` nor appended an assistant message as the \
                     answer of the step";
-                refuse(invalid_value(what))
+                refuse(invalid_value(problem))
             })?;
             let should_continue = shape.should_continue.unwrap_or(false);
             Ok(StepOutcome {

@@ -29,12 +29,12 @@ pub(in crate::api) async fn schedules(State(service): State<Service>) -> Json<Sc
         connector.is_some_and(|connector| connector.spec.builtin() == Some(CRON))
     };
     let now = Utc::now();
-    let of_connections = connections::resources(swarm, &bundle)
+    let connection_schedules = connections::resources(swarm, &bundle)
         .filter(|connection| is_cron(connection))
         .map(|connection| of_connection(&connection, now));
-    let of_conversations = swarm.scheduled_jobs().into_iter().map(of_conversation);
+    let conversation_schedules = swarm.scheduled_jobs().into_iter().map(of_conversation);
     Json(SchedulesBody {
-        schedules: of_connections.chain(of_conversations).collect(),
+        schedules: connection_schedules.chain(conversation_schedules).collect(),
     })
 }
 

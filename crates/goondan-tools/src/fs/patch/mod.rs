@@ -277,7 +277,7 @@ fn must_be_free(place: &ResolvedPath) -> Result<(), ToolError> {
 
 /// Refuses several sections for the same file, because each is planned independently.
 fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), ToolError> {
-    let mut seen: BTreeSet<&PathBuf> = BTreeSet::new();
+    let mut seen_paths: BTreeSet<&PathBuf> = BTreeSet::new();
     for change in changes {
         let target = change
             .after
@@ -285,7 +285,7 @@ fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), ToolError> {
             .map(|(place, _)| place)
             .filter(|target| target.path != change.place.path);
         for place in [Some(&change.place), target].into_iter().flatten() {
-            if !seen.insert(&place.path) {
+            if !seen_paths.insert(&place.path) {
                 let message = format!(
                     "`{}` is in the patch twice; nothing was changed",
                     place.given
@@ -303,12 +303,12 @@ fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), ToolError> {
 /// undone, if another program changed a file after the changes were planned.
 fn apply_all(root: &FileRoot, changes: &[PlannedFileChange]) -> Result<bool, ToolError> {
     for (index, change) in changes.iter().enumerate() {
-        let made = change.apply(root);
-        if !matches!(made, Ok(true)) {
+        let applied = change.apply(root);
+        if !matches!(applied, Ok(true)) {
             for done in changes[..index].iter().rev() {
                 done.undo(root);
             }
-            return made;
+            return applied;
         }
     }
     Ok(true)

@@ -175,8 +175,8 @@ impl ToolOperation for DiscordSend {
             "text": first["content"].as_str().unwrap_or(&texts[0]),
         });
         if sent.len() > 1 {
-            let all: Vec<&Value> = sent.iter().map(|answer| &answer["id"]).collect();
-            output["allMessageIds"] = json!(all);
+            let message_ids: Vec<&Value> = sent.iter().map(|answer| &answer["id"]).collect();
+            output["allMessageIds"] = json!(message_ids);
         }
         Ok(titled_output(
             format!("Sent a message to {}", self.channel_id),
@@ -398,11 +398,11 @@ impl ToolOperation for StartThread {
         );
         let url = bot.address(&["channels", channel, "messages", message, "threads"])?;
         let body = ApiRequestBody::Json(json!({"name": self.name}));
-        let made = bot
+        let thread = bot
             .call("the thread", (Method::POST, url), body, self.timeout_ms)
             .await?;
         let output =
-            json!({"ok": true, "channelId": channel, "threadId": made["id"], "name": self.name});
+            json!({"ok": true, "channelId": channel, "threadId": thread["id"], "name": self.name});
         Ok(titled_output(
             format!("Opened the thread {}", self.name),
             output,

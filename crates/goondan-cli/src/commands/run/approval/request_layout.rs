@@ -45,15 +45,15 @@ pub(super) fn words(request: &ApprovalRequest, size: TerminalSize) -> String {
     // The other half of the screen is for the rest of the request.
     let max_rows = (size.rows / 2).max(MAX_ARGUMENT_ROWS);
     let count = all_arguments.iter().map(Vec::len).sum::<usize>();
-    let fits = count <= max_rows && count + preview.len() + facts.len() + 4 < size.rows;
+    let has_room = count <= max_rows && count + preview.len() + facts.len() + 4 < size.rows;
     let mut rows = vec![String::new()];
-    if !fits {
+    if !has_room {
         rows.push("All arguments:".to_owned());
         rows.extend(all_arguments.iter().flatten().cloned());
         rows.extend_from_slice(&preview);
     }
     rows.extend(request_heading(request));
-    match fits {
+    match has_room {
         true => {
             rows.extend(all_arguments.into_iter().flatten());
             rows.extend(preview);
@@ -75,8 +75,8 @@ pub(super) fn words(request: &ApprovalRequest, size: TerminalSize) -> String {
 fn preview_rows(request: &ApprovalRequest, size: TerminalSize) -> Vec<String> {
     let command = request.arguments.get("command").and_then(Value::as_str);
     let repeats = |preview: &&String| {
-        let shown = preview.trim().strip_prefix("$ ");
-        shown.is_some() && shown == command.map(str::trim)
+        let shell_command = preview.trim().strip_prefix("$ ");
+        shell_command.is_some() && shell_command == command.map(str::trim)
     };
     let Some(preview) = request.preview.as_ref().filter(|preview| !repeats(preview)) else {
         return Vec::new();

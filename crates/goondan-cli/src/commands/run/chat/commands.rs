@@ -58,10 +58,10 @@ pub(super) fn help(is_plain: bool, prompts: &[ServerPrompt]) -> String {
 
 /// Returns the names of all commands.
 fn command_names() -> impl Iterator<Item = &'static str> {
-    let listed = COMMAND_HELP
+    let names = COMMAND_HELP
         .lines()
         .filter_map(|line| line.split(' ').next());
-    listed.chain(["/exit"])
+    names.chain(["/exit"])
 }
 
 /// Meaning of a typed line.
@@ -175,11 +175,11 @@ pub(super) fn complete(
         },
         [first, ..] => {
             let shared_length = |other: &&str| {
-                let same = first
+                let common_characters = first
                     .char_indices()
                     .zip(other.chars())
                     .take_while(|((_, one), two)| one == two);
-                same.last().map_or(0, |((at, one), _)| at + one.len_utf8())
+                common_characters.last().map_or(0, |((at, one), _)| at + one.len_utf8())
             };
             let length = candidates_with_prefix
                 .iter()

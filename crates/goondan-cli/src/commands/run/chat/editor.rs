@@ -267,12 +267,12 @@ fn or_next(end: usize, at: usize, next: usize) -> usize {
 
 /// Returns how many bytes of `line` fit into `columns`.
 fn within(line: &str, columns: usize) -> usize {
-    let mut used = 0;
-    let fits = line.graphemes(true).take_while(|letter| {
-        used += width(letter);
-        used <= columns
+    let mut used_columns = 0;
+    let fitting_letters = line.graphemes(true).take_while(|letter| {
+        used_columns += width(letter);
+        used_columns <= columns
     });
-    fits.map(str::len).sum()
+    fitting_letters.map(str::len).sum()
 }
 
 #[cfg(test)]

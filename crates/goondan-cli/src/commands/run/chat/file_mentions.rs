@@ -27,13 +27,13 @@ const MAX_FILES: usize = 20;
 /// as `@writer` that names no file stays text.
 pub(super) fn expand(text: &str) -> Result<(String, Vec<Attachment>), CliError> {
     let (mut expanded, mut files) = (text.to_owned(), Vec::new());
-    let mut seen: Vec<&str> = Vec::new();
+    let mut mentioned_paths: Vec<&str> = Vec::new();
     for path in text.split_whitespace().filter_map(mention) {
-        if seen.contains(&path) || !Path::new(path).is_file() {
+        if mentioned_paths.contains(&path) || !Path::new(path).is_file() {
             continue;
         }
-        seen.push(path);
-        if seen.len() > MAX_FILES {
+        mentioned_paths.push(path);
+        if mentioned_paths.len() > MAX_FILES {
             return Err(
                 CliError::usage(format!("The input names more than {MAX_FILES} files."))
                     .suggest("Send some of the files in a second input."),
@@ -65,8 +65,8 @@ fn mention(word: &str) -> Option<&str> {
 
 fn media_type(path: &str) -> Option<&'static str> {
     let extension = Path::new(path).extension()?.to_str()?.to_ascii_lowercase();
-    let found = MEDIA_TYPES.iter().find(|(name, _)| *name == extension);
-    found.map(|(_, media_type)| *media_type)
+    let known_type = MEDIA_TYPES.iter().find(|(name, _)| *name == extension);
+    known_type.map(|(_, media_type)| *media_type)
 }
 
 fn attachment(path: &str, media_type: &str) -> Result<Attachment, CliError> {

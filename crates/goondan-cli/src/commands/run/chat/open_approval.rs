@@ -142,7 +142,7 @@ impl OpenApproval {
             ApprovalAnswer::Allow { .. } => "yes",
             _ => "no",
         };
-        let shown = if !self.is_plain {
+        let closing_line = if !self.is_plain {
             format!("{APPROVAL_PROMPT}{word}\n")
         } else if self.is_entered {
             // The terminal already shows the typed line and its end.
@@ -150,7 +150,7 @@ impl OpenApproval {
         } else {
             "\n".to_owned()
         };
-        self.prompt_guard.write(&shown)?;
+        self.prompt_guard.write(&closing_line)?;
         self.question.answer(answer);
         Ok(())
     }

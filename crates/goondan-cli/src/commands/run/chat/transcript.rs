@@ -386,30 +386,30 @@ impl ChatTranscript {
             rows(&partial, columns)
         };
         let row_limit = MAX_PARTIAL_ROWS.min(max_rows / 2);
-        let mut shown = self.reasoning.rows(columns, row_limit);
-        shown.extend(
+        let mut rows = self.reasoning.rows(columns, row_limit);
+        rows.extend(
             partial[partial.len().saturating_sub(row_limit)..]
                 .iter()
                 .map(|row| (*row).to_owned()),
         );
         let tree = self.running.tree(Utc::now());
         let spinner = SPINNER_FRAMES[self.turns % SPINNER_FRAMES.len()];
-        let row_limit = MAX_WORK_ROWS.min(max_rows.saturating_sub(shown.len()));
+        let row_limit = MAX_WORK_ROWS.min(max_rows.saturating_sub(rows.len()));
         for work in tree.iter().take(row_limit) {
             let mark = if work.depth == 0 { spinner } else { '└' };
             let time = elapsed_text(work.elapsed.as_secs());
             let indent = "  ".repeat(work.depth.min(8));
             let text = format!("{indent}{mark} {}", shorten(work.words));
             let text = fit(&text, columns.saturating_sub(time.len() + 1));
-            shown.push(format!("{text} {faint}{time}{faint:#}"));
+            rows.push(format!("{text} {faint}{time}{faint:#}"));
         }
         if tree.is_empty() && is_turn {
-            shown.push(format!("{spinner} working"));
+            rows.push(format!("{spinner} working"));
         }
         if let more @ 1.. = tree.len().saturating_sub(row_limit) {
-            shown.push(format!("{faint}⋮ {more} more{faint:#}"));
+            rows.push(format!("{faint}⋮ {more} more{faint:#}"));
         }
-        shown
+        rows
     }
 }
 

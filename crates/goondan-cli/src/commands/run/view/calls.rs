@@ -107,12 +107,12 @@ pub(in crate::commands::run) fn folded(
     if tail.is_empty() {
         return head;
     }
-    let used = width(&anstream::adapter::strip_str(&head).to_string());
+    let used_columns = width(&anstream::adapter::strip_str(&head).to_string());
     format!(
         "{head} {faint}{}{faint:#}",
         fit(
             &tail.join(" · "),
-            max_columns.saturating_sub(used + 2).max(MIN_OUTPUT_COLUMNS)
+            max_columns.saturating_sub(used_columns + 2).max(MIN_OUTPUT_COLUMNS)
         )
     )
 }
@@ -257,9 +257,9 @@ fn rows(text: &str, part: RowSelection, width: usize) -> Vec<String> {
 fn first_row(line: &str, width: usize) -> String {
     let mut rows = gutter(line, width.saturating_sub(1)).into_iter();
     let first = rows.next().unwrap_or_default();
-    let more = if rows.next().is_some() { "…" } else { "" };
+    let ellipsis = if rows.next().is_some() { "…" } else { "" };
     let faint = style::FAINT;
-    format!("{faint}{first}{more}{faint:#}")
+    format!("{faint}{first}{ellipsis}{faint:#}")
 }
 
 #[cfg(test)]

@@ -201,12 +201,12 @@ impl TextView {
                 error_message,
                 ..
             } if self.shows_tools => {
-                let shown = failed_call(error_message);
+                let error_text = failed_call(error_message);
                 let lines = calls::completed(
                     tool_name,
                     ToolCallStatus::Error,
                     *duration,
-                    &shown,
+                    &error_text,
                     CommandOutput::columns(),
                 );
                 self.tool_lines(event, &lines)
@@ -351,14 +351,14 @@ pub(in crate::commands::run) fn remembered(
     scope: ApprovalDuration,
     grants: &[String],
 ) -> impl Iterator<Item = String> {
-    let until = if scope == ApprovalDuration::Conversation {
+    let duration = if scope == ApprovalDuration::Conversation {
         " for this conversation"
     } else {
         ""
     };
     grants
         .iter()
-        .map(move |grant| format!("Remembered{until}: {}.", untrusted_text::line(grant)))
+        .map(move |grant| format!("Remembered{duration}: {}.", untrusted_text::line(grant)))
 }
 
 /// Returns why a conversation continues without an input; `None` if it has one.
