@@ -190,10 +190,15 @@ fn error_message(error: &clap::Error, command: &str, arguments: &[OsString]) -> 
         }
         ErrorKind::MissingRequiredArgument => {
             let missing_option = context_text(ContextKind::InvalidArg)?;
-            Some(match requiring_option(&missing_option, command, arguments) {
-                Some(option) => format!("`{option}` requires `{missing_option}`."),
-                None => format!("`{command}` requires {}.", missing_option.trim_end_matches("...")),
-            })
+            Some(
+                match requiring_option(&missing_option, command, arguments) {
+                    Some(option) => format!("`{option}` requires `{missing_option}`."),
+                    None => format!(
+                        "`{command}` requires {}.",
+                        missing_option.trim_end_matches("...")
+                    ),
+                },
+            )
         }
         ErrorKind::InvalidValue if context_text(ContextKind::InvalidValue)?.is_empty() => {
             Some(format!(

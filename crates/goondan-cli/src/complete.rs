@@ -139,12 +139,13 @@ pub(crate) fn builds() -> ArgValueCandidates {
 pub(crate) fn exports() -> ArgValueCandidates {
     of_project(|bundle| {
         let used_tools = bundle.agents().values().flat_map(|agent| &agent.spec.tools);
-        used_tools.flat_map(|used| {
-            let exports = bundle.tools()[&used.tool].spec.exports.iter();
-            let chosen = exports.filter(|export| used.selects(&export.name));
-            chosen.map(|export| format!("{}__{}", used.tool.name, export.name))
-        })
-        .collect()
+        used_tools
+            .flat_map(|used| {
+                let exports = bundle.tools()[&used.tool].spec.exports.iter();
+                let chosen = exports.filter(|export| used.selects(&export.name));
+                chosen.map(|export| format!("{}__{}", used.tool.name, export.name))
+            })
+            .collect()
     })
 }
 

@@ -274,7 +274,10 @@ pub(crate) fn workspaces(
     let ConversationScope::Workspace(requested_id) = scope else {
         return Ok(found_workspaces);
     };
-    let ids: Vec<String> = found_workspaces.iter().map(|workspace| workspace.id.clone()).collect();
+    let ids: Vec<String> = found_workspaces
+        .iter()
+        .map(|workspace| workspace.id.clone())
+        .collect();
     let selected: Vec<Workspace> = found_workspaces
         .into_iter()
         .filter(|workspace| workspace.id == *requested_id)

@@ -500,7 +500,9 @@ pub(crate) fn not_startable_shown(diagnostics: &[Diagnostic], output: &CommandOu
         [_] => Ok(()),
         several => output.explain(render::short(several).trim_end_matches('\n')),
     };
-    shown_diagnostics.err().unwrap_or_else(|| not_startable(diagnostics))
+    shown_diagnostics
+        .err()
+        .unwrap_or_else(|| not_startable(diagnostics))
 }
 
 /// Returns the error for problems that prevent a start. Missing variables and swarms are

@@ -34,7 +34,8 @@ pub(crate) struct TrustSettings {
 impl TrustSettings {
     /// Creates the settings; `flag` is `--trust`.
     pub(crate) fn new(state_root: &StateRoot, flag: bool) -> Self {
-        let trusted_by_variable = std::env::var_os(TRUST_VARIABLE).is_some_and(|value| value == "1");
+        let trusted_by_variable =
+            std::env::var_os(TRUST_VARIABLE).is_some_and(|value| value == "1");
         TrustSettings {
             state_root: state_root.clone(),
             this_run: flag || trusted_by_variable,

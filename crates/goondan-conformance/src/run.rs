@@ -77,11 +77,11 @@ impl RunOptions {
 /// Do not call this from asynchronous code, because it blocks the thread. Each test case has its
 /// own tokio runtime.
 pub fn run(options: &RunOptions, on_result: &mut dyn FnMut(&CaseReport)) -> RunSummary {
-    let found = find(options);
-    let cases = run_cases(&found.cases, options, on_result);
+    let discovered = find(options);
+    let cases = run_cases(&discovered.cases, options, on_result);
     RunSummary {
         cases,
-        errors: found.errors,
+        errors: discovered.errors,
     }
 }
 
@@ -98,30 +98,33 @@ pub fn live_projects(options: &RunOptions) -> Vec<PathBuf> {
 pub fn judged_projects(options: &RunOptions) -> Vec<(PathBuf, Option<String>)> {
     let cases = find(options).cases;
     let judged = cases.iter().filter(|located| located.case.is_judged());
-    let named = judged.filter_map(|located| {
+    let named_projects = judged.filter_map(|located| {
         let live = located.case.live.as_ref()?;
         Some((located.project_folder()?, live.judge.clone()))
     });
-    named.collect::<BTreeSet<_>>().into_iter().collect()
+    named_projects
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
 }
 
 /// Returns the selected test cases.
 fn find(options: &RunOptions) -> FileCases {
-    let mut found = discover(&options.paths);
+    let mut discovered = discover(&options.paths);
     let is_named = |located: &LocatedCase| {
         options.names.is_empty() || options.names.contains(&located.case.case)
     };
-    found.cases.retain(is_named);
+    discovered.cases.retain(is_named);
     if let Some(filter) = &options.filter {
         let filter = NameFilter::new(filter);
-        found
+        discovered
             .cases
             .retain(|located| filter.matches(&located.case.case));
-        if found.cases.is_empty() {
-            found.errors.push(no_match_error(options, filter.text));
+        if discovered.cases.is_empty() {
+            discovered.errors.push(no_match_error(options, filter.text));
         }
     }
-    found
+    discovered
 }
 
 /// Creates the error for a filter that no test case matches.

@@ -46,8 +46,8 @@ impl AlbumCollector {
         };
         let (sender, receiver) = watch::channel(None);
         if let Some(mut outcome) = self.join(&key, event, receiver) {
-            let known = outcome.wait_for(Option::is_some).await;
-            return match known.as_deref() {
+            let album_outcome = outcome.wait_for(Option::is_some).await;
+            return match album_outcome.as_deref() {
                 Ok(Some(outcome)) => outcome.clone(),
                 _ => Err(interrupted()),
             };
@@ -70,14 +70,14 @@ impl AlbumCollector {
         event: PlatformEvent,
         outcome: watch::Receiver<AlbumOutcome>,
     ) -> Option<watch::Receiver<AlbumOutcome>> {
-        let mut open = self.lock();
-        match open.get_mut(key) {
+        let mut open_albums = self.lock();
+        match open_albums.get_mut(key) {
             Some(album) => {
                 album.event.absorb(event);
                 Some(album.outcome.clone())
             }
             None => {
-                open.insert(key.clone(), OpenAlbum { event, outcome });
+                open_albums.insert(key.clone(), OpenAlbum { event, outcome });
                 None
             }
         }

@@ -304,13 +304,13 @@ impl ConnectionApprovals {
             return None;
         }
         let (text, is_whole) = (poster.last.clone(), poster.is_whole);
-        let open = OpenChannelApproval {
+        let approval = OpenChannelApproval {
             question: question.clone(),
             channel: channel.to_owned(),
             text,
             is_whole,
         };
-        state.open.insert(mark.to_owned(), open);
+        state.open.insert(mark.to_owned(), approval);
         Some(OpenApprovalGuard {
             book: self,
             mark: mark.to_owned(),

@@ -372,11 +372,14 @@ impl ConnectionRuntime {
     pub(crate) async fn resume(self: &Arc<Self>, pending: Vec<OutboxReply>) -> io::Result<()> {
         for reply in pending {
             if reply.state == ReplyState::Sending {
-                let at = reply.at.to_rfc3339_opts(SecondsFormat::Secs, true);
-                let why = format!(
-                    "the process ended while the answer to the event of {at} was being sent"
+                let event_time = reply.at.to_rfc3339_opts(SecondsFormat::Secs, true);
+                let reason = format!(
+                    "the process ended while the answer to the event of {event_time} was being sent"
                 );
-                self.pending_replies.outbox.failed(&reply.id, &why).await?;
+                self.pending_replies
+                    .outbox
+                    .failed(&reply.id, &reason)
+                    .await?;
                 continue;
             }
             match self

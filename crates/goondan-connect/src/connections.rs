@@ -278,11 +278,11 @@ impl ConnectionsInner {
     /// Writes the status file of a connection that cannot run.
     fn tell_unusable(&self, name: &str, problem: &str) {
         if let Ok(folder) = self.state_dir(name).prepare() {
-            let why = Some(problem.to_owned());
+            let reason = Some(problem.to_owned());
             ConnectionStatus {
                 state: ConnectionState::Unusable,
                 since: self.shared.options.clock.now(),
-                why,
+                why: reason,
             }
             .write(folder);
         }

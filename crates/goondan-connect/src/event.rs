@@ -104,10 +104,10 @@ impl PlatformEvent {
 
     /// Returns a property by its name or alternative name.
     pub(crate) fn property(&self, name: &str) -> Option<&String> {
-        let other = || PROPERTY_ALIASES.iter().find(|(other, _)| *other == name);
+        let alias = || PROPERTY_ALIASES.iter().find(|(other, _)| *other == name);
         self.properties
             .get(name)
-            .or_else(|| self.properties.get(other()?.1))
+            .or_else(|| self.properties.get(alias()?.1))
     }
 
     /// Returns the tool call that answers the sender in the channel of the event; `None` if the

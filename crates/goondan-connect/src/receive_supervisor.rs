@@ -21,8 +21,8 @@ pub(crate) async fn receive(runtime: Arc<ConnectionRuntime>) {
         let began = runtime.now();
         // A separate task turns a panic into an ordinary failure.
         let mut receiving = AbortOnDrop(tokio::spawn(receive_once(Arc::clone(&runtime))));
-        let why = match (&mut receiving.0).await {
-            Ok(Err(why)) => why,
+        let reason = match (&mut receiving.0).await {
+            Ok(Err(reason)) => reason,
             Ok(Ok(())) => {
                 tracing::info!(connection = runtime.bound.name, "a connection ended");
                 return tell(
@@ -38,9 +38,9 @@ pub(crate) async fn receive(runtime: Arc<ConnectionRuntime>) {
         }
         tracing::warn!(
             connection = runtime.bound.name,
-            "a connection failed; restarting in {wait:?}: {why}"
+            "a connection failed; restarting in {wait:?}: {reason}"
         );
-        tell(&runtime, ConnectionState::Failing, Some(why));
+        tell(&runtime, ConnectionState::Failing, Some(reason));
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(MAX_RESTART_WAIT);
     }

@@ -53,7 +53,9 @@ impl Conversation {
         let lost_messages = new_messages
             .into_iter()
             .filter(|new| new.is_appended && !in_base.contains(&new.message.id));
-        let lost_messages: Vec<_> = lost_messages.map(|new| Arc::new(new.message.clone())).collect();
+        let lost_messages: Vec<_> = lost_messages
+            .map(|new| Arc::new(new.message.clone()))
+            .collect();
         Arc::make_mut(&mut conversation.messages).extend(lost_messages);
         (conversation, Vec::new())
     }

@@ -26,7 +26,11 @@ pub fn retry_after(header_value: &str, now: DateTime<Utc>) -> Option<Duration> {
     let header_value = header_value.trim();
     match header_value.parse() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-        Err(_) => Some((http_date(header_value)? - now).to_std().unwrap_or_default()),
+        Err(_) => Some(
+            (http_date(header_value)? - now)
+                .to_std()
+                .unwrap_or_default(),
+        ),
     }
 }
 

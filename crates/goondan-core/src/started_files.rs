@@ -129,7 +129,10 @@ impl StartedProgram<'_> {
         let values = self.variables.values().map(String::as_str);
         let values = values.flat_map(|value| std::iter::once(value).chain(command_words(value)));
         let named_paths = arguments.chain(words.iter().copied().skip(1)).chain(values);
-        let pieces: Vec<String> = named_paths.flat_map(pieces).take(MAX_SEARCHED_PATHS).collect();
+        let pieces: Vec<String> = named_paths
+            .flat_map(pieces)
+            .take(MAX_SEARCHED_PATHS)
+            .collect();
         let folders = self.directories(&pieces);
         let mut paths = Vec::new();
         for folder in &folders {
@@ -171,7 +174,9 @@ impl StartedProgram<'_> {
             let file_folder = file.parent().unwrap_or(self.folder);
             let named_paths = paths_in_settings(&file, file_folder).into_iter();
             let is_own = |path: &PathBuf| is_below(path, &[self.project, self.folder]);
-            files.extend(named_paths.filter(|path| path.is_file() && !is_data(path) && is_own(path)));
+            files.extend(
+                named_paths.filter(|path| path.is_file() && !is_data(path) && is_own(path)),
+            );
             files.insert(file);
         }
         files.extend(interpreters(&files, &folders, self.search_path()));
@@ -236,7 +241,11 @@ impl StartedProgram<'_> {
         let stated_variables = self.variables.iter();
         let stated_variables = stated_variables.map(|(name, value)| (name.as_str(), value.clone()));
         let mut text = argument.to_owned();
-        for (name, value) in own_variables.into_iter().chain(stated_variables).chain(inherited) {
+        for (name, value) in own_variables
+            .into_iter()
+            .chain(stated_variables)
+            .chain(inherited)
+        {
             text = with_value(&text, name, &value);
         }
         let folder = self.folder.display().to_string();

@@ -197,10 +197,10 @@ impl LibraryFailure {
                 };
                 format!("rebuild {name} with goondan-abi {ABI_MAJOR}.x{update}")
             }
-            LibraryFailure::NoExport { has, .. } => {
-                let has = has.join(", ");
+            LibraryFailure::NoExport { has: names, .. } => {
+                let names = names.join(", ");
                 format!(
-                    "its exports are: {has}; correct `spec.exports`, or rebuild the library with \
+                    "its exports are: {names}; correct `spec.exports`, or rebuild the library with \
                     the missing export"
                 )
             }

@@ -16,8 +16,8 @@ use crate::locate::library;
 /// Returns the error that prevents opening the library of `tool`, as far as it can be detected
 /// without loading.
 pub fn fault(tool: &ResourceId, bundle_root: &Path, entry: &str) -> Option<EntryOpenError> {
-    let found = library(bundle_root, entry);
-    let checked = found.and_then(|path| check(&format!("the library `{entry}`"), &path));
+    let library = library(bundle_root, entry);
+    let checked = library.and_then(|path| check(&format!("the library `{entry}`"), &path));
     checked.err().map(|failure| failure.of(tool))
 }
 

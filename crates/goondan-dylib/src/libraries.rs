@@ -120,12 +120,12 @@ impl DynamicLibraries {
         let mut opened = self.opened.lock().await;
         let (name, content, file) = (image.name(), image.hash.clone(), image.source.clone());
         let key = (file.clone(), content.clone());
-        let known = opened
+        let opened_library = opened
             .by_content
             .get(&key)
             .and_then(Weak::upgrade)
             .filter(|library| library.is_fit());
-        let library = match known {
+        let library = match opened_library {
             Some(library) => library,
             None => {
                 let path = stage(self.staging(&mut opened).await?, image).await?;
@@ -207,9 +207,9 @@ impl DynamicLibraries {
         entry: &str,
         root: &Path,
     ) -> Result<(LocatedLibrary, Vec<ExportSpec>), LibraryFailure> {
-        let found = self.open_library(entry, root).await?;
-        let exports = manifest::exports(&found.library.manifest, tool, &found.name)?;
-        Ok((found, exports))
+        let opened = self.open_library(entry, root).await?;
+        let exports = manifest::exports(&opened.library.manifest, tool, &opened.name)?;
+        Ok((opened, exports))
     }
 
     /// Returns the library at `entry`. Fails if the library has no extension.
@@ -218,20 +218,20 @@ impl DynamicLibraries {
         entry: &str,
         root: &Path,
     ) -> Result<LocatedLibrary, LibraryFailure> {
-        let found = self.open_library(entry, root).await?;
-        if !found.library.extends() {
-            return Err(LibraryFailure::NoExtension { name: found.name });
+        let opened = self.open_library(entry, root).await?;
+        if !opened.library.extends() {
+            return Err(LibraryFailure::NoExtension { name: opened.name });
         }
         let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
         extended.retain(|library| library.strong_count() > 0);
         let is_known = extended
             .iter()
-            .any(|library| std::ptr::eq(library.as_ptr(), Arc::as_ptr(&found.library)));
+            .any(|library| std::ptr::eq(library.as_ptr(), Arc::as_ptr(&opened.library)));
         if !is_known {
-            extended.push(Arc::downgrade(&found.library));
+            extended.push(Arc::downgrade(&opened.library));
         }
         drop(extended);
-        Ok(found)
+        Ok(opened)
     }
 
     /// Returns the staging directory, which the first call creates.

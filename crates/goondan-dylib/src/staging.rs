@@ -186,13 +186,13 @@ fn create_new(path: &Path) -> io::Result<File> {
 /// Returns a name that is unique among living processes and this process's directories.
 fn unique_name() -> String {
     static MADE: AtomicU64 = AtomicU64::new(0);
-    let since = std::time::SystemTime::now()
+    let time_since_epoch = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();
     format!(
         "run-{}-{:x}-{}",
         std::process::id(),
-        since.as_nanos(),
+        time_since_epoch.as_nanos(),
         MADE.fetch_add(1, Ordering::Relaxed)
     )
 }

@@ -198,9 +198,9 @@ struct ToolHostPipe {
 impl ToolHostPipe {
     /// Counts a request; returns false if there are too many.
     fn try_count_request(&self) -> bool {
-        let more = |count| (count < MAX_OPEN_REQUESTS).then_some(count + 1);
+        let incremented = |count| (count < MAX_OPEN_REQUESTS).then_some(count + 1);
         self.open_requests
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, incremented)
             .is_ok()
     }
 

@@ -130,8 +130,8 @@ impl RuntimeProcess {
                 Ok(process)
             }
             Ok(Err(_)) => {
-                let how = process.wait_for_end().await;
-                Err(errors::start(name, how))
+                let ending = process.wait_for_end().await;
+                Err(errors::start(name, ending))
             }
             Err(_) => {
                 process.kill.cancel();
@@ -448,8 +448,8 @@ impl ShimMessageReader {
                     payload,
                 };
                 if self.calls.event(id, request) != DeliveryStatus::Accepted {
-                    let why = "the call is over, or has too many open requests";
-                    self.refuse(ask, ToolError::new(why));
+                    let reason = "the call is over, or has too many open requests";
+                    self.refuse(ask, ToolError::new(reason));
                 }
             }
             ShimMessage::Pong => self.pong.send_modify(|count| *count += 1),
@@ -542,29 +542,29 @@ impl ProcessExitWatcher {
         mut reading: tokio::task::JoinHandle<()>,
         printer: tokio::task::JoinHandle<()>,
     ) {
-        let how = tokio::select! {
-            how = program.wait() => {
+        let ending = tokio::select! {
+            ending = program.wait() => {
                 // Read the messages that the process sent before its end.
                 let _ = timeout(PONG_TIMEOUT, &mut reading).await;
-                how
+                ending
             }
             // The process sends no further valid messages.
             _ = &mut reading => match timeout(PONG_TIMEOUT / 4, program.wait()).await {
-                Ok(how) => how,
+                Ok(ending) => ending,
                 Err(_) => program.kill().await,
             },
             () = self.kill.cancelled() => program.kill().await,
             () = self.leave.cancelled() => match timeout(EXIT_TIMEOUT, program.wait()).await {
-                Ok(how) => how,
+                Ok(ending) => ending,
                 Err(_) => program.kill().await,
             },
         };
         reading.abort();
         let _ = timeout(PONG_TIMEOUT / 4, printer).await;
-        let how = self.notes.describe_end(&how);
+        let ending = self.notes.describe_end(&ending);
         self.calls
-            .close(&errors::host_ended_error(&self.name, &how));
+            .close(&errors::host_ended_error(&self.name, &ending));
         // The receiver may already be dropped.
-        let _ = self.end_sender.send(Some(how));
+        let _ = self.end_sender.send(Some(ending));
     }
 }

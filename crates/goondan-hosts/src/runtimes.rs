@@ -25,8 +25,8 @@ pub fn found(module: &ScriptModule, root: &Path) -> Option<RuntimeFound> {
         configured
     };
     let of = |runtime: &ScriptRuntime| {
-        let own = virtual_environment(*runtime, &root.join(&module.package));
-        let program = own.or_else(|| {
+        let own_program = virtual_environment(*runtime, &root.join(&module.package));
+        let program = own_program.or_else(|| {
             programs(*runtime)
                 .iter()
                 .find_map(|name| on_path(name, &path, root))
@@ -180,12 +180,12 @@ fn programs(runtime: ScriptRuntime) -> &'static [&'static str] {
 /// if there is none.
 fn virtual_environment(runtime: ScriptRuntime, package: &Path) -> Option<PathBuf> {
     let candidates = [".venv/bin/python3", "venv/bin/python3"];
-    let mut found = candidates
+    let mut programs = candidates
         .iter()
         .map(|candidate| package.join(candidate))
         .filter(|program| program.is_file());
     (runtime == ScriptRuntime::Python)
-        .then(|| found.next())
+        .then(|| programs.next())
         .flatten()
 }
 

@@ -150,10 +150,11 @@ pub(crate) fn messy_bodies(
 
 /// Cuts `bytes` at the positions `cuts`.
 pub(crate) fn cut_at(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<Vec<u8>> {
-    let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
-    ends.extend([0, bytes.len()]);
-    ends.sort_unstable();
-    ends.windows(2)
+    let mut cut_positions: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+    cut_positions.extend([0, bytes.len()]);
+    cut_positions.sort_unstable();
+    cut_positions
+        .windows(2)
         .map(|ends| bytes[ends[0]..ends[1]].to_vec())
         .collect()
 }

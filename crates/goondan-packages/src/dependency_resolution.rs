@@ -158,22 +158,22 @@ impl PackageResolver<'_> {
                 if is_satisfied {
                     continue;
                 }
-                let known = self.extra.entry(name.clone()).or_default();
-                if known.iter().any(|one| {
+                let extra_requirements = self.extra.entry(name.clone()).or_default();
+                if extra_requirements.iter().any(|one| {
                     one.by == requirement.by && one.dependency.range == requirement.dependency.range
                 }) {
                     return Err(version_conflict_error(&name, &requirements_so_far[&name]));
                 }
-                known.push(requirement);
+                extra_requirements.push(requirement);
                 return Ok(None);
             }
             if chosen.len() >= MAX_PACKAGES {
                 let message = format!("The project needs more than {MAX_PACKAGES} packages.");
                 return Err(PackageError::new(Code::PACKAGE_VERSION_CONFLICT, message));
             }
-            let mut all = requirements_so_far[&name].clone();
-            all.extend(self.extra.get(&name).into_iter().flatten().cloned());
-            let selected = self.choose_version(&name, &all).await?;
+            let mut requirements = requirements_so_far[&name].clone();
+            requirements.extend(self.extra.get(&name).into_iter().flatten().cloned());
+            let selected = self.choose_version(&name, &requirements).await?;
             queue.extend(manifest_requirements(
                 &format!("{name}@{}", selected.version),
                 false,
@@ -268,11 +268,11 @@ impl PackageResolver<'_> {
         name: &str,
         requirement: &DependencyRequirement,
     ) -> Result<Vec<CandidateVersion>> {
-        let known = self
+        let known_candidates = self
             .known_candidates
             .iter()
             .find(|(package, source, _)| package == name && *source == requirement.source);
-        if let Some((_, _, candidates)) = known {
+        if let Some((_, _, candidates)) = known_candidates {
             return Ok(candidates.clone());
         }
         let candidates = requirement

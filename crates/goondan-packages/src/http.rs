@@ -64,10 +64,10 @@ pub(crate) async fn client() -> Result<Client> {
             .tls_backend_preconfigured(goondan_tls::with_system_certificates())
             .build()
     };
-    let made = tokio::task::spawn_blocking(make)
+    let client = tokio::task::spawn_blocking(make)
         .await
         .map_err(|panic| PackageError::source(panic.to_string()))?;
-    made.map_err(|error| {
+    client.map_err(|error| {
         PackageError::source(format!("The HTTP client cannot be created: {error}."))
     })
 }
@@ -118,9 +118,10 @@ fn requested_wait(answer: &Response, attempt: u32) -> Option<Duration> {
         answer.status(),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
     );
-    let stated = answer.headers().get(RETRY_AFTER);
-    let stated = stated.and_then(|wait| rate_limit::retry_after(wait.to_str().ok()?, Utc::now()));
-    let wait = stated.unwrap_or(Duration::from_secs(1 << attempt));
+    let stated_wait = answer.headers().get(RETRY_AFTER);
+    let stated_wait =
+        stated_wait.and_then(|wait| rate_limit::retry_after(wait.to_str().ok()?, Utc::now()));
+    let wait = stated_wait.unwrap_or(Duration::from_secs(1 << attempt));
     (is_deferred && attempt + 1 < MAX_ATTEMPTS && wait <= MAX_WAIT).then_some(wait)
 }
 

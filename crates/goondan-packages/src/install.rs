@@ -258,9 +258,9 @@ pub(crate) fn install_archive(
     if let Some(parent) = folder.parent().filter(|parent| *parent != packages_dir) {
         make_folder(parent)?;
     }
-    let old = opened.path().with_file_name("old");
+    let old_files = opened.path().with_file_name("old");
     let moved = match fs::symlink_metadata(folder) {
-        Ok(_) => fs::rename(folder, &old),
+        Ok(_) => fs::rename(folder, &old_files),
         Err(_) => Ok(()),
     };
     moved

@@ -255,7 +255,8 @@ fn is_larger(request: &Request, limit: usize) -> bool {
         .headers()
         .get(CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    content_length.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > limit))
+    content_length
+        .is_some_and(|length| usize::try_from(length).map_or(true, |length| length > limit))
 }
 
 #[cfg(test)]

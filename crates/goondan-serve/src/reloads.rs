@@ -76,7 +76,8 @@ impl ReloadLog {
 fn diagnostics_in(reloads: &VecDeque<LoggedReload>) -> usize {
     let mut seen_diagnostics = HashSet::new();
     let lists = reloads.iter().map(|reload| &reload.diagnostics);
-    let distinct = lists.filter(|list| seen_diagnostics.insert(Arc::as_ptr(list).cast::<Diagnostic>()));
+    let distinct =
+        lists.filter(|list| seen_diagnostics.insert(Arc::as_ptr(list).cast::<Diagnostic>()));
     distinct.map(|list| list.len()).sum()
 }
 

@@ -150,11 +150,11 @@ impl Bundle {
 
     /// Returns the package that contains a file of the bundle. `None` for the project's own files.
     pub fn package_of(&self, file: &str) -> Option<&InstalledPackage> {
-        let holds = |package: &&InstalledPackage| {
+        let contains_file = |package: &&InstalledPackage| {
             file.strip_prefix(&package.folder)
                 .is_some_and(|rest| rest.starts_with('/'))
         };
-        self.packages.iter().find(holds)
+        self.packages.iter().find(contains_file)
     }
 
     /// Returns the Package document, if there is one.
@@ -189,12 +189,12 @@ impl Bundle {
         kind: &str,
     ) -> Option<String> {
         let origins = resources.values().filter_map(|one| one.origin.as_ref());
-        let own: Vec<&str> = origins
+        let own_files: Vec<&str> = origins
             .map(|(file, _)| file.as_str())
             .filter(|file| self.package_of(file).is_none())
             .collect();
-        files.extend(&own);
-        (!own.is_empty()).then(|| count(own.len(), kind))
+        files.extend(&own_files);
+        (!own_files.is_empty()).then(|| count(own_files.len(), kind))
     }
 
     /// Returns all models.

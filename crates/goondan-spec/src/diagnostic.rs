@@ -149,8 +149,9 @@ impl Diagnostic {
     /// Replaces the code, with its severity and help URL.
     #[must_use]
     pub fn as_code(mut self, code: Code) -> Self {
-        let other = Diagnostic::new(code, "");
-        (self.code, self.severity, self.help_url) = (other.code, other.severity, other.help_url);
+        let with_code = Diagnostic::new(code, "");
+        (self.code, self.severity, self.help_url) =
+            (with_code.code, with_code.severity, with_code.help_url);
         self
     }
 

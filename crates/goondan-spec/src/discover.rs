@@ -71,10 +71,10 @@ pub(crate) fn discover_files(files: &dyn FileAccess, root: &Path) -> DiscoveredF
     };
     let ignores = ignores_above(files, &canonical);
     walk.visit_directory("", &ignores, 0);
-    let mut found = walk.found;
-    found.files.sort_unstable();
-    found.nested.sort_unstable();
-    found
+    let mut found_files = walk.found;
+    found_files.files.sort_unstable();
+    found_files.nested.sort_unstable();
+    found_files
 }
 
 /// Returns the YAML files of an installed package. Ignores `.gitignore` files, because a package
@@ -94,9 +94,13 @@ pub(crate) fn discover_all(files: &dyn FileAccess, root: &Path) -> Vec<String> {
 /// Returns the YAML files of the project that contain resources but are not read, because of their
 /// names. Test cases and other projects below the root are no such files.
 pub fn unread_resource_files(files: &dyn FileAccess, root: &Path) -> Vec<String> {
-    let found = discover_files(files, root);
+    let discovered = discover_files(files, root);
     let is_of_project = |file: &&String| {
-        !file.contains(".case.") && !found.nested.iter().any(|nested| is_beside(nested, file))
+        !file.contains(".case.")
+            && !discovered
+                .nested
+                .iter()
+                .any(|nested| is_beside(nested, file))
     };
     let has_resources = |file: &&String| {
         let bytes = files.read(&root.join(file), MAX_SCANNED_BYTES);
@@ -108,7 +112,7 @@ pub fn unread_resource_files(files: &dyn FileAccess, root: &Path) -> Vec<String>
             })
         })
     };
-    let candidates = found.unread.iter().filter(is_of_project);
+    let candidates = discovered.unread.iter().filter(is_of_project);
     let mut unread: Vec<String> = candidates
         .take(MAX_SCANNED_FILES)
         .filter(has_resources)
@@ -228,13 +232,13 @@ impl DiscoveryWalk<'_> {
 
     /// Reports a link to a file or directory outside the project.
     fn report_link_outside(&mut self, relative: &str, kind: FileKind) {
-        let what = if kind == FileKind::Directory {
+        let kind_name = if kind == FileKind::Directory {
             "directory"
         } else {
             "file"
         };
-        let message = format!("`{relative}` is a link to a {what} outside the bundle.");
-        let suggestion = format!("copy the {what} into the bundle instead of linking to it");
+        let message = format!("`{relative}` is a link to a {kind_name} outside the bundle.");
+        let suggestion = format!("copy the {kind_name} into the bundle instead of linking to it");
         self.add_diagnostic(
             Diagnostic::new(Code::PATH_ESCAPE, message).suggest(suggestion),
             relative.to_owned(),
@@ -262,14 +266,14 @@ impl DiscoveryWalk<'_> {
 
     /// Reports a file or directory that cannot be read.
     fn report_unreadable(&mut self, relative: &str, error: &io::Error) {
-        let shown = if relative.is_empty() {
+        let shown_path = if relative.is_empty() {
             "The bundle directory".to_owned()
         } else {
             format!("`{relative}`")
         };
         let diagnostic = Diagnostic::new(
             Code::PARSE_ERROR,
-            format!("{shown} cannot be read: {}.", reason(error)),
+            format!("{shown_path} cannot be read: {}.", reason(error)),
         );
         self.add_diagnostic(
             diagnostic.suggest("check that you may read it"),

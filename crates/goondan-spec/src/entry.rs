@@ -145,8 +145,8 @@ fn resolve_entry_path(
         return None;
     }
     let above = lookups.path_of(field, before.trim_end_matches('/'), findings)?;
-    let all = lookups.list_directory(&above).unwrap_or_default();
-    let mut available: Vec<&str> = all
+    let names = lookups.list_directory(&above).unwrap_or_default();
+    let mut available: Vec<&str> = names
         .iter()
         .map(|(name, _)| name.as_str())
         .filter(|name| name.contains('-'))
@@ -189,10 +189,10 @@ fn builtin_name(
     if names.contains(&name) {
         return Some(name.to_owned());
     }
-    let shown = excerpt(name, 100);
+    let name_excerpt = excerpt(name, 100);
     let diagnostic = field.diagnostic(
         Code::ENTRY_NOT_FOUND,
-        format!("There is no built-in entry `{BUILTIN_PREFIX}{shown}`."),
+        format!("There is no built-in entry `{BUILTIN_PREFIX}{name_excerpt}`."),
     );
     findings.add(match closest(name, names) {
         Some(near) => field.did_you_mean(diagnostic, &format!("{BUILTIN_PREFIX}{near}")),
@@ -366,10 +366,10 @@ fn library_candidates(path: &str) -> Vec<String> {
             }
         }
     }
-    let mut seen = Vec::with_capacity(candidates.len());
+    let mut seen_paths = Vec::with_capacity(candidates.len());
     candidates.retain(|candidate| {
-        !seen.contains(candidate) && {
-            seen.push(candidate.clone());
+        !seen_paths.contains(candidate) && {
+            seen_paths.push(candidate.clone());
             true
         }
     });

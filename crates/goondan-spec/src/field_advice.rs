@@ -255,9 +255,9 @@ fn index(
             "" => name.clone(),
             path => format!("{path}.{name}"),
         };
-        let known = fields.entry(normalize_name(name)).or_default();
-        if !known.contains(&place) {
-            known.push(place.clone());
+        let paths = fields.entry(normalize_name(name)).or_default();
+        if !paths.contains(&place) {
+            paths.push(place.clone());
         }
         index(document, property, &place, depth + 1, fields);
     }

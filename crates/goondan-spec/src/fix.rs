@@ -142,13 +142,13 @@ pub fn apply<'f>(text: &str, fixes: impl IntoIterator<Item = &'f Fix>) -> (Strin
 
 /// Returns true if every edit of `fix` is in order and on character boundaries of `text`.
 fn is_applicable(fix: &Fix, text: &str) -> bool {
-    let whole = |edit: &ByteEdit| {
+    let is_whole_scalar = |edit: &ByteEdit| {
         edit.start <= edit.end
             && text.is_char_boundary(edit.start)
             && text.is_char_boundary(edit.end)
     };
     !fix.edits.is_empty()
-        && fix.edits.iter().all(whole)
+        && fix.edits.iter().all(is_whole_scalar)
         && fix.edits.is_sorted_by_key(|edit| (edit.start, edit.end))
 }
 
@@ -164,7 +164,7 @@ fn insert(at: usize, text: &str) -> ByteEdit {
 /// Formats `text` as a YAML scalar: plain if every YAML parser reads it as that string, else in
 /// quotes.
 pub fn scalar(text: &str) -> String {
-    let begins =
+    let has_plain_start =
         text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '.' || c == '/');
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     let is_text = |text: &str| {
@@ -173,7 +173,7 @@ pub fn scalar(text: &str) -> String {
             Ok(serde_json::Value::String(_))
         )
     };
-    match begins && text.chars().all(plain) && is_text(text) {
+    match has_plain_start && text.chars().all(plain) && is_text(text) {
         true => text.to_owned(),
         false => serde_json::Value::from(text).to_string(),
     }

@@ -43,7 +43,7 @@ pub(crate) fn followed_imports(
 ) -> ModuleFiles {
     let mut files = vec![entry.to_owned()];
     let mut computed = Vec::new();
-    let mut known = BTreeSet::from([entry.to_owned()]);
+    let mut known_files = BTreeSet::from([entry.to_owned()]);
     let mut next = 0;
     while let Some(file) = files.get(next).cloned() {
         next += 1;
@@ -71,8 +71,8 @@ pub(crate) fn followed_imports(
             let found = candidates
                 .into_iter()
                 .find(|path| lookups.is_file(path) && !lookups.leaves_by_link(path));
-            if let Some(path) =
-                found.filter(|path| files.len() < MAX_FOLLOWED_FILES && known.insert(path.clone()))
+            if let Some(path) = found
+                .filter(|path| files.len() < MAX_FOLLOWED_FILES && known_files.insert(path.clone()))
             {
                 files.push(path);
             }

@@ -291,9 +291,9 @@ impl InstalledPackageReader<'_> {
         dependency: &DeclaredDependency<'_>,
         dependents: &[String],
     ) -> Option<LockedPackage> {
-        let shown = excerpt(dependency.name, 100);
+        let name_excerpt = excerpt(dependency.name, 100);
         let Some(lock) = &self.lock else {
-            let message = format!("The package `{shown}` is not installed.");
+            let message = format!("The package `{name_excerpt}` is not installed.");
             self.done.diagnostics.push(
                 dependency
                     .diagnostic(Code::PACKAGE_NOT_INSTALLED, message)
@@ -306,7 +306,7 @@ impl InstalledPackageReader<'_> {
             .filter(|locked| locked.contents.is_some())
             .cloned()
         else {
-            let message = format!("The package `{shown}` is not in `{LOCK_FILE}`.");
+            let message = format!("The package `{name_excerpt}` is not in `{LOCK_FILE}`.");
             self.done.diagnostics.push(
                 dependency
                     .diagnostic(Code::PACKAGE_LOCK_OUTDATED, message)
@@ -321,7 +321,7 @@ impl InstalledPackageReader<'_> {
         let problem = match dependents.len() {
             0 | 1 => {
                 let message = format!(
-                    "`{LOCK_FILE}` has version {version} of `{shown}`, which `{}` does not allow.",
+                    "`{LOCK_FILE}` has version {version} of `{name_excerpt}`, which `{}` does not allow.",
                     excerpt(dependency.range, 40)
                 );
                 dependency

@@ -198,10 +198,10 @@ pub fn without_dependency(text: &str, name: &str) -> Option<String> {
         }
     };
     let after = package_document(&edited)?;
-    let left = after
+    let dependencies_after = after
         .entry("spec")
         .and_then(|spec| spec.value.entry("dependencies"));
-    let count = left.map_or(0, |entry| {
+    let count = dependencies_after.map_or(0, |entry| {
         if let NodeContent::List(items) = &entry.value.content {
             items.len()
         } else {
@@ -296,17 +296,17 @@ fn verified_edit(text: String, dependency: DependencySpec<'_>) -> Option<String>
         item.entry(key)
             .and_then(|entry| entry.value.text().map(str::to_owned))
     };
-    let of_name = items
+    let matching_items = items
         .iter()
         .filter(|item| field(item, "name").as_deref() == Some(dependency.name));
-    let found: Vec<_> = of_name
+    let written_fields: Vec<_> = matching_items
         .map(|item| (field(item, "version"), field(item, "source")))
         .collect();
     let expected = (
         Some(dependency.version.to_owned()),
         dependency.source.map(str::to_owned),
     );
-    (found == [expected]).then_some(text)
+    (written_fields == [expected]).then_some(text)
 }
 
 /// Inserts `new` at byte `at`, with the line ends of the text. Starts a new line first if the text

@@ -81,8 +81,8 @@ impl<'f> BundleDirectory<'f> {
 
     /// Returns the state of a relative path, from the cache if possible.
     pub(crate) fn path_state(&self, relative: &str) -> PathState {
-        if let Some(seen) = self.lock().get(relative) {
-            return *seen;
+        if let Some(state) = self.lock().get(relative) {
+            return *state;
         }
         let path = self.root.join(relative);
         // A missing file leads to the same place as its nearest existing directory. Paths above the
@@ -90,19 +90,19 @@ impl<'f> BundleDirectory<'f> {
         let inner = path
             .ancestors()
             .take_while(|path| path.starts_with(self.root));
-        let known = inner
+        let known_parent = inner
             .into_iter()
             .find_map(|path| Some((path, self.files.canonicalize(path).ok()?)));
-        let leaves = known
+        let leaves = known_parent
             .as_ref()
             .is_some_and(|(_, target)| !target.starts_with(&self.canonical));
-        let seen = PathState {
+        let state = PathState {
             kind: self.files.kind(&path).ok(),
             leaves,
-            has_link: known.is_some_and(|(path, target)| self.is_link(path, &target)),
+            has_link: known_parent.is_some_and(|(path, target)| self.is_link(path, &target)),
         };
-        self.lock().insert(relative.to_owned(), seen);
-        seen
+        self.lock().insert(relative.to_owned(), state);
+        state
     }
 
     /// Returns true if the target of a path shows that the path contains a link. The target has the
@@ -197,9 +197,9 @@ impl<'f> PathLookups<'f> {
 
     /// Returns the state of a path, and records it as a dependency of the decoded resource.
     fn path_state(&self, relative: &str) -> PathState {
-        let seen = self.folder.path_state(relative);
-        self.seen.borrow_mut().push((relative.to_owned(), seen));
-        seen
+        let state = self.folder.path_state(relative);
+        self.seen.borrow_mut().push((relative.to_owned(), state));
+        state
     }
 
     /// Returns the path in `field`, relative to the root and normalized, or reports that it leaves
@@ -346,11 +346,11 @@ impl<'f> PathLookups<'f> {
             .unwrap_or(&self.folder.canonical);
         let real = self.folder.files.canonicalize(path);
         if real.as_ref().is_ok_and(|real| !real.starts_with(top)) {
-            let left = io::Error::new(
+            let outside_error = io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 "it leads out of the repository",
             );
-            return Err(FileReadError::Io(left));
+            return Err(FileReadError::Io(outside_error));
         }
         Ok((self.folder.read_at(path)?, real.map_err(FileReadError::Io)?))
     }
@@ -362,17 +362,17 @@ impl<'f> PathLookups<'f> {
         find: impl FnOnce() -> ModuleFiles,
     ) -> ModuleFiles {
         self.mark_uncacheable();
-        let known = || {
+        let known_files = || {
             self.folder
                 .modules
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
         };
-        if let Some(files) = known().get(path) {
+        if let Some(files) = known_files().get(path) {
             return files.clone();
         }
         let files = find();
-        known().insert(path.to_owned(), files.clone());
+        known_files().insert(path.to_owned(), files.clone());
         files
     }
 

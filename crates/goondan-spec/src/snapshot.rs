@@ -295,43 +295,43 @@ impl<'a> SnapshotBuilder<'a> {
     /// Hashes all resources by kind; the built-in package is left out.
     fn hash_resources(&self) -> ResourceFingerprints {
         let bundle = self.bundle;
-        let mut all = BTreeMap::new();
+        let mut hashes = BTreeMap::new();
         if let Some(package) = bundle.package() {
-            all.insert(
+            hashes.insert(
                 Kind::Package,
                 [(package.id.name.clone(), self.hash(package))].into(),
             );
         }
-        all.insert(
+        hashes.insert(
             Kind::Model,
             self.fingerprints_of_kind(Kind::Model, Bundle::models),
         );
-        all.insert(
+        hashes.insert(
             Kind::Agent,
             self.fingerprints_of_kind(Kind::Agent, Bundle::agents),
         );
-        all.insert(
+        hashes.insert(
             Kind::Swarm,
             self.fingerprints_of_kind(Kind::Swarm, Bundle::swarms),
         );
-        all.insert(
+        hashes.insert(
             Kind::Tool,
             self.fingerprints_of_kind(Kind::Tool, Bundle::tools),
         );
-        all.insert(
+        hashes.insert(
             Kind::Extension,
             self.fingerprints_of_kind(Kind::Extension, Bundle::extensions),
         );
-        all.insert(
+        hashes.insert(
             Kind::Connector,
             self.fingerprints_of_kind(Kind::Connector, Bundle::connectors),
         );
-        all.insert(
+        hashes.insert(
             Kind::Connection,
             self.fingerprints_of_kind(Kind::Connection, Bundle::connections),
         );
-        all.retain(|_, resources| !resources.is_empty());
-        all
+        hashes.retain(|_, resources| !resources.is_empty());
+        hashes
     }
 
     /// Hashes the resources of a kind; reuses hashes of unchanged resources.
@@ -394,7 +394,7 @@ impl<'a> SnapshotBuilder<'a> {
         let Some(before) = self.before else {
             return false;
         };
-        let same = |old: &Arc<Resource<T>>| {
+        let is_same = |old: &Arc<Resource<T>>| {
             let is_same_document = || {
                 self.bundle.is_same_document(
                     &before.bundle,
@@ -406,7 +406,7 @@ impl<'a> SnapshotBuilder<'a> {
                 && before.contents.get(&resource.id) == self.contents.get(&resource.id)
                 && before.values.get(&resource.id) == self.values.get(&resource.id)
         };
-        of(&before.bundle).get(&resource.id).is_some_and(same)
+        of(&before.bundle).get(&resource.id).is_some_and(is_same)
     }
 
     /// Hashes a resource, its files and its variables.
@@ -418,13 +418,13 @@ impl<'a> SnapshotBuilder<'a> {
             &resource.annotations,
             &resource.spec,
         );
-        let used = (
+        let used_values = (
             self.values.get(&resource.id),
             self.contents.get(&resource.id),
         );
         FingerprintHasher::default()
             .with_value(&meaning)
-            .with_value(&used)
+            .with_value(&used_values)
             .finish()
     }
 
@@ -440,7 +440,8 @@ impl<'a> SnapshotBuilder<'a> {
             return parts.clone();
         }
         let spec = &agent.spec;
-        let known = |id: &ResourceId| self.known_fingerprint(known, id).filter(|_| !id.is_base());
+        let known_fingerprint =
+            |id: &ResourceId| self.known_fingerprint(known, id).filter(|_| !id.is_base());
         let tools = spec.tools.iter().fold(
             FingerprintHasher::default().with_value(&(&spec.tools, &spec.skills)),
             |hasher, used| {
@@ -450,8 +451,8 @@ impl<'a> SnapshotBuilder<'a> {
                         .get(&used.tool)
                         .map(|tool| self.hash(tool))
                 };
-                match known(&used.tool) {
-                    Some(known) => hasher.with_value(known),
+                match known_fingerprint(&used.tool) {
+                    Some(fingerprint) => hasher.with_value(fingerprint),
                     None => hasher.with_value(built_in.entry(&used.tool).or_insert_with(hash)),
                 }
             },
@@ -465,8 +466,8 @@ impl<'a> SnapshotBuilder<'a> {
                         .get(&used.extension)
                         .map(|extension| self.hash(extension))
                 };
-                match known(&used.extension) {
-                    Some(known) => hasher.with_value(known),
+                match known_fingerprint(&used.extension) {
+                    Some(fingerprint) => hasher.with_value(fingerprint),
                     None => hasher.with_value(built_in.entry(&used.extension).or_insert_with(hash)),
                 }
             },
@@ -474,7 +475,7 @@ impl<'a> SnapshotBuilder<'a> {
         let models = spec
             .models()
             .fold(FingerprintHasher::default(), |hasher, id| {
-                hasher.with_value(id).with_value(&known(id))
+                hasher.with_value(id).with_value(&known_fingerprint(id))
             });
         let prompt = (
             spec.prompt.as_ref().map(|prompt| &prompt.text),
@@ -521,7 +522,7 @@ impl<'a> SnapshotBuilder<'a> {
         let before = &self.before?.snapshot;
         let tools = agent.spec.tools.iter().map(|used| &used.tool);
         let extensions = agent.spec.extensions.iter().map(|used| &used.extension);
-        let mut named = tools.chain(extensions).chain(agent.spec.models());
+        let mut named_resources = tools.chain(extensions).chain(agent.spec.models());
         let reads_the_same = |id: &ResourceId| {
             self.before.and_then(|before| before.values.get(id)) == self.values.get(id)
         };
@@ -531,7 +532,7 @@ impl<'a> SnapshotBuilder<'a> {
                 self.known_fingerprint(known, id) == self.known_fingerprint(&before.resources, id)
             }
         };
-        let is_unchanged = self.is_unchanged(agent, Bundle::agents) && named.all(is_same);
+        let is_unchanged = self.is_unchanged(agent, Bundle::agents) && named_resources.all(is_same);
         before.agents.get(&agent.id.name).filter(|_| is_unchanged)
     }
 }

@@ -54,11 +54,11 @@ impl Bundle {
         swarm: &ResourceId,
         environment: &Environment,
     ) -> Vec<Diagnostic> {
-        let used = self.used_by(swarm);
+        let used_resources = self.used_by(swarm);
         let origins = self
             .values
             .iter()
-            .filter(|origin| used.contains(&origin.resource));
+            .filter(|origin| used_resources.contains(&origin.resource));
         origins
             .filter_map(|origin| missing_variable_error(origin, environment))
             .collect()
@@ -85,7 +85,7 @@ impl Bundle {
 
     /// Warns about each secret that is too short to be masked everywhere.
     pub fn short_secrets(&self, environment: &Environment) -> Vec<Diagnostic> {
-        let mut named = BTreeSet::new();
+        let mut variables = BTreeSet::new();
         let secrets = self.values.iter().filter(|origin| !is_setting(origin));
         secrets
             .filter_map(|origin| {
@@ -95,7 +95,7 @@ impl Bundle {
                 // A variable is reported once, however often it is used.
                 let place = matches!(origin.source, ValueSource::Value(_)).then_some(place);
                 let warning = short_secret(origin, &name, &secret)?;
-                named.insert((name, place)).then_some(warning)
+                variables.insert((name, place)).then_some(warning)
             })
             .collect()
     }
@@ -103,19 +103,19 @@ impl Bundle {
     /// Returns the `secretRef`s that `swarm` uses, including those of its tools and extensions, as
     /// name and key.
     pub fn secret_refs(&self, swarm: &ResourceId) -> Vec<(String, String)> {
-        let mut used = self.used_by(swarm);
-        used.extend(self.agent_parts(swarm));
+        let mut used_origins = self.used_by(swarm);
+        used_origins.extend(self.agent_parts(swarm));
         let origins = self
             .values
             .iter()
-            .filter(|origin| used.contains(&origin.resource));
-        let named = origins.filter_map(|origin| match &origin.source {
+            .filter(|origin| used_origins.contains(&origin.resource));
+        let secret_names = origins.filter_map(|origin| match &origin.source {
             ValueSource::SecretRef { name, key } => {
                 Some((name.clone(), key.as_ref().unwrap_or(&origin.key).clone()))
             }
             ValueSource::Value(_) | ValueSource::Env(_) => None,
         });
-        named.collect()
+        secret_names.collect()
     }
 
     /// Returns the values that resources take from outside the bundle, with resource and position.

@@ -100,9 +100,9 @@ impl TextEscaper {
             self.last = text.chars().next_back().unwrap_or(self.last);
             return Cow::Borrowed(text);
         }
-        let mut shown = String::with_capacity(text.len());
-        text.chars().for_each(|c| self.push(c, &mut shown));
-        Cow::Owned(shown)
+        let mut escaped = String::with_capacity(text.len());
+        text.chars().for_each(|c| self.push(c, &mut escaped));
+        Cow::Owned(escaped)
     }
 
     /// Appends a character, escaped unless it is visible or allowed here.

@@ -213,7 +213,12 @@ impl BackgroundProcess {
             stop: stop.clone(),
             done: done.clone().drop_guard(),
         };
-        let watcher = tokio::spawn(watch_process(started, requests, end_triggers, Arc::clone(&state)));
+        let watcher = tokio::spawn(watch_process(
+            started,
+            requests,
+            end_triggers,
+            Arc::clone(&state),
+        ));
         Ok(BackgroundProcess {
             line: line.to_owned(),
             identity: new_identity(),

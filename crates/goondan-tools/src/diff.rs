@@ -27,7 +27,10 @@ pub fn unified(before: &str, after: &str, context: usize) -> String {
         // Writing to a string never fails.
         let _ = writeln!(text, "{}", UnifiedHunkHeader::new(hunk));
         for change in hunk {
-            let (gone, come) = (&old_lines[change.old_range()], &new_lines[change.new_range()]);
+            let (gone, come) = (
+                &old_lines[change.old_range()],
+                &new_lines[change.new_range()],
+            );
             match change {
                 DiffOp::Equal { .. } => put(&mut text, ' ', gone),
                 _ => {

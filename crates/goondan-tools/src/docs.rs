@@ -93,7 +93,8 @@ fn write_inventories(page: &mut String) -> std::fmt::Result {
     let listed_tools = INVENTORIES
         .iter()
         .flat_map(|(name, tools)| tools.iter().map(move |tool| (name, tool)));
-    listed_tools.into_iter()
+    listed_tools
+        .into_iter()
         .try_for_each(|(name, (theirs, ours, case))| {
             writeln!(page, "| {name} | `{theirs}` | `{ours}` | {case} |")
         })

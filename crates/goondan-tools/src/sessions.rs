@@ -92,7 +92,8 @@ impl ToolOperation for ListSessions {
             .take(self.limit)
             .map(|session| session_json(session, &own_session))
             .collect();
-        let output = json!({"count": listed_sessions.len(), "total": total, "sessions": listed_sessions});
+        let output =
+            json!({"count": listed_sessions.len(), "total": total, "sessions": listed_sessions});
         Ok(titled_output(
             format!("{} of {total} sessions", output["count"]),
             output,
@@ -337,8 +338,7 @@ async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, ToolError> {
     let instance_id = id
         .split_once(':')
         .map(|(agent, key)| InstanceId::new(agent, key));
-    let found =
-        instance_id.and_then(|id| sessions.into_iter().find(|session| session.id() == id));
+    let found = instance_id.and_then(|id| sessions.into_iter().find(|session| session.id() == id));
     // Only sessions within reach, so that the error does not show whether another one exists.
     let reached = agents::retain_reachable(ctx, Vec::from_iter(found), InstanceMeta::id).await?;
     reached.into_iter().next().ok_or_else(|| {

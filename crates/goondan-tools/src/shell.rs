@@ -192,7 +192,10 @@ pub(crate) fn sandbox_note(ctx: &ToolContext, finished: &FinishedProgram) -> Opt
         return None;
     };
     let all_containments = || commands.iter().chain(files.values()).flatten();
-    if finished.status.success() || !sandboxed_start::is_there() || all_containments().next().is_none() {
+    if finished.status.success()
+        || !sandboxed_start::is_there()
+        || all_containments().next().is_none()
+    {
         return None;
     }
     let network = if all_containments().all(|command| command.sandbox.network) {

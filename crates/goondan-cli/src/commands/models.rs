@@ -96,7 +96,10 @@ fn selected(bundle: &Bundle, names: &[String]) -> Result<Vec<Arc<Resource<Model>
     let models = bundle.models();
     let is_model = |name: &str| models.values().any(|model| model.id.name == name);
     if let Some(unknown) = names.iter().find(|name| !is_model(name)) {
-        let choices: Vec<&str> = models.values().map(|model| model.id.name.as_str()).collect();
+        let choices: Vec<&str> = models
+            .values()
+            .map(|model| model.id.name.as_str())
+            .collect();
         let error = CliError::usage(format!("The project has no Model `{unknown}`."));
         return Err(match choices.is_empty() {
             true => error,

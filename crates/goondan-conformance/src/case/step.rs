@@ -423,8 +423,8 @@ impl TryFrom<RawStep> for CaseStep {
             raw.second.map(|EmptyOptions {}| StepAction::Second),
             raw.advance.map(StepAction::Advance),
         ];
-        let mut given = actions.into_iter().flatten();
-        match (given.next(), given.next()) {
+        let mut given_actions = actions.into_iter().flatten();
+        match (given_actions.next(), given_actions.next()) {
             (Some(action), None) => checked_step(action, raw.expect, raw.judge),
             _ => Err(
                 "a step must have exactly one of these keys: `send`, `call`, `compact`, `undo`, \

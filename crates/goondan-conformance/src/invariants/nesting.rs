@@ -164,11 +164,11 @@ impl NestingCheck {
         self.spans
             .insert(trace.span_id.clone(), trace.trace_id.clone());
         let name = unit.name();
-        let open = OpenUnit {
+        let opened = OpenUnit {
             trace: trace.clone(),
             parent,
         };
-        if self.open.insert(unit, open).is_some() && !self.allowance.cut_off {
+        if self.open.insert(unit, opened).is_some() && !self.allowance.cut_off {
             self.problems.push(format!("{name} starts twice"));
         }
     }
@@ -215,9 +215,9 @@ impl NestingCheck {
                 .problems
                 .push(format!("{} ends but never started", unit.name()));
         };
-        let same =
+        let is_same_span =
             (&opened.trace.trace_id, &opened.trace.span_id) == (&trace.trace_id, &trace.span_id);
-        if !same && !self.allowance.cut_off {
+        if !is_same_span && !self.allowance.cut_off {
             self.problems.push(format!(
                 "{} ends under another span than it started",
                 unit.name()
@@ -247,8 +247,9 @@ impl NestingCheck {
                     .map(|unit| format!("{} never ends", unit.name())),
             );
         }
-        let mut seen = BTreeSet::new();
-        self.problems.retain(|problem| seen.insert(problem.clone()));
+        let mut seen_units = BTreeSet::new();
+        self.problems
+            .retain(|problem| seen_units.insert(problem.clone()));
         self.problems
     }
 }

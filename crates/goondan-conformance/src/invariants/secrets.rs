@@ -22,7 +22,7 @@ pub(super) fn check(evidence: &CaseEvidence<'_>) -> Vec<String> {
     {
         let forms = encoded_forms(value);
         let shows = |text: &str| forms.iter().any(|form| text.contains(form.as_str()));
-        let found = |location: String| format!("the value of {name} occurs in {location}");
+        let violation = |location: String| format!("the value of {name} occurs in {location}");
         let events = evidence
             .events
             .iter()
@@ -30,29 +30,29 @@ pub(super) fn check(evidence: &CaseEvidence<'_>) -> Vec<String> {
         problems.extend(
             events
                 .filter(|text| shows(text))
-                .map(|_| found("a runtime event".to_owned())),
+                .map(|_| violation("a runtime event".to_owned())),
         );
         let requests = evidence
             .requests
             .iter()
             .filter(|request| shows(&format!("{request:?}")));
         problems.extend(
-            requests.map(|request| found(format!("a model request of {}", request.instance))),
+            requests.map(|request| violation(format!("a model request of {}", request.instance))),
         );
         let diagnostics = evidence
             .diagnostics
             .iter()
             .filter(|diagnostic| shows(&format!("{diagnostic:?}")));
         problems.extend(
-            diagnostics.map(|diagnostic| found(format!("a diagnostic ({})", diagnostic.code))),
+            diagnostics.map(|diagnostic| violation(format!("a diagnostic ({})", diagnostic.code))),
         );
         if shows(&evidence.logs) {
-            problems.push(found("the logs".to_owned()));
+            problems.push(violation("the logs".to_owned()));
         }
         problems.extend(
             files_with(&evidence.state_root, &forms)
                 .into_iter()
-                .map(|file| found(format!("state:{file}"))),
+                .map(|file| violation(format!("state:{file}"))),
         );
     }
     problems

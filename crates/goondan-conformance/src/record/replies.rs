@@ -207,7 +207,7 @@ fn answer(
             && matches!(&message.source, MessageSource::Assistant { step_id } if *step_id == step.id)
     };
     let turn = history.turn(&step.turn_id);
-    let found = messages.iter().find(is_answer).cloned().ok_or_else(|| {
+    let answer = messages.iter().find(is_answer).cloned().ok_or_else(|| {
         let turn = turn.map_or_else(|| step.instance.to_string(), turn_name);
         RecordingError(format!(
             "A model answer in {turn} is no longer part of the conversation: it was summarized, \
@@ -215,9 +215,9 @@ fn answer(
         ))
     })?;
     if let Some(turn) = turn {
-        history::no_files(turn, &found)?;
+        history::no_files(turn, &answer)?;
     }
-    Ok(found)
+    Ok(answer)
 }
 
 /// Returns a call with its result.
@@ -228,12 +228,12 @@ fn recorded_call(
     number: usize,
     messages: &[Arc<Message>],
 ) -> Result<RecordedCall, RecordingError> {
-    let of_step = messages.iter().filter(
+    let step_messages = messages.iter().filter(
         |message| matches!(&message.source, MessageSource::Tool { step_id } if *step_id == step.id),
     );
-    let found =
-        of_step.flat_map(|message| message.tool_results().map(move |result| (message, result)));
-    let Some((message, result)) = found
+    let step_results = step_messages
+        .flat_map(|message| message.tool_results().map(move |result| (message, result)));
+    let Some((message, result)) = step_results
         .into_iter()
         .find(|(_, result)| result.tool_call_id == call.tool_call_id)
     else {

@@ -99,11 +99,11 @@ fn is_literal(text: &str) -> bool {
 /// Writes a plain scalar if it is unambiguous, or else JSON, which is valid YAML.
 fn format_scalar(text: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | ' ');
-    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
+    let has_letter_first = text.starts_with(|c: char| c.is_ascii_alphabetic());
     let words = [
         "true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf",
     ];
-    let is_plain = begins
+    let is_plain = has_letter_first
         && text.chars().all(is_word)
         && !text.ends_with(' ')
         && !words.contains(&text.to_lowercase().as_str());

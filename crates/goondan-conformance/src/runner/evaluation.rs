@@ -100,7 +100,7 @@ fn judge_questions(
         .iter()
         .map(|(index, view)| (*index, exchange_for_judge(located, *index, view, &calls)))
         .collect();
-    let of_steps = turns.iter().filter_map(|(index, turn)| {
+    let step_questions = turns.iter().filter_map(|(index, turn)| {
         let step = &case.steps[*index];
         let criteria = step.judge.clone()?;
         let check = judge_place(&step_place(*index, step.action.name()));
@@ -110,8 +110,8 @@ fn judge_questions(
             conversation: Value::Array(vec![turn.clone()]),
         })
     });
-    let whole: Value = turns.iter().map(|(_, turn)| turn.clone()).collect();
-    let of_outcome = case
+    let transcript: Value = turns.iter().map(|(_, turn)| turn.clone()).collect();
+    let outcome_questions = case
         .expect
         .judge
         .iter()
@@ -119,9 +119,9 @@ fn judge_questions(
         .map(|(index, criteria)| JudgeQuestion {
             check: outcome_judge_place(index),
             criteria: criteria.clone(),
-            conversation: whole.clone(),
+            conversation: transcript.clone(),
         });
-    of_steps.chain(of_outcome).collect()
+    step_questions.chain(outcome_questions).collect()
 }
 
 /// Returns the input, the calls and the answer in the form that the judge receives.
@@ -134,10 +134,10 @@ fn exchange_for_judge(
     let StepAction::Send(send) = &located.case.steps[index].action else {
         return Value::Null;
     };
-    let of_turn = calls
+    let turn_calls = calls
         .iter()
         .filter(|call| view.get("turnId").and_then(Value::as_str) == Some(&call.turn_id));
-    let calls: Value = of_turn
+    let calls: Value = turn_calls
         .map(|call| json!({"tool": call.tool, "args": call.args, "status": call.status}))
         .collect();
     let answer = view

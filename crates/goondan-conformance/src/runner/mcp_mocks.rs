@@ -139,13 +139,18 @@ impl McpMock {
             };
         };
         let mut state = self.state();
-        let used = state.replied.entry(tool.to_owned()).or_default();
-        *used += 1;
-        replies.get(*used - 1).cloned().unwrap_or_else(|| McpReply {
-            text: Some(format!("the case has no reply for call {used} of {tool}")),
-            is_error: true,
-            ..McpReply::default()
-        })
+        let reply_count = state.replied.entry(tool.to_owned()).or_default();
+        *reply_count += 1;
+        replies
+            .get(*reply_count - 1)
+            .cloned()
+            .unwrap_or_else(|| McpReply {
+                text: Some(format!(
+                    "the case has no reply for call {reply_count} of {tool}"
+                )),
+                is_error: true,
+                ..McpReply::default()
+            })
     }
 }
 

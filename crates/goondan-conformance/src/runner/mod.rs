@@ -140,8 +140,10 @@ fn unsupported_reason(case: &ConformanceCase, has_database: bool) -> Option<Stri
     if needs_modes && !cfg!(unix) {
         return Some("files with a mode need a Unix system".to_owned());
     }
-    let missing = case.needs.iter().find(|program| !is_installed(program))?;
-    Some(format!("it needs `{missing}`, which is not on the PATH"))
+    let missing_program = case.needs.iter().find(|program| !is_installed(program))?;
+    Some(format!(
+        "it needs `{missing_program}`, which is not on the PATH"
+    ))
 }
 
 /// Returns true for files that only the embedded store has. Working directories exist with every

@@ -160,14 +160,14 @@ impl NodeConfig {
                         leading = Some(LeaderState { swarm, followed, lost });
                     }
                     Err(error) => {
-                        let again = !matches!(error, StartError::Diagnostics(_));
+                        let may_retry = !matches!(error, StartError::Diagnostics(_));
                         tracing::debug!(%error, node = self.number, "a node failed to start");
                         return match refused.take() {
                             Some(refused) => {
                                 let _ = refused.send(error);
                                 NodeExit { leading, again: false }
                             }
-                            None => NodeExit { leading, again },
+                            None => NodeExit { leading, again: may_retry },
                         };
                     }
                 },

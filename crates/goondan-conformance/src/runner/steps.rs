@@ -341,13 +341,13 @@ fn await_reload(context: &mut CaseContext<'_>, step: &AwaitReload) -> Result<Val
         );
     }
     let process = running_process(context)?;
-    let within = step.limit()?;
+    let limit = step.limit()?;
     match in_time(
-        process.run(context, process.next_reload(within)),
+        process.run(context, process.next_reload(limit)),
         "no reload happened",
     )? {
         Some(outcome) => Ok(reload_view(context, &outcome)),
-        None => Err(format!("no reload within {} ms", within.as_millis())),
+        None => Err(format!("no reload within {} ms", limit.as_millis())),
     }
 }
 
@@ -407,18 +407,18 @@ fn start_second_swarm(context: &CaseContext<'_>) -> Result<Value, StepError> {
 fn wait(context: &CaseContext<'_>, step: &AwaitEvents) -> Result<(), StepError> {
     let process = running_process(context)?;
     let agent = step.agent.as_deref();
-    let within = step.limit()?;
-    let waiting = context.events.wait(&step.event, agent, step.count, within);
+    let limit = step.limit()?;
+    let waiting = context.events.wait(&step.event, agent, step.count, limit);
     match in_time(process.run(context, waiting), "the events did not occur")? {
         Ok(()) => Ok(()),
         Err(seen) => {
-            let of_agent = agent
+            let agent_suffix = agent
                 .map(|agent| format!(" of {agent}"))
                 .unwrap_or_default();
             let AwaitEvents { event, count, .. } = step;
             Err(format!(
-                "{seen} of {count} `{event}`{of_agent} within {} ms; there were {}",
-                within.as_millis(),
+                "{seen} of {count} `{event}`{agent_suffix} within {} ms; there were {}",
+                limit.as_millis(),
                 seen_types(context)
             ))
         }

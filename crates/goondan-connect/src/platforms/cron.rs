@@ -114,13 +114,13 @@ fn write(folder: &Path, last: DateTime<Utc>) -> std::io::Result<()> {
 
 /// Creates the event for the scheduled time `due`.
 fn event(connection: &str, text: &str, due: DateTime<Utc>) -> PlatformEvent {
-    let at = due.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let due_time = due.to_rfc3339_opts(SecondsFormat::Secs, true);
     PlatformEvent {
         name: "cron_tick".to_owned(),
-        id: at.clone(),
+        id: due_time.clone(),
         text: text.to_owned(),
         key: format!("cron:{connection}"),
-        properties: [("scheduledAt".to_owned(), at)].into(),
+        properties: [("scheduledAt".to_owned(), due_time)].into(),
         ..PlatformEvent::default()
     }
 }

@@ -299,7 +299,7 @@ fn is_repository(name: &str) -> bool {
 
 /// Returns a sample of the named event, or of an issue event.
 pub(super) fn sample(name: &str) -> PlatformEvent {
-    let thing =
+    let subject =
         json!({"number": 12, "title": "It crashes", "body": "Hello", "user": {"login": "ada"}});
     let (kind, mut payload) = match name {
         "github_push" => (
@@ -308,16 +308,16 @@ pub(super) fn sample(name: &str) -> PlatformEvent {
         ),
         "github_pull_request" => (
             "pull_request",
-            json!({"action": "opened", "pull_request": thing}),
+            json!({"action": "opened", "pull_request": subject}),
         ),
         "github_issue_comment" => {
             let comment = json!({"body": "Hello", "user": {"login": "ada"}});
             (
                 "issue_comment",
-                json!({"action": "created", "issue": thing, "comment": comment}),
+                json!({"action": "created", "issue": subject, "comment": comment}),
             )
         }
-        _ => ("issues", json!({"action": "opened", "issue": thing})),
+        _ => ("issues", json!({"action": "opened", "issue": subject})),
     };
     payload["repository"] = json!({"full_name": "octo/hello"});
     payload["sender"] = json!({"login": "ada", "type": "User"});

@@ -301,10 +301,10 @@ pub fn sample(bound: &BoundConnection, given: Option<&Value>) -> Result<Platform
     let name = given
         .and_then(|given| given.get("name"))
         .and_then(Value::as_str);
-    if let Some(name) = name.filter(|name| !bound.events.iter().any(|known| known == name)) {
-        let known = bound.events.join(", ");
+    if let Some(name) = name.filter(|name| !bound.events.iter().any(|event| event == name)) {
+        let event_names = bound.events.join(", ");
         return Err(format!(
-            "The connector `{}` has no event `{name}`. Use one of: {known}.",
+            "The connector `{}` has no event `{name}`. Use one of: {event_names}.",
             bound.connector
         ));
     }
@@ -321,8 +321,8 @@ pub fn sample(bound: &BoundConnection, given: Option<&Value>) -> Result<Platform
     given.map_or(Ok(event.clone()), |given| with(event, given))
 }
 
-fn with(mut event: PlatformEvent, given: &Value) -> Result<PlatformEvent, String> {
-    let object = given
+fn with(mut event: PlatformEvent, stated_properties: &Value) -> Result<PlatformEvent, String> {
+    let object = stated_properties
         .as_object()
         .ok_or("The event must be a JSON object.")?;
     for (name, value) in object {
@@ -344,14 +344,18 @@ fn with(mut event: PlatformEvent, given: &Value) -> Result<PlatformEvent, String
             }
             "channel" => event.channel = Some(text()?),
             "properties" => {
-                let given = value
+                let stated_properties = value
                     .as_object()
                     .ok_or("`properties` of the event must be an object.")?;
-                event.properties.extend(crate::event::plain_values(given));
+                event
+                    .properties
+                    .extend(crate::event::plain_values(stated_properties));
             }
             other => {
-                let known = "name, text, instanceKey, sender, channel and properties";
-                return Err(format!("An event has no field `{other}`. Use {known}."));
+                let known_fields = "name, text, instanceKey, sender, channel and properties";
+                return Err(format!(
+                    "An event has no field `{other}`. Use {known_fields}."
+                ));
             }
         }
     }
@@ -402,10 +406,10 @@ pub(crate) async fn request(runtime: Arc<ConnectionRuntime>, request: Request) -
         }
         ParsedRequest::Event(event) => {
             let name = event.name.clone();
-            let taken = accept_detached(&runtime, *event).await;
-            taken.map_or_else(
+            let accepted = accept_detached(&runtime, *event).await;
+            accepted.map_or_else(
                 |error| not_accepted(&runtime, &name, &error),
-                |taken| runtime.platform.acknowledge(taken),
+                |accepted| runtime.platform.acknowledge(accepted),
             )
         }
     }
@@ -437,11 +441,11 @@ pub(crate) async fn accept_event(
     event: PlatformEvent,
 ) -> Result<EventAcceptance, EventRefusal> {
     let origin = event.origin.clone().unwrap_or_default();
-    let taken = runtime.accept(event).await?;
-    if taken == EventAcceptance::UnknownSender {
+    let accepted = runtime.accept(event).await?;
+    if accepted == EventAcceptance::UnknownSender {
         runtime.platform.notify_unknown_sender(&origin).await;
     }
-    Ok(taken)
+    Ok(accepted)
 }
 
 /// Formats text as a Markdown code block. Backticks that would end the block are escaped.

@@ -213,7 +213,10 @@ impl OpenCalls {
     pub fn only(&self) -> Option<u64> {
         let table = self.lock();
         let mut open_ids = table.open.keys();
-        open_ids.next().copied().filter(|_| open_ids.next().is_none())
+        open_ids
+            .next()
+            .copied()
+            .filter(|_| open_ids.next().is_none())
     }
 
     /// Returns the number of open calls.

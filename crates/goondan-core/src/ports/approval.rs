@@ -60,12 +60,12 @@ impl ApprovalRequest {
             untrusted_text::line(&self.instance.agent),
             untrusted_text::line(&self.tool_name),
         );
-        let stated = self.stated_arguments();
-        let stated: JsonObject = stated
+        let stated_arguments = self.stated_arguments();
+        let stated_arguments: JsonObject = stated_arguments
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        let question = match serde_json::to_string(&stated) {
-            Ok(arguments) if !stated.is_empty() => {
+        let question = match serde_json::to_string(&stated_arguments) {
+            Ok(arguments) if !stated_arguments.is_empty() => {
                 (format!("May {agent} run {tool} with this?"), arguments)
             }
             _ => (

@@ -116,12 +116,12 @@ impl CommandPart {
 
     /// Returns a part that policies match by its complete text.
     fn text(text: &str, what: CommandPartKind) -> Self {
-        let whole = goondan_spec::pattern::atoms(text);
+        let line_pattern = goondan_spec::pattern::atoms(text);
         CommandPart {
             shown: excerpt(text),
             what,
-            names: vec![whole.clone()],
-            whole,
+            names: vec![line_pattern.clone()],
+            whole: line_pattern,
             command: None,
             file: None,
             programs: Vec::new(),

@@ -97,17 +97,17 @@ impl PartCollector {
         };
         let inside = self.stays && is_path_inside(path) && (is_read || !is_protected(path));
         let path = PartialWord::new(atoms(&fold(path)));
-        let whole = [atoms(sign), path.quoted_atoms()].concat();
+        let redirect_pattern = [atoms(sign), path.quoted_atoms()].concat();
         let kind = if is_read {
             CommandPartKind::Read { inside }
         } else {
             CommandPartKind::Write { inside }
         };
         self.parts.push(CommandPart {
-            shown: format_atoms(&whole),
+            shown: format_atoms(&redirect_pattern),
             what: kind,
-            names: vec![whole.clone()],
-            whole,
+            names: vec![redirect_pattern.clone()],
+            whole: redirect_pattern,
             command: None,
             file: file(&redirect.target),
             programs: Vec::new(),

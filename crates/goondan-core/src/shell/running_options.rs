@@ -173,8 +173,9 @@ impl RunningOptions {
             return !(self.name == "git" && is_message(before, word));
         }
         let known_prefix: String = word.atoms.iter().map_while(known_char).collect();
-        let may_be =
-            |command: &&'static str| command.starts_with(&known_prefix) || known_prefix.starts_with(command);
+        let may_be = |command: &&'static str| {
+            command.starts_with(&known_prefix) || known_prefix.starts_with(command)
+        };
         (at == 0 && self.old_style)
             || (!has_certain_subcommand(before) && self.commands.iter().any(may_be))
     }

@@ -179,7 +179,8 @@ pub fn runs_unknown_files(line: &str) -> bool {
         .collect();
     let runs_after = |at: usize| {
         let mut other_effects = effects.iter().enumerate();
-        other_effects.any(|(other, effect)| effect.runs() && (other > at || read.has_loop && other != at))
+        other_effects
+            .any(|(other, effect)| effect.runs() && (other > at || read.has_loop && other != at))
     };
     commands.iter().enumerate().any(|(at, command)| {
         let has_known_input = || !command.is_fed || is_known_before(&commands, at);
@@ -244,8 +245,7 @@ fn runs_output_as_text(words: &[LineWord]) -> bool {
         is_option || ["eval", "trap"].contains(&text) || STRING_RUNNERS.contains(&base_name(text))
     };
     let mut strings = words.iter().skip_while(|word| !starts_string(word)).skip(1);
-    runs_strings(words)
-        && strings.any(|word| word.is_substituted && !is_assignment(&word.text))
+    runs_strings(words) && strings.any(|word| word.is_substituted && !is_assignment(&word.text))
 }
 
 /// Adds the commands in strings that a shell or a similar program runs. `None` if they are unclear.
@@ -253,7 +253,7 @@ fn with_inner_commands(commands: Vec<LineCommand>, depth: usize) -> Option<Vec<L
     if depth > MAX_STRING_DEPTH || commands.len() > MAX_COMMANDS {
         return None;
     }
-    let mut all = Vec::new();
+    let mut all_commands = Vec::new();
     for command in commands {
         if runs_output_as_text(&command.words) {
             return None;
@@ -288,12 +288,12 @@ fn with_inner_commands(commands: Vec<LineCommand>, depth: usize) -> Option<Vec<L
         let is_only_string = words.first().as_ref().is_some_and(is_line);
         let is_replaced = !inner.is_empty()
             && (is_only_string || is_shell_line && !lists_files(&command.words, effect));
-        all.extend(Some(command).filter(|_| !is_replaced));
+        all_commands.extend(Some(command).filter(|_| !is_replaced));
         if !inner.is_empty() {
-            all.extend(with_inner_commands(inner, depth + 1)?);
+            all_commands.extend(with_inner_commands(inner, depth + 1)?);
         }
     }
-    Some(all)
+    Some(all_commands)
 }
 
 /// Returns true if the output of all commands before one in its pipeline is known.
@@ -430,9 +430,11 @@ fn has_listing_code(words: &[LineWord]) -> bool {
 
 /// Returns the effect of a command with these words.
 fn effect(words: &[LineWord]) -> CommandEffect {
-    let all = words;
-    let words = unwrapped(all);
-    let outer = all.get(..all.len() - words.len()).unwrap_or_default();
+    let all_words = words;
+    let words = unwrapped(all_words);
+    let outer = all_words
+        .get(..all_words.len() - words.len())
+        .unwrap_or_default();
     let is_plain = !outer.iter().any(|word| is_assignment(&word.text));
     let Some((first, arguments)) = words.split_first() else {
         return CommandEffect::Prints;

@@ -299,20 +299,21 @@ fn find(simple: &SimpleCommand, shown: &str, depth: usize, parts: &mut Vec<Comma
         ));
         return;
     }
-    let text = |at: usize| words.get(at).and_then(PartialWord::text);
+    let text = |position: usize| words.get(position).and_then(PartialWord::text);
     // Directories that are read from a file can have any name.
-    let is_path = (1..words.len()).all(|at| text(at).as_deref() != Some("-files0-from"));
-    let mut at = 1;
-    while at < words.len() {
+    let is_path =
+        (1..words.len()).all(|position| text(position).as_deref() != Some("-files0-from"));
+    let mut position = 1;
+    while position < words.len() {
         let runs = matches!(
-            text(at).as_deref(),
+            text(position).as_deref(),
             Some("-exec" | "-execdir" | "-ok" | "-okdir")
         );
-        at += 1;
+        position += 1;
         if !runs {
             continue;
         }
-        let rest = words.get(at..).unwrap_or_default();
+        let rest = words.get(position..).unwrap_or_default();
         let text_of = |index: usize| rest.get(index).and_then(PartialWord::text);
         // `+` is only an end after `{}`.
         let ends_command = |index: usize| match text_of(index).as_deref() {
@@ -336,7 +337,7 @@ fn find(simple: &SimpleCommand, shown: &str, depth: usize, parts: &mut Vec<Comma
             depth + 1,
             parts,
         );
-        at += length;
+        position += length;
     }
 }
 

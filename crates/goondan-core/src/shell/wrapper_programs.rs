@@ -24,7 +24,8 @@ impl WrapperProgram {
     /// Returns true if `option` does not change which command runs.
     pub(super) fn is_neutral_option(&self, option: &str) -> bool {
         let with_value = |known: &&str| {
-            let is_short_with_value = known.len() == 2 && !option.starts_with("--") && option.starts_with(*known);
+            let is_short_with_value =
+                known.len() == 2 && !option.starts_with("--") && option.starts_with(*known);
             is_short_with_value
                 || option
                     .strip_prefix(*known)

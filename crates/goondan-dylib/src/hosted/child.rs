@@ -275,11 +275,11 @@ impl HostProcessReader {
             // After a protocol error, no further message can be trusted.
             let _ = self.child.lock().kill();
         }
-        let how = self.wait();
-        let why = problem.map_or(how, |problem| format!("it was killed: {problem}"));
+        let ending = self.wait();
+        let reason = problem.map_or(ending, |problem| format!("it was killed: {problem}"));
         self.calls.close(
             &ToolError::new(format!(
-                "the library host process of {} ended: {why}",
+                "the library host process of {} ended: {reason}",
                 self.name
             ))
             .code(Code::TOOL_UNAVAILABLE)

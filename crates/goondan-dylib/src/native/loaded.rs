@@ -203,14 +203,14 @@ fn from_table(table: ExtendingLibrary, name: &str) -> Result<LoadedLibrary, Libr
         library: table,
         extend,
     } = table;
-    let missing = |function| move || incomplete(name, function);
+    let missing_function = |function| move || incomplete(name, function);
     Ok(LoadedLibrary {
         this: table.this,
-        describe: table.describe.ok_or_else(missing("describe"))?,
-        start: table.start.ok_or_else(missing("start"))?,
-        cancel: table.cancel.ok_or_else(missing("cancel"))?,
-        reply: table.reply.ok_or_else(missing("reply"))?,
-        close: table.close.ok_or_else(missing("close"))?,
+        describe: table.describe.ok_or_else(missing_function("describe"))?,
+        start: table.start.ok_or_else(missing_function("start"))?,
+        cancel: table.cancel.ok_or_else(missing_function("cancel"))?,
+        reply: table.reply.ok_or_else(missing_function("reply"))?,
+        close: table.close.ok_or_else(missing_function("close"))?,
         extend,
     })
 }

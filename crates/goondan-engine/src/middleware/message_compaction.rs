@@ -196,7 +196,10 @@ fn open_calls(messages: &[Arc<Message>]) -> HashSet<&str> {
     let open_messages = start
         .filter(is_open)
         .map_or(&[][..], |start| &messages[start..]);
-    open_messages.iter().map(|message| message.id.as_str()).collect()
+    open_messages
+        .iter()
+        .map(|message| message.id.as_str())
+        .collect()
 }
 
 /// Stores the messages that a summary replaces.
@@ -330,7 +333,8 @@ impl MessageCompaction {
             Some(overhead) => overhead,
             None => context_usage::overhead(context.agent(), tools),
         };
-        let characters_left = usize::try_from((window as i64).saturating_sub(overhead)).unwrap_or_default();
+        let characters_left =
+            usize::try_from((window as i64).saturating_sub(overhead)).unwrap_or_default();
         let characters = characters_left.saturating_mul(CHARACTERS_PER_TOKEN);
         Some(characters.max(MIN_CONVERSATION_CHARS))
     }

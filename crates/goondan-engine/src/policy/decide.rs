@@ -651,7 +651,8 @@ fn match_rule(
         };
         match asked {
             Some(asked) if number.is_none() => match_part(rule.action, expected, asked),
-            _ => matches_as_path().unwrap_or_else(|| match_text(expected, question.arguments.get(name))),
+            _ => matches_as_path()
+                .unwrap_or_else(|| match_text(expected, question.arguments.get(name))),
         }
     };
     rule.args

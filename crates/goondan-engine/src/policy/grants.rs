@@ -223,7 +223,8 @@ async fn all_files(
 ) -> Result<BTreeMap<String, String>, PathBuf> {
     let workdir = context.facts.workdir.clone();
     let stated_folders = tool.marked_arguments.folders.iter();
-    let stated_folders = stated_folders.filter_map(|name| Some(workdir.join(arguments.get(name)?.as_str()?)));
+    let stated_folders =
+        stated_folders.filter_map(|name| Some(workdir.join(arguments.get(name)?.as_str()?)));
     let folders: BTreeSet<PathBuf> = stated_folders.chain([workdir.clone()]).collect();
     let identify = |folder: PathBuf| match whole_identity(&folder) {
         Some(identity) => Ok((folder.display().to_string(), identity)),
@@ -323,7 +324,8 @@ async fn hash_programs(
         let words = words_of_variables(&tool.marked_arguments, arguments);
         // A relative path starts from the stated directory.
         let stated_folders = tool.marked_arguments.folders.iter();
-        let stated_folders = stated_folders.filter_map(|name| Some(workdir.join(arguments.get(name)?.as_str()?)));
+        let stated_folders =
+            stated_folders.filter_map(|name| Some(workdir.join(arguments.get(name)?.as_str()?)));
         for folder in stated_folders.chain([workdir.clone()]) {
             variables.extend(words.iter().map(|word| folder.join(word)));
             folders.extend(Some(folder).filter(|_| !tool.marked_arguments.programs.is_empty()));
@@ -584,9 +586,9 @@ pub(crate) async fn remember(
         ApprovalDuration::Once => return,
         ApprovalDuration::Conversation => {
             let add_grants = |record| {
-                let mut all = of_record(record);
-                all.extend(grants.iter().cloned());
-                Some(json!(all))
+                let mut all_grants = of_record(record);
+                all_grants.extend(grants.iter().cloned());
+                Some(json!(all_grants))
             };
             update(
                 &*context.engine.store,

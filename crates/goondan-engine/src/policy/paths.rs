@@ -122,7 +122,10 @@ impl PathArguments {
         };
         let mut paths = self.paths.clone();
         for places in paths.values_mut().flat_map(|paths| &mut paths.each) {
-            let (folded, real) = (relative_targets(&places.folded), relative_targets(&places.real));
+            let (folded, real) = (
+                relative_targets(&places.folded),
+                relative_targets(&places.real),
+            );
             places.elsewhere = [&*places.folded, &*places.real].concat();
             (places.folded, places.real) = (folded, real);
         }
@@ -190,7 +193,9 @@ impl PathArguments {
             paths.each.extend(value.as_str().map(&targets_of));
         }
         for (_, value) in texts(&marked.patches) {
-            let paths = paths_by_argument.entry(PATCHED_PATH_ARGUMENT.to_owned()).or_default();
+            let paths = paths_by_argument
+                .entry(PATCHED_PATH_ARGUMENT.to_owned())
+                .or_default();
             paths.is_list = true;
             paths.each.extend(
                 value
@@ -201,7 +206,10 @@ impl PathArguments {
             );
         }
         paths_by_argument.retain(|_, paths| !paths.each.is_empty());
-        PathArguments { paths: paths_by_argument, style }
+        PathArguments {
+            paths: paths_by_argument,
+            style,
+        }
     }
 
     /// Returns the number of paths in the arguments of a call.
@@ -246,14 +254,16 @@ impl PathArguments {
     /// directory if they are inside, else absolute. The target is empty if it cannot be resolved.
     pub(super) fn linked_paths(&self) -> impl Iterator<Item = (&str, &str)> {
         let argument_paths = self.paths.values().flat_map(|paths| &paths.each);
-        argument_paths.filter(|path| path.real != path.folded).map(|path| {
-            let is_inside = |name: &&String| !name.starts_with("..");
-            let target = path.real.iter().find(is_inside);
-            (
-                path.given.as_str(),
-                target.map(String::as_str).unwrap_or_default(),
-            )
-        })
+        argument_paths
+            .filter(|path| path.real != path.folded)
+            .map(|path| {
+                let is_inside = |name: &&String| !name.starts_with("..");
+                let target = path.real.iter().find(is_inside);
+                (
+                    path.given.as_str(),
+                    target.map(String::as_str).unwrap_or_default(),
+                )
+            })
     }
 
     /// Returns the paths to decide separately: argument name, index and text.
@@ -306,9 +316,11 @@ impl PathArguments {
             // file system may.
             PermissionAction::Ask | PermissionAction::Deny => {
                 let expected = &*style.case_folded(expected);
-                let matches_name = |name: &str| pattern::matches(expected, &style.case_folded(name));
-                let is_about =
-                    |path: &PathTargets| matches_name(&path.given) || path.all_names().any(|name| matches_name(name));
+                let matches_name =
+                    |name: &str| pattern::matches(expected, &style.case_folded(name));
+                let is_about = |path: &PathTargets| {
+                    matches_name(&path.given) || path.all_names().any(|name| matches_name(name))
+                };
                 let is_above = |path: &PathTargets| {
                     path.all_names()
                         .any(|folder| may_be_below(&style.case_folded(folder), expected))

@@ -105,7 +105,13 @@ async fn permit_needed(
             "the policy of Agent/{} denies it ({})",
             denying.agent, denying.why
         );
-        return Err(denied_error(context, tool, &reason, DenialRemedy::Rule, None));
+        return Err(denied_error(
+            context,
+            tool,
+            &reason,
+            DenialRemedy::Rule,
+            None,
+        ));
     }
     let asking: Vec<&PermissionVerdict> = verdicts
         .iter()

@@ -199,8 +199,10 @@ pub(crate) fn find(
         let protection = by_name(base, path)
             .filter(|(_, why)| *why != ProtectionReason::Own || !environment.is_builtin);
         let decides = || base == root || is_ignore_file_above(path, &root);
-        let protection = protection.or_else(|| decides().then(|| resource_protection(path)).flatten());
-        let protection = protection.or_else(|| instruction_protection(environment.bundle, path, access));
+        let protection =
+            protection.or_else(|| decides().then(|| resource_protection(path)).flatten());
+        let protection =
+            protection.or_else(|| instruction_protection(environment.bundle, path, access));
         let protection = protection.or_else(|| hard_links::protection(path, &secrets));
         let protection = protection.or_else(|| repository_without_name(base, path));
         let protection = protection.or_else(|| {

@@ -117,7 +117,11 @@ pub(super) fn find(
             return None;
         }
     }
-    let in_each_folder = |words| all_folders.iter().flat_map(move |folder| below(folder, words));
+    let in_each_folder = |words| {
+        all_folders
+            .iter()
+            .flat_map(move |folder| below(folder, words))
+    };
     let own_folders: Vec<&Path> = folders
         .iter()
         .map(PathBuf::as_path)
@@ -132,12 +136,19 @@ pub(super) fn find(
         files.extend(requirement_files(read()));
     }
     if referenced.runs_version_control || referenced.loads_code {
-        files.extend(all_folders.iter().flat_map(|folder| repository_files(folder)));
+        files.extend(
+            all_folders
+                .iter()
+                .flat_map(|folder| repository_files(folder)),
+        );
     }
     if referenced.loads_code {
         let around_scripts = files.iter().filter_map(|file| file.parent());
         let around_scripts: Vec<PathBuf> = around_scripts.map(Path::to_owned).collect();
-        let directories = all_folders.iter().cloned().chain(in_each_folder(&referenced.words));
+        let directories = all_folders
+            .iter()
+            .cloned()
+            .chain(in_each_folder(&referenced.words));
         let mut known_files = BTreeSet::new();
         for path in directories.chain(around_scripts) {
             let is_own = || {

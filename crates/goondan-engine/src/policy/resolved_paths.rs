@@ -109,7 +109,8 @@ impl ResolvedPaths {
     /// Returns the targets of the paths that contain symbolic links, by path.
     pub(crate) fn link_targets(&self) -> BTreeMap<String, String> {
         let argument_targets = self.arguments.linked_paths();
-        let argument_targets = argument_targets.map(|(path, target)| (path.to_owned(), target.to_owned()));
+        let argument_targets =
+            argument_targets.map(|(path, target)| (path.to_owned(), target.to_owned()));
         self.linked_folders
             .clone()
             .into_iter()

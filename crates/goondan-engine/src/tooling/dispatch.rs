@@ -226,7 +226,8 @@ fn redact_result(redactor: &SecretRedactor, result: &mut ToolCallResult) {
     if let Some(error) = &mut result.error {
         redactor.clean(&mut error.message);
         let optional_texts = [&mut error.name, &mut error.suggestion, &mut error.help_url];
-        optional_texts.into_iter()
+        optional_texts
+            .into_iter()
             .flatten()
             .for_each(|text| redactor.clean(text));
     }

@@ -37,7 +37,8 @@ pub(crate) fn describe_difference(declared: &Value, stated: &Value) -> Option<St
         declared_properties.keys().collect::<BTreeSet<_>>(),
         stated_properties.keys().collect::<BTreeSet<_>>(),
     );
-    let missing_names: BTreeSet<&String> = declared_names.difference(&stated_names).copied().collect();
+    let missing_names: BTreeSet<&String> =
+        declared_names.difference(&stated_names).copied().collect();
     let unknown: BTreeSet<&String> = stated_names.difference(&declared_names).copied().collect();
     let changed: BTreeSet<&String> = declared_names
         .intersection(&stated_names)

@@ -143,7 +143,10 @@ fn skill_directory(skill: &Skill, root: &Path) -> Result<SkillDirectory, ToolErr
         ToolError::new(format!("the skill `{}` can't be read: {error}", skill.name))
     };
     let root = root.canonicalize().map_err(missing_error)?;
-    let path = root.join(&skill.folder).canonicalize().map_err(missing_error)?;
+    let path = root
+        .join(&skill.folder)
+        .canonicalize()
+        .map_err(missing_error)?;
     if path.starts_with(&root) {
         Ok(SkillDirectory { root, path })
     } else {

@@ -134,7 +134,8 @@ impl RateWindow {
         let cost = limits
             .cost_per_minute
             .and_then(|limit| full_until(&self.cost, limit));
-        let limit_hit = |limit, until: Option<Instant>| until.map(|until| RateLimitHit { limit, until });
+        let limit_hit =
+            |limit, until: Option<Instant>| until.map(|until| RateLimitHit { limit, until });
         [
             self.requests_full(limits),
             limit_hit("tokensPerMinute", tokens),

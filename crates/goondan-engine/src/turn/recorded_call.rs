@@ -66,7 +66,8 @@ pub(crate) fn record(
 /// limits of prompt excerpts.
 fn request(redactor: &SecretRedactor, request: &ModelRequest) -> RecordedRequest {
     let messages = &request.messages;
-    let kept_messages = newest_messages(messages.iter().rev().map(|message| &message.data), redactor);
+    let kept_messages =
+        newest_messages(messages.iter().rev().map(|message| &message.data), redactor);
     let mut params = (*request.params).clone();
     for stop in &mut params.stop {
         redactor.clean(stop);

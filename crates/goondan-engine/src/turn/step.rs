@@ -458,9 +458,9 @@ fn name_retry_time(error: &mut ModelError, max_wait: Duration, now: DateTime<Utc
     let retry_time = retry_time.map_or(String::new(), |time| {
         format!(", at {}", time.format("%Y-%m-%d %H:%M:%S UTC"))
     });
-    error
-        .message
-        .push_str(&format!(" The provider allows a retry in {seconds} s{retry_time}."));
+    error.message.push_str(&format!(
+        " The provider allows a retry in {seconds} s{retry_time}."
+    ));
     error.suggestion.get_or_insert_with(|| {
         "Send the input again at that time, add `fallbacks` to the agent, or raise \
         `options.maxRetryWaitMs` of the Model."

@@ -36,8 +36,8 @@ impl ModelEndpoint {
         wire: ProviderWireFormat,
     ) -> Result<Self, ModelError> {
         let namespace = provider.quirks.namespace_address(&model.spec.model);
-        let own = model.spec.endpoint.as_deref();
-        let base = own
+        let own_endpoint = model.spec.endpoint.as_deref();
+        let base = own_endpoint
             .or(namespace)
             .or(provider.address.as_deref())
             .ok_or_else(|| {

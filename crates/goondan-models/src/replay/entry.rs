@@ -170,10 +170,10 @@ impl RecordedRequest {
 /// Returns the params in the layout of existing cassettes: three fields that are always present,
 /// and the others under `other`.
 fn recorded_params(params: &ModelParams) -> Value {
-    let mut other = params.to_json();
-    let mut take = |name: &str| other.shift_remove(name).unwrap_or_default();
+    let mut params_json = params.to_json();
+    let mut take = |name: &str| params_json.shift_remove(name).unwrap_or_default();
     let (temperature, max_tokens, top_p) = (take("temperature"), take("maxTokens"), take("topP"));
-    json!({"temperature": temperature, "maxTokens": max_tokens, "topP": top_p, "other": other})
+    json!({"temperature": temperature, "maxTokens": max_tokens, "topP": top_p, "other": params_json})
 }
 
 impl AskedMessage {

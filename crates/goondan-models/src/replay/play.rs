@@ -142,7 +142,7 @@ impl CassettePlayer {
         requested: &RecordedRequest,
         digest: &str,
     ) -> Result<&CassetteEntry, ModelError> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used_entries = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entry_count = 0;
         let mut first_mismatch = None;
         for (index, entry) in self.entries.iter().enumerate() {
@@ -150,12 +150,12 @@ impl CassettePlayer {
                 continue;
             }
             entry_count += 1;
-            if used[index] {
+            if used_entries[index] {
                 continue;
             }
             let differences = self.differences_from(entry, requested, digest);
             if differences.is_empty() {
-                used[index] = true;
+                used_entries[index] = true;
                 return Ok(entry);
             }
             first_mismatch.get_or_insert((index, differences));

@@ -80,13 +80,13 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<PackedArchive> {
                 MAX_PACKAGE_BYTES / 1024 / 1024
             )));
         }
-        let wanted = if name.rsplit('/').next() == Some("package.json") {
+        let required_name = if name.rsplit('/').next() == Some("package.json") {
             dependencies(&content)
         } else {
             Vec::new()
         };
-        if !wanted.is_empty() {
-            unbundled.push((name.clone(), wanted));
+        if !required_name.is_empty() {
+            unbundled.push((name.clone(), required_name));
         }
         append_file(&mut builder, &name, &content, &metadata)
             .map_err(|error| PackageError::io("packed", &path, &error))?;
@@ -113,12 +113,12 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<PackedArchive> {
 /// Returns the runtime dependencies in a `package.json`.
 fn dependencies(text: &[u8]) -> Vec<String> {
     let read: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
-    let named = read
+    let dependency_map = read
         .get("dependencies")
         .and_then(serde_json::Value::as_object);
-    named
+    dependency_map
         .into_iter()
-        .flat_map(|named| named.keys().cloned())
+        .flat_map(|map| map.keys().cloned())
         .collect()
 }
 
@@ -183,10 +183,10 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
         let relative = entry.path().strip_prefix(folder).unwrap_or(entry.path());
         let parts: Option<Vec<&str>> = relative.iter().map(|part| part.to_str()).collect();
         let name = parts.map(|parts| parts.join("/")).unwrap_or_default();
-        let shown = relative.display();
+        let shown_path = relative.display();
         if !kind.is_some_and(|kind| kind.is_file()) {
             let message = format!(
-                "`{shown}` is neither a file nor a directory. A package must not contain links."
+                "`{shown_path}` is neither a file nor a directory. A package must not contain links."
             );
             return Err(PackageError::archive(message).suggest(format!(
                 "replace it with a regular file, or list it in `{IGNORE_FILE}`"
@@ -194,12 +194,13 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
         }
         if let Err(why) = entry_names::parts(name.as_bytes()) {
             return Err(
-                PackageError::archive(format!("`{shown}` cannot be packed: {why}."))
+                PackageError::archive(format!("`{shown_path}` cannot be packed: {why}."))
                     .suggest("rename it"),
             );
         }
         if by_rules && is_key_file(entry.file_name().to_str().unwrap_or_default()) {
-            let message = format!("`{shown}` looks like a key file, so no archive was created.");
+            let message =
+                format!("`{shown_path}` looks like a key file, so no archive was created.");
             return Err(PackageError::archive(message)
                 .suggest(format!("list it in `{IGNORE_FILE}`, or rename it")));
         }

@@ -128,14 +128,14 @@ impl<'p> ArchiveUnpacker<'p> {
     /// Unpacks one entry. Rejects links, devices and paths that lead out of the directory.
     fn unpack_entry<R: Read>(&mut self, entry: &mut Entry<'_, R>) -> Result<()> {
         let bytes = entry.path_bytes().into_owned();
-        let shown = escape_line(
+        let shown_name = escape_line(
             &String::from_utf8_lossy(&bytes)
                 .chars()
                 .take(120)
                 .collect::<String>(),
         );
         let refused = |why: &str| {
-            PackageError::archive(format!("The archive contains `{shown}`, but {why}."))
+            PackageError::archive(format!("The archive contains `{shown_name}`, but {why}."))
         };
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
@@ -211,8 +211,8 @@ impl<'p> ArchiveUnpacker<'p> {
             spelling: parts.join("/"),
             is_directory: false,
         };
-        let known = self.written.insert(entry_names::key(parts), file);
-        if known.is_some() {
+        let previous = self.written.insert(entry_names::key(parts), file);
+        if previous.is_some() {
             return Err("another entry has the same name on some systems".to_owned());
         }
         let size = entry.size();

@@ -100,10 +100,10 @@ fn find(name: &str, path: &str) -> Result<PathBuf, String> {
         std::env::consts::EXE_SUFFIX
     );
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
-    let found = folders
+    let helper = folders
         .map(|folder| folder.join(&file))
         .find(|program| program.is_file());
-    found.ok_or_else(|| format!("`{file}`, which Docker's configuration uses, is not in PATH"))
+    helper.ok_or_else(|| format!("`{file}`, which Docker's configuration uses, is not in PATH"))
 }
 
 /// Runs the helper for a host. Returns true if it succeeded, and its output up to a limit.

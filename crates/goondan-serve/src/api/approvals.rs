@@ -14,7 +14,8 @@ use crate::wire::{AnswerBody, QuestionBody};
 pub(super) async fn list(State(service): State<Service>) -> Json<Vec<QuestionBody>> {
     let open_requests = service.gateway().approvals().open();
     Json(
-        open_requests.iter()
+        open_requests
+            .iter()
             .map(|question| QuestionBody::from(&*question.request))
             .collect(),
     )

@@ -105,7 +105,9 @@ async fn first_messages(
     Ok(Json(MessagesBody {
         start: 0,
         total: messages.len() + omitted,
-        messages: first_messages.map(|message| Message::clone(message)).collect(),
+        messages: first_messages
+            .map(|message| Message::clone(message))
+            .collect(),
     }))
 }
 

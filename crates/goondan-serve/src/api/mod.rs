@@ -226,7 +226,8 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
         }
         None => all_routes.fallback(nothing_there),
     };
-    all_routes.method_not_allowed_fallback(wrong_method)
+    all_routes
+        .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(limits.body))
         .layer(Extension(Arc::clone(&access)))
         .layer(middleware::map_response(received_body::disable_buffering))

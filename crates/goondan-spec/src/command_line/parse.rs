@@ -101,7 +101,7 @@ impl CommandParser<'_> {
             return needs_shell("is nested too deeply");
         }
         let mut script = CommandScript::default();
-        let mut when = StepCondition::Always;
+        let mut condition = StepCondition::Always;
         loop {
             self.skip_space(true);
             let is_over = match self.peek() {
@@ -111,18 +111,18 @@ impl CommandParser<'_> {
                 Some(_) => false,
             };
             if is_over {
-                return if when == StepCondition::Always {
+                return if condition == StepCondition::Always {
                     Ok(script)
                 } else {
                     needs_shell("is incomplete")
                 };
             }
             script.steps.push(ScriptStep {
-                when,
+                when: condition,
                 stages: self.parse_pipeline()?,
             });
-            when = match self.parse_separator(in_group)? {
-                Some(when) => when,
+            condition = match self.parse_separator(in_group)? {
+                Some(next) => next,
                 None => return Ok(script),
             };
         }
@@ -328,15 +328,15 @@ impl CommandParser<'_> {
 
     /// Refuses an unquoted character with a special meaning.
     fn check_unquoted(&mut self, c: char, before: &WordBuilder) -> Result<(), ShellRequired> {
-        let ends = self.is_at_end_of_word();
+        let ends_word = self.is_at_end_of_word();
         match c {
             '$' => needs_shell("uses `$`, which only a shell can expand"),
             '`' => needs_shell("uses backquotes, which only a shell can expand"),
-            '[' | ']' if !before.is_empty() || !ends => {
+            '[' | ']' if !before.is_empty() || !ends_word => {
                 needs_shell("uses brackets, which only a shell can expand")
             }
             '{' if before.is_empty() && self.peek() == Some('}') => Ok(()),
-            '}' if before.is_text("{") && ends => Ok(()),
+            '}' if before.is_text("{") && ends_word => Ok(()),
             '{' | '}' => needs_shell("uses braces, which not every shell expands"),
             '~' if before.is_empty() || before.ends_with(['=', ':']) => {
                 needs_shell("uses `~`, which only a shell can expand")
@@ -422,7 +422,7 @@ impl CommandParser<'_> {
         stream: usize,
         append: bool,
     ) -> Result<StreamRedirect, ShellRequired> {
-        let other = match self.rest.next() {
+        let source = match self.rest.next() {
             Some('1') => 1,
             Some('2') => 2,
             _ => return needs_shell("uses a redirection that only a shell supports"),
@@ -432,7 +432,7 @@ impl CommandParser<'_> {
         }
         Ok(StreamRedirect {
             stream,
-            target: RedirectTarget::Stream(other),
+            target: RedirectTarget::Stream(source),
         })
     }
 

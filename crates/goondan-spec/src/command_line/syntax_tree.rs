@@ -28,21 +28,21 @@ impl CommandScript {
 
     /// Returns all commands, including those in groups and substitutions.
     pub fn commands(&self) -> Vec<&ShellCommand> {
-        let mut all = Vec::new();
+        let mut commands = Vec::new();
         for stage in self.steps.iter().flat_map(|step| &step.stages) {
             match stage {
-                PipelineStage::Group(group) => all.extend(group.script.commands()),
+                PipelineStage::Group(group) => commands.extend(group.script.commands()),
                 PipelineStage::Command(command) => {
-                    all.push(command);
+                    commands.push(command);
                     for piece in command.words.iter().flat_map(|word| &word.pieces) {
                         if let WordPiece::Output(inner) = piece {
-                            all.extend(inner.commands());
+                            commands.extend(inner.commands());
                         }
                     }
                 }
             }
         }
-        all
+        commands
     }
 }
 

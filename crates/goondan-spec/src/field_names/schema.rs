@@ -72,26 +72,26 @@ impl FieldName {
         if properties.contains_key(self.name) || !properties.contains_key(self.other) {
             return;
         }
-        let mut all = Map::new();
+        let mut all_fields = Map::new();
         for (name, mut property) in std::mem::take(properties) {
             if name != self.other {
-                all.insert(name, property);
+                all_fields.insert(name, property);
                 continue;
             }
             let current = self.current_schema(&property);
             if self.standing == NameStanding::Additional {
                 self.mention_second_name(&mut property);
-                all.insert(name, property);
-                all.insert(self.name.to_owned(), current);
+                all_fields.insert(name, property);
+                all_fields.insert(self.name.to_owned(), current);
             } else {
-                all.insert(self.name.to_owned(), current);
+                all_fields.insert(self.name.to_owned(), current);
                 let description = format!("The older name of `{}`.", self.name);
                 property["description"] = description.into();
                 property["deprecated"] = true.into();
-                all.insert(name, property);
+                all_fields.insert(name, property);
             }
         }
-        *properties = all;
+        *properties = all_fields;
         let rule = match take_required(map, self.other) {
             true => json!({"oneOf": [{"required": [self.name]}, {"required": [self.other]}]}),
             false => json!({"not": {"required": [self.name, self.other]}}),

@@ -181,18 +181,18 @@ pub(crate) fn decode(
     let extensions = fields
         .optional("extensions")
         .map(|field| read_extensions(&field, scope, findings));
-    let used = tools.as_deref().unwrap_or_default();
-    let own = skills
+    let used_tools = tools.as_deref().unwrap_or_default();
+    let has_own_skills = skills
         .as_ref()
         .and_then(Option::as_ref)
         .is_some_and(|skills| !skills.is_empty())
         .then_some(skill::SKILL_TOOL);
     let required_tools = fields
         .optional("requiredTools")
-        .map(|field| read_required(&field, used, own, scope, findings));
+        .map(|field| read_required(&field, used_tools, has_own_skills, scope, findings));
     let permissions = fields
         .optional("permissions")
-        .map(|field| permissions::read(&field, used, scope, findings));
+        .map(|field| permissions::read(&field, used_tools, scope, findings));
     let parallel = fields
         .optional("maxParallelToolCalls")
         .map(|field| field.unsigned_as(1, findings));
@@ -205,7 +205,7 @@ pub(crate) fn decode(
         fallbacks,
         params,
     } = config?;
-    if let Some(field) = tools_field.filter(|_| !used.is_empty()) {
+    if let Some(field) = tools_field.filter(|_| !used_tools.is_empty()) {
         let models = std::iter::once(&model).chain(&fallbacks);
         models.for_each(|model| check_capability(model, &field, scope, findings));
     }
@@ -243,12 +243,12 @@ fn read_prompt(
     let (system, file) = (fields.optional("system"), fields.optional("systemRef"));
     let instructions = fields.optional("instructions");
     fields.finish(findings);
-    let own = read_own_prompt(system, file, scope, findings);
+    let own_prompt = read_own_prompt(system, file, scope, findings);
     let instructions = match instructions.zip(workdir) {
         Some((field, workdir)) => Some(instructions::read(&field, workdir, scope, findings)?),
         None => None,
     };
-    Some((own?, instructions))
+    Some((own_prompt?, instructions))
 }
 
 /// Reads `system` or `systemRef`. A blank file means no prompt.
@@ -495,10 +495,10 @@ fn read_outside(
     scope: &DecodeScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<AgentWorkdir> {
-    let shown = excerpt(path, 200);
+    let path_excerpt = excerpt(path, 200);
     let Some(top) = scope.folder.repository_root() else {
         let message = format!(
-            "`{}` is `{shown}`, which leaves the bundle, and there is no git repository around it.",
+            "`{}` is `{path_excerpt}`, which leaves the bundle, and there is no git repository around it.",
             field.path
         );
         findings.add(field.diagnostic(Code::PATH_ESCAPE, message).suggest(
@@ -512,7 +512,7 @@ fn read_outside(
         Some(folder) if folder.starts_with(top) => Some(AgentWorkdir::Repository(folder)),
         Some(_) => {
             let message = format!(
-                "`{}` is `{shown}`, which leaves the git repository around the project.",
+                "`{}` is `{path_excerpt}`, which leaves the git repository around the project.",
                 field.path
             );
             findings.add(
@@ -524,7 +524,7 @@ fn read_outside(
         }
         None => {
             let message = format!(
-                "`{}` is `{shown}`, but there is no such directory.",
+                "`{}` is `{path_excerpt}`, but there is no such directory.",
                 field.path
             );
             findings.add(

@@ -66,10 +66,10 @@ pub(crate) fn decode(
         .required("connectorRef", findings)
         .and_then(|field| scope.resolve(&field, Kind::Connector, findings));
     let swarm_field = fields.optional("swarmRef");
-    let named = swarm_field
+    let swarm_reference = swarm_field
         .as_ref()
         .map(|field| scope.resolve(field, Kind::Swarm, findings));
-    let swarm = named.map_or(Some(None), |swarm| swarm.map(Some));
+    let swarm = swarm_reference.map_or(Some(None), |swarm| swarm.map(Some));
     let manifest = connector
         .as_ref()
         .and_then(|id| scope.connector_manifest(id));

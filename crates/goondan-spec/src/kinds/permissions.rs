@@ -142,13 +142,13 @@ fn check_sandbox(
 ) {
     for used in tools {
         let tool = scope.decoded_resources().tools.get(&used.tool);
-        let what = match tool.map(|tool| &tool.spec.entry) {
+        let problem = match tool.map(|tool| &tool.spec.entry) {
             Some(ToolEntry::Library(_)) => "a library",
             Some(ToolEntry::Embedded) => "part of the embedding program",
             _ => continue,
         };
         let message = format!(
-            "`{}` cannot confine {}, which is {what}.",
+            "`{}` cannot confine {}, which is {problem}.",
             field.path, used.tool
         );
         let remedy = "remove the tool or the sandbox from this agent, or make the tool a program \
@@ -292,9 +292,9 @@ fn check_args(
         if known.iter().any(|name| name == entry.key) {
             continue;
         }
-        let shown = excerpt(entry.key, 80);
+        let key_excerpt = excerpt(entry.key, 80);
         let diagnostic = entry.invalid_value(format!(
-            "No tool that this rule matches has an argument `{shown}`, so the rule would never \
+            "No tool that this rule matches has an argument `{key_excerpt}`, so the rule would never \
             apply."
         ));
         findings.add(match closest(entry.key, &known) {

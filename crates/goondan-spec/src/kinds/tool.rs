@@ -130,13 +130,13 @@ impl Tool {
 
     /// Returns the time limit of a call of `export`, and the field that states it.
     pub fn timeout_of(&self, export: &str) -> (Duration, &'static str) {
-        let own = self
+        let own_timeout = self
             .overrides
             .iter()
             .find(|stated| stated.name == export)
             .and_then(|stated| stated.timeout);
-        own.map_or((self.timeout, "spec.timeoutMs"), |own| {
-            (own, "spec.exports[].timeoutMs")
+        own_timeout.map_or((self.timeout, "spec.timeoutMs"), |timeout| {
+            (timeout, "spec.exports[].timeoutMs")
         })
     }
 

@@ -169,7 +169,8 @@ impl<'a> CommandLineRun<'a> {
             stages.push(async move { self.run_stage(stage, &mut stage_scope).await });
         }
         let stage_results = join_all(stages).await;
-        stage_results.into_iter()
+        stage_results
+            .into_iter()
             .next_back()
             .unwrap_or_else(|| Ok(failed_with(0)))
     }

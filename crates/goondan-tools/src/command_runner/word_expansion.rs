@@ -59,7 +59,9 @@ impl CommandLineRun<'_> {
     ) -> io::Result<Vec<u8>> {
         let (reader, writer) = io::pipe()?;
         let mut inner_scope = scope.clone();
-        inner_scope.streams.set(1, StreamTarget::Writer(Arc::new(writer)));
+        inner_scope
+            .streams
+            .set(1, StreamTarget::Writer(Arc::new(writer)));
         let running = async move { self.run_script(script, &mut inner_scope).await };
         let mut printed = Vec::new();
         let mut reader = reading_end::<ChildStdout>(reader)?.take(MAX_SUBSTITUTION_BYTES + 1);

@@ -122,13 +122,18 @@ impl StaleWriteGuard {
             return Ok(None);
         }
         let mut known_versions = lock(&KNOWN_VERSIONS);
-        let Some(change) = known_versions.foreign_change(&self.conversation, &resolved.path, current) else {
+        let Some(change) =
+            known_versions.foreign_change(&self.conversation, &resolved.path, current)
+        else {
             return Ok(None);
         };
         known_versions.record_version(&self.conversation, &resolved.path, current);
         drop(known_versions);
         let seen_version = change.seen.filter(|_| self.may_read);
-        let change = ForeignChange { seen: seen_version, ..change };
+        let change = ForeignChange {
+            seen: seen_version,
+            ..change
+        };
         let message = change.describe(&resolved.given, current);
         match self.policy {
             StaleWritePolicy::Warn => Ok(Some(message)),

@@ -130,7 +130,8 @@ impl PlatformClient {
                     .variables
                     .iter()
                     .filter_map(|name| opening.environment.get(name));
-                present_values.map(str::trim)
+                present_values
+                    .map(str::trim)
                     .find(|token| !token.is_empty())
                     .map(Secret::new)
             }

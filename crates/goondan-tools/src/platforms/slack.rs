@@ -228,7 +228,8 @@ impl ToolOperation for SlackRead {
         });
         let answer = call(bot, method, body, self.timeout_ms).await?;
         let messages = answer["messages"].as_array().cloned().unwrap_or_default();
-        let found_message = requested_ts.and_then(|ts| messages.iter().find(|message| message["ts"] == ts));
+        let found_message =
+            requested_ts.and_then(|ts| messages.iter().find(|message| message["ts"] == ts));
         let cursor = answer["response_metadata"]["next_cursor"]
             .as_str()
             .filter(|cursor| !cursor.is_empty());

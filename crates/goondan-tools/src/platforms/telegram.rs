@@ -189,7 +189,8 @@ impl ToolOperation for TelegramSend {
             "ok": true, "chatId": chat, "messageId": first["message_id"], "date": first["date"], "text": first["text"],
         });
         if sent.len() > 1 {
-            let message_ids: Vec<&Value> = sent.iter().map(|answer| &answer["message_id"]).collect();
+            let message_ids: Vec<&Value> =
+                sent.iter().map(|answer| &answer["message_id"]).collect();
             output["allMessageIds"] = json!(message_ids);
         }
         Ok(titled_output(format!("Sent a message to {chat}"), output))

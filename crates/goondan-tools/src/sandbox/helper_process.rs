@@ -102,7 +102,11 @@ fn limit(restrictions: &ProcessRestrictions) -> Result<(), HelperStartError> {
         #[cfg(any(target_os = "linux", target_os = "freebsd"))]
         (Resource::RLIMIT_NPROC, limits.processes, "processes"),
     ];
-    if limits.processes.is_some() && !requested_limits.iter().any(|(.., name)| *name == "processes") {
+    if limits.processes.is_some()
+        && !requested_limits
+            .iter()
+            .any(|(.., name)| *name == "processes")
+    {
         return Err(HelperStartError::Processes);
     }
     for (resource, limit, name) in requested_limits {

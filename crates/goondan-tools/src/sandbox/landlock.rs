@@ -201,7 +201,8 @@ fn build_ruleset(
 ) -> Result<RulesetCreated, RulesetError> {
     let all_access = AccessFs::from_all(PREFERRED_LANDLOCK_ABI);
     // A device file gives access to a terminal or a disk, wherever it is.
-    let write_access = all_access & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
+    let write_access =
+        all_access & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let (read, write) = match &layer.execute {
         None => (AccessFs::from_read(PREFERRED_LANDLOCK_ABI), write_access),
         Some(_) => (

@@ -127,7 +127,9 @@ fn children() -> Vec<VisibleProcess> {
         None => {
             let own_pid = getpid().as_raw();
             let processes = visible_pids().into_iter().filter_map(read_process);
-            processes.filter(|process| process.parent == own_pid).collect()
+            processes
+                .filter(|process| process.parent == own_pid)
+                .collect()
         }
     }
 }

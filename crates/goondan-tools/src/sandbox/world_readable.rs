@@ -109,7 +109,8 @@ pub(super) fn readable_settings() -> &'static [PathBuf] {
 #[expect(clippy::disallowed_methods, reason = "agents can't change `/etc`")]
 fn settings_of_root(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let public_entries = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_public_setting));
+    let public_entries =
+        entries.filter(|entry| entry.file_name().to_str().is_some_and(is_public_setting));
     let readable = public_entries.flat_map(|entry| match readable_entries(&entry, None) {
         Some(ReadableEntries::All) => vec![entry.path()],
         Some(ReadableEntries::Only(paths)) => paths,

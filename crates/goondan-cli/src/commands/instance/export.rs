@@ -53,7 +53,15 @@ pub(super) async fn run(
             write_all(database.as_ref(), &selected, &mask, &mut text).await?;
             output.json_text(&String::from_utf8_lossy(&text))
         }
-        None => write_all(database.as_ref(), &selected, &mask, &mut io::stdout().lock()).await,
+        None => {
+            write_all(
+                database.as_ref(),
+                &selected,
+                &mask,
+                &mut io::stdout().lock(),
+            )
+            .await
+        }
         Some(path) => {
             let written = write_file(database.as_ref(), &selected, &mask, path).await;
             written.map_err(|error| input_files::in_writing(path, error))?;

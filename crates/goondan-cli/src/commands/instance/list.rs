@@ -87,7 +87,8 @@ pub(super) async fn run(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let scope = args.scope.scope(args.all, state_root, output)?;
-    let mut all_instances = instances::all(args.store.database()?.as_ref(), state_root, &scope).await?;
+    let mut all_instances =
+        instances::all(args.store.database()?.as_ref(), state_root, &scope).await?;
     if let Some(agent) = &args.agent {
         all_instances.retain(|instance| instance.summary.id.agent == *agent);
     }
@@ -99,12 +100,22 @@ pub(super) async fn run(
     let hidden = all_instances.len().saturating_sub(limit);
     all_instances.truncate(limit);
     if output.json {
-        return output.json_pretty(&all_instances.iter().map(InstanceRow::from).collect::<Vec<_>>());
+        return output.json_pretty(
+            &all_instances
+                .iter()
+                .map(InstanceRow::from)
+                .collect::<Vec<_>>(),
+        );
     }
     if all_instances.is_empty() {
         return output.note(&no_conversations_message(&scope));
     }
-    for line in conversation_table(&all_instances, matches!(scope, ConversationScope::Everywhere)).lines() {
+    for line in conversation_table(
+        &all_instances,
+        matches!(scope, ConversationScope::Everywhere),
+    )
+    .lines()
+    {
         output.line(&line)?;
     }
     if hidden > 0 {

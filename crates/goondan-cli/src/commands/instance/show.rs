@@ -86,7 +86,8 @@ async fn read_from_database(
 ) -> Result<ShownConversation, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
     let all_instances = instances::in_database(database, state_root, &scope).await?;
-    let instance = instances::choose(&all_instances, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
+    let instance =
+        instances::choose(&all_instances, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
     let id = &instance.summary.id;
     let reader = database
         .look(&instance.workspace)

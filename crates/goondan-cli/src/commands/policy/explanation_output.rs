@@ -229,7 +229,9 @@ fn for_callers(action: PermissionAction, callers: &[AgentVerdict<'_>]) -> String
                 format!("  {}", untrusted_text::line(one.reason()))
             }
         };
-        text.push_str(format!("  {:width$}  {stricter_action:5}{reason}", name(one.agent)).trim_end());
+        text.push_str(
+            format!("  {:width$}  {stricter_action:5}{reason}", name(one.agent)).trim_end(),
+        );
         text.push('\n');
     }
     text

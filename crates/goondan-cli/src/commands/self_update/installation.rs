@@ -76,7 +76,10 @@ impl InstalledProgram {
             version,
             ..self.receipt.clone()
         };
-        fs::write(&temporary_path, serde_json::to_string_pretty(&receipt)? + "\n")?;
+        fs::write(
+            &temporary_path,
+            serde_json::to_string_pretty(&receipt)? + "\n",
+        )?;
         fs::rename(temporary_path, path)
     }
 }

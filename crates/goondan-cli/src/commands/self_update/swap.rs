@@ -33,7 +33,10 @@ pub(super) fn swap(
     let new_program = folder
         .join("bin")
         .join(if cfg!(windows) { "gdn.exe" } else { "gdn" });
-    let (reported, expected) = (reported_version(&new_program)?, format!("gdn {}", release.version));
+    let (reported, expected) = (
+        reported_version(&new_program)?,
+        format!("gdn {}", release.version),
+    );
     if reported != expected {
         let message = format!(
             "The new program reports the version `{}`, not `{expected}`.",

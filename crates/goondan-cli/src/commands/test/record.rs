@@ -122,7 +122,8 @@ async fn read_history(
         Some(agent) => format!("{agent}:{}", args.instance),
         None => args.instance.clone(),
     };
-    let recorded = instances::choose(&all_instances, &name)?.ok_or_else(|| instances::unknown(&scope, &name))?;
+    let recorded = instances::choose(&all_instances, &name)?
+        .ok_or_else(|| instances::unknown(&scope, &name))?;
     let related_ids = all_instances
         .iter()
         .filter(|other| other.workspace == recorded.workspace)

@@ -90,7 +90,8 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut new_file = tempfile::NamedTempFile::new_in(folder)?;
     new_file.write_all(text.as_bytes())?;
-    new_file.as_file()
+    new_file
+        .as_file()
         .set_permissions(std::fs::metadata(&path)?.permissions())?;
     new_file.as_file().sync_all()?;
     new_file.persist(&path)?;

@@ -277,7 +277,10 @@ async fn server_diagnostics(
                 .field("spec.mcp");
             diagnostic.suggestion = suggestion;
             if let Some((file, position)) = &tool.origin {
-                let position = servers.bundle.place(&tool.id, "spec.mcp").unwrap_or(*position);
+                let position = servers
+                    .bundle
+                    .place(&tool.id, "spec.mcp")
+                    .unwrap_or(*position);
                 diagnostic = diagnostic.in_file(file.clone()).at(position);
             }
             diagnostics.push(diagnostic);

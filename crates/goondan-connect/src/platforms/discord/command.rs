@@ -98,17 +98,17 @@ fn is_nonempty_text(option: &Value) -> bool {
 /// Returns the value of an option; users, channels and roles with their names.
 fn option_text(option: &Value, resolved: &Value) -> Option<String> {
     let value = plain(&option["value"])?;
-    let named = |kinds: &[&str]| {
+    let shown_option = |kinds: &[&str]| {
         let name = kinds
             .iter()
             .find_map(|kind| display_name(resolved, kind, &value))?;
         Some(format!("{name} ({value})"))
     };
     let name = match option["type"].as_u64() {
-        Some(OPTION_USER) => named(&["users"]),
-        Some(OPTION_CHANNEL) => named(&["channels"]),
-        Some(OPTION_ROLE) => named(&["roles"]),
-        Some(OPTION_MENTIONABLE) => named(&["users", "roles"]),
+        Some(OPTION_USER) => shown_option(&["users"]),
+        Some(OPTION_CHANNEL) => shown_option(&["channels"]),
+        Some(OPTION_ROLE) => shown_option(&["roles"]),
+        Some(OPTION_MENTIONABLE) => shown_option(&["users", "roles"]),
         _ => None,
     };
     Some(name.unwrap_or(value))

@@ -334,7 +334,7 @@ fn event(interaction: &Value) -> Option<PlatformEvent> {
         ("userId", &user["id"]),
         ("username", &user["username"]),
     ];
-    let shown = user["global_name"]
+    let sender_name = user["global_name"]
         .as_str()
         .or(user["username"].as_str())
         .unwrap_or_default();
@@ -350,7 +350,7 @@ fn event(interaction: &Value) -> Option<PlatformEvent> {
             .collect(),
         sender: Some(EventSender {
             id: sender.to_owned(),
-            name: shown.to_owned(),
+            name: sender_name.to_owned(),
         }),
         channel: Some(channel.to_owned()),
         files: command.files,

@@ -37,19 +37,19 @@ fn shown(token: &str) -> String {
         Some((target, label)) => (target, Some(label).filter(|label| !label.is_empty())),
         None => (token, None),
     };
-    let named = |sign: char, id: &str| format!("{sign}{}", label.unwrap_or(id));
+    let with_label = |sign: char, id: &str| format!("{sign}{}", label.unwrap_or(id));
     if let Some(user) = target.strip_prefix('@') {
-        return named('@', user);
+        return with_label('@', user);
     }
     if let Some(channel) = target.strip_prefix('#') {
-        return named('#', channel);
+        return with_label('#', channel);
     }
     if let Some(command) = target.strip_prefix('!') {
         return match (command.split_once('^'), label) {
             // The label of a group contains the sign.
             (Some(("subteam", group)), None) => format!("@{group}"),
             (Some(_), Some(label)) => label.to_owned(),
-            _ => named('@', command),
+            _ => with_label('@', command),
         };
     }
     let plain = target
@@ -71,7 +71,7 @@ pub(super) fn with_blocks(text: &str, blocks: &Value) -> String {
         return text_of_blocks(blocks);
     }
     let blocks = blocks.as_array().into_iter().flatten();
-    let missing = blocks
+    let missing_blocks = blocks
         .filter(|block| {
             BLOCKS_MISSING_IN_TEXT
                 .iter()
@@ -79,8 +79,8 @@ pub(super) fn with_blocks(text: &str, blocks: &Value) -> String {
         })
         .map(text_of)
         .filter(|block| !text.contains(block.as_str()));
-    let missing: Vec<String> = missing.collect();
-    lines([text, &missing.join("\n")])
+    let missing_blocks: Vec<String> = missing_blocks.collect();
+    lines([text, &missing_blocks.join("\n")])
 }
 
 /// Returns the text of blocks, one line per block.

@@ -48,9 +48,11 @@ pub(super) fn merge_albums(
             merged.push(update);
             continue;
         };
-        let wanted = event.album_key();
+        let album_key = event.album_key();
         let first = merged.iter_mut().find_map(|earlier| match earlier {
-            TelegramUpdate::Message(first) if wanted.is_some() && first.album_key() == wanted => {
+            TelegramUpdate::Message(first)
+                if album_key.is_some() && first.album_key() == album_key =>
+            {
                 Some(first)
             }
             _ => None,

@@ -195,13 +195,15 @@ impl WorkerPool {
             .clone()
             .find(|member| home.is_some_and(|home| home.as_ref() == Some(&member.node)))
         {
-            return free_node(Some(member.node.clone()), member.turns).map(|(_, node)| placement(node));
+            return free_node(Some(member.node.clone()), member.turns)
+                .map(|(_, node)| placement(node));
         }
         let free_nodes = fit
             .filter_map(|member| free_node(Some(member.node.clone()), member.turns))
             .chain(own_node);
         let residents = |node: &NodeName| state.residents.get(node).copied().unwrap_or_default();
-        free_nodes.min_by_key(|(load, node)| (*load, residents(node)))
+        free_nodes
+            .min_by_key(|(load, node)| (*load, residents(node)))
             .map(|(_, node)| placement(node))
     }
 

@@ -253,7 +253,9 @@ impl Orchestrator {
                         later")
                 })
                 .ok();
-            let _ = commands.send(OrchestratorCommand::Looked(InstanceScan::Due(due_instances)));
+            let _ = commands.send(OrchestratorCommand::Looked(InstanceScan::Due(
+                due_instances,
+            )));
         });
     }
 

@@ -371,7 +371,9 @@ impl InstanceTable {
         let active_metas = self
             .iter()
             .map(|(agent, key, instance)| instance.current_meta(agent, key));
-        metas.extend(active_metas.filter(|meta| unknown.is_empty() || !unknown.contains(&meta.id())));
+        metas.extend(
+            active_metas.filter(|meta| unknown.is_empty() || !unknown.contains(&meta.id())),
+        );
         metas.sort_by_cached_key(|meta| (meta.created_at, meta.id()));
         metas
     }

@@ -119,7 +119,8 @@ impl JobTable {
         let all_jobs = jobs
             .iter()
             .flat_map(|(id, jobs)| jobs.iter().map(move |job| (id, job)));
-        all_jobs.filter(|(_, job)| job.due <= now)
+        all_jobs
+            .filter(|(_, job)| job.due <= now)
             .map(|(id, job)| (id.clone(), job.clone()))
             .collect()
     }
@@ -223,8 +224,7 @@ async fn fire_job(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> Resul
 /// time.
 fn event(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> AgentEvent {
     let due_time = job.due.to_rfc3339_opts(SecondsFormat::Secs, true);
-    let about =
-        json!({"jobId": job.id, "schedule": job.schedule, "timezone": job.timezone, "due": due_time});
+    let about = json!({"jobId": job.id, "schedule": job.schedule, "timezone": job.timezone, "due": due_time});
     AgentEvent {
         id: format!("evt-{}", derived_id(&[&id.to_string(), &job.id, &due_time])),
         event_type: CRON_EVENT.to_owned(),

@@ -96,11 +96,11 @@ fn text_block(text: &str) -> Option<Value> {
 
 impl AnthropicOpaqueOwner<'_> {
     fn thinking_block(self, text: &str, metadata: &ProviderMetadata) -> Option<Value> {
-        let own = metadata.get(self.family)?;
-        if let Some(data) = own.get(REDACTED) {
+        let own_fields = metadata.get(self.family)?;
+        if let Some(data) = own_fields.get(REDACTED) {
             return Some(json!({"type": "redacted_thinking", "data": data}));
         }
-        match own.get(SIGNATURE)?.as_str()? {
+        match own_fields.get(SIGNATURE)?.as_str()? {
             "" if self.accepts_unsigned => Some(json!({"type": "thinking", "thinking": text})),
             "" => None,
             signature => {
@@ -116,11 +116,11 @@ impl AnthropicOpaqueOwner<'_> {
             "name": plain_name(&call.tool_name),
             "input": object_arguments(&call.input),
         });
-        let own = call
+        let own_fields = call
             .provider_metadata
             .get(self.family)
             .and_then(Value::as_object);
-        for (key, value) in own.into_iter().flatten() {
+        for (key, value) in own_fields.into_iter().flatten() {
             block[key.as_str()] = value.clone();
         }
         block

@@ -284,9 +284,9 @@ fn begin_call(key: BlockKey, block: &Value, answer: &mut AnswerBuilder) -> OpenC
         name: block["name"].as_str(),
         arguments: None,
     });
-    let own = own_call_fields(block);
-    if let Some(position) = position.filter(|_| !own.is_empty()) {
-        answer.change_call_metadata(position, |metadata| *metadata = Value::Object(own));
+    let own_fields = own_call_fields(block);
+    if let Some(position) = position.filter(|_| !own_fields.is_empty()) {
+        answer.change_call_metadata(position, |metadata| *metadata = Value::Object(own_fields));
     }
     let input = match &block["input"] {
         Value::Object(input) if input.is_empty() => String::new(),

@@ -198,13 +198,17 @@ fn add_details(metadata: &mut Value, details: &[Value]) {
 
 /// Returns true if `detail` continues the detail `last`.
 fn continues_detail(last: &Value, detail: &Value) -> bool {
-    let same = |key: &str| last.get(key) == detail.get(key);
+    let has_same_field = |key: &str| last.get(key) == detail.get(key);
     let is_readable = matches!(
         detail["type"].as_str(),
         Some("reasoning.text" | "reasoning.summary")
     );
-    let same_id = detail["id"].is_null() || same("id");
-    is_readable && same("type") && same("index") && same_id && !detail["index"].is_null()
+    let same_id = detail["id"].is_null() || has_same_field("id");
+    is_readable
+        && has_same_field("type")
+        && has_same_field("index")
+        && same_id
+        && !detail["index"].is_null()
 }
 
 /// Appends the piece `detail` to the detail `last`.

@@ -68,11 +68,13 @@ impl ThinkingPlan {
         effort: Option<ReasoningEffort>,
         turn: OpenTurn,
     ) -> Self {
-        let wanted = effort.and_then(budget_tokens);
+        let wanted_tokens = effort.and_then(budget_tokens);
         let budget = match turn {
-            OpenTurn::None => wanted,
-            OpenTurn::WithReasoning if model.is_some() => wanted.or(Some(SMALLEST_BUDGET_TOKENS)),
-            OpenTurn::WithReasoning => wanted,
+            OpenTurn::None => wanted_tokens,
+            OpenTurn::WithReasoning if model.is_some() => {
+                wanted_tokens.or(Some(SMALLEST_BUDGET_TOKENS))
+            }
+            OpenTurn::WithReasoning => wanted_tokens,
             OpenTurn::WithoutReasoning => None,
         };
         let thinking = |budget| json!({"type": "enabled", "budget_tokens": budget});

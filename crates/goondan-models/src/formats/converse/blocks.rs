@@ -152,14 +152,14 @@ fn text_block(text: &str) -> Option<Value> {
 impl ConverseOpaqueOwner<'_> {
     /// Returns the opaque data that the publisher of this model wrote.
     fn own_metadata(self, metadata: &ProviderMetadata) -> Option<&Value> {
-        let own = metadata.get(self.family)?;
-        (own[PUBLISHER] == self.publisher).then_some(own)
+        let own_fields = metadata.get(self.family)?;
+        (own_fields[PUBLISHER] == self.publisher).then_some(own_fields)
     }
 
     /// Returns signed or encrypted reasoning. Models refuse any other.
     fn reasoning_block(self, text: &str, metadata: &ProviderMetadata) -> Option<Value> {
-        let own = self.own_metadata(metadata)?;
-        let content = match (own.get(REDACTED), own.get(SIGNATURE)) {
+        let own_fields = self.own_metadata(metadata)?;
+        let content = match (own_fields.get(REDACTED), own_fields.get(SIGNATURE)) {
             (Some(redacted), _) => json!({"redactedContent": redacted}),
             (None, Some(signature)) => {
                 json!({"reasoningText": {"text": text, "signature": signature}})

@@ -102,10 +102,10 @@ impl ConverseDecoder {
                 continue;
             };
             answer.change_metadata(key, |metadata| {
-                let known = metadata[field].as_str().unwrap_or_default();
+                let known_text = metadata[field].as_str().unwrap_or_default();
                 let joined = match field {
-                    REDACTED => joined_base64(known, piece),
-                    _ => format!("{known}{piece}"),
+                    REDACTED => joined_base64(known_text, piece),
+                    _ => format!("{known_text}{piece}"),
                 };
                 *metadata = json!({PUBLISHER: self.publisher, field: joined});
             });

@@ -91,8 +91,9 @@ impl GeminiFormat {
             MessagePart::Opaque { provider_metadata } => {
                 // Vertex AI also serves Claude. Blocks of Claude have a `type` and are not sent to
                 // Gemini.
-                let own = self.own_metadata(provider_metadata)?;
-                (own.is_object() && own.get("type").is_none()).then(|| own.clone())
+                let own_fields = self.own_metadata(provider_metadata)?;
+                (own_fields.is_object() && own_fields.get("type").is_none())
+                    .then(|| own_fields.clone())
             }
             MessagePart::ToolCall(_) | MessagePart::ToolResult(_) | MessagePart::File(_) => None,
         }

@@ -114,10 +114,11 @@ impl OutputItem {
     /// Returns true if `name` contains an id of this item, and not the `output_index` of another
     /// item.
     fn has_id_of(&self, name: &ItemName<'_>) -> bool {
-        let same = |own: &str, other: &str| !own.is_empty() && own == other;
+        let is_same_id = |own: &str, other: &str| !own.is_empty() && own == other;
         let has_other_index =
             self.index.is_some() && name.index.is_some() && self.index != name.index;
-        !has_other_index && (same(&self.id, name.id) || same(&self.call_id, name.call_id))
+        !has_other_index
+            && (is_same_id(&self.id, name.id) || is_same_id(&self.call_id, name.call_id))
     }
 
     /// Returns false if `name` has an index or an id that differs from that of this item. Missing
@@ -169,9 +170,9 @@ impl ItemTable {
     pub(super) fn begin(&mut self, kind: ItemKind, name: ItemName<'_>) -> usize {
         let is_nameless =
             |item: &OutputItem| !item.is_done && item.is_nameless() && !name.is_empty();
-        let same = self.last_index(kind, |item| item.has_id_of(&name));
-        let at = same.or_else(|| self.last_index(kind, is_nameless));
-        self.find_or_push(at, kind, &name)
+        let item_with_id = self.last_index(kind, |item| item.has_id_of(&name));
+        let known_index = item_with_id.or_else(|| self.last_index(kind, is_nameless));
+        self.find_or_push(known_index, kind, &name)
     }
 
     /// Returns the table index of the item to which an event belongs. An unknown item is added.
@@ -179,11 +180,11 @@ impl ItemTable {
         let is_open_at_index =
             |item: &OutputItem| !item.is_done && item.index.is_some() && item.index == name.index;
         let is_open = |item: &OutputItem| !item.is_done && item.may_be(&name);
-        let at = self
+        let known_index = self
             .last_index(kind, |item| item.has_id_of(&name))
             .or_else(|| self.last_index(kind, is_open_at_index))
             .or_else(|| self.last_index(kind, is_open));
-        self.find_or_push(at, kind, &name)
+        self.find_or_push(known_index, kind, &name)
     }
 
     /// Finds the item that has the index `response_index` in the complete response, and returns its
@@ -204,13 +205,13 @@ impl ItemTable {
         };
         // Two calls with different ids are different calls.
         let may_be_same = |item: &OutputItem| item.call_id.is_empty() || name.call_id.is_empty();
-        let at = first(self, &|item| item.has_id_of(&name))
+        let known_index = first(self, &|item| item.has_id_of(&name))
             .or_else(|| first(self, &|item| item.index == index && may_be_same(item)))
             // `Other` covers many item types, so an equal kind does not identify the item.
             .or_else(|| first(self, &|item| kind != ItemKind::Other && may_be_same(item)));
-        let at = self.find_or_push(at, kind, &name);
-        self.items[at].final_index = Some(response_index);
-        at
+        let known_index = self.find_or_push(known_index, kind, &name);
+        self.items[known_index].final_index = Some(response_index);
+        known_index
     }
 
     /// Returns the index in the complete response of the item with the block `key`, or of the call
@@ -233,12 +234,12 @@ impl ItemTable {
     /// Returns the table index `known`, or the index of a new item if `known` is `None`.
     /// Adds the names in `name` to the item.
     fn find_or_push(&mut self, known: Option<usize>, kind: ItemKind, name: &ItemName<'_>) -> usize {
-        let at = known.unwrap_or_else(|| {
+        let item_index = known.unwrap_or_else(|| {
             let key = self.items.len() as BlockKey;
             self.items.push(OutputItem::new(kind, key));
             self.items.len() - 1
         });
-        self.items[at].add_names(name);
-        at
+        self.items[item_index].add_names(name);
+        item_index
     }
 }

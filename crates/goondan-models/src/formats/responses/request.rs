@@ -79,15 +79,15 @@ impl ResponsesFormat {
                 text,
                 provider_metadata,
             } => {
-                let own = self.own_metadata(provider_metadata);
-                (!text.trim().is_empty()).then(|| encode_text(text, own))
+                let own_fields = self.own_metadata(provider_metadata);
+                (!text.trim().is_empty()).then(|| encode_text(text, own_fields))
             }
             MessagePart::Reasoning {
                 provider_metadata, ..
             } => {
-                let own = self.own_metadata(provider_metadata)?;
+                let own_fields = self.own_metadata(provider_metadata)?;
                 let is_sent = !is_chat_model(&self.target.model);
-                is_sent.then(|| encode_reasoning(own)).flatten()
+                is_sent.then(|| encode_reasoning(own_fields)).flatten()
             }
             MessagePart::Opaque { provider_metadata } => {
                 let item = self.own_metadata(provider_metadata)?;
@@ -270,14 +270,14 @@ fn encode_reasoning(metadata: &Value) -> Option<Value> {
         Value::Array(list) => list.is_empty(),
         _ => false,
     };
-    let has = |key: &str| item.get(key).is_some_and(|value| !is_empty(value));
-    if !has("encrypted_content") && !has("content") {
+    let has_field = |key: &str| item.get(key).is_some_and(|value| !is_empty(value));
+    if !has_field("encrypted_content") && !has_field("content") {
         return None;
     }
-    let kept = item
+    let kept_fields = item
         .iter()
         .filter(|(key, value)| *key != "status" && !is_empty(value));
-    let mut sent: JsonObject = kept
+    let mut sent: JsonObject = kept_fields
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     sent.entry("summary").or_insert_with(|| json!([]));
@@ -285,17 +285,21 @@ fn encode_reasoning(metadata: &Value) -> Option<Value> {
 }
 
 /// Encodes a call with the fields that the provider sent, except its id.
-fn encode_call(call: &ToolCall, own: Option<&Value>) -> Value {
+fn encode_call(call: &ToolCall, own_fields: Option<&Value>) -> Value {
     let mut sent = json!({
         "type": "function_call",
         "call_id": call_id(&call.tool_call_id),
         "name": call.tool_name,
         "arguments": object_arguments(&call.input).to_string(),
     });
-    let own = own
-        .and_then(|own| own.get("item"))
+    let own_item = own_fields
+        .and_then(|fields| fields.get("item"))
         .and_then(Value::as_object);
-    for (key, value) in own.into_iter().flatten().filter(|(key, _)| *key != "id") {
+    for (key, value) in own_item
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| *key != "id")
+    {
         sent[key.as_str()] = value.clone();
     }
     sent

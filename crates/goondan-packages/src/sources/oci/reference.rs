@@ -144,10 +144,10 @@ fn is_tag(tag: &str) -> bool {
 /// URL.
 pub(super) fn checked_digest(digest: &str) -> Result<&str> {
     let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
-    let known = digest
+    let is_sha256 = digest
         .strip_prefix("sha256:")
         .is_some_and(|hex| hex.len() == 64 && hex.chars().all(is_hex));
-    match known {
+    match is_sha256 {
         true => Ok(digest),
         false => Err(PackageError::source(format!(
             "`{digest}` is not a SHA-256 digest."

@@ -179,7 +179,9 @@ pub(super) fn complete(
                     .char_indices()
                     .zip(other.chars())
                     .take_while(|((_, one), two)| one == two);
-                common_characters.last().map_or(0, |((at, one), _)| at + one.len_utf8())
+                common_characters
+                    .last()
+                    .map_or(0, |((at, one), _)| at + one.len_utf8())
             };
             let length = candidates_with_prefix
                 .iter()

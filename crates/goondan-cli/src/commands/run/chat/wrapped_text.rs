@@ -9,7 +9,8 @@ const MIN_WRAP_COLUMNS: usize = 20;
 /// the text of the first row. A longer word is not divided here.
 pub(super) fn wrapped(line: &str, columns: usize) -> String {
     let visible_text = anstream::adapter::strip_str(line).to_string();
-    if columns < MIN_WRAP_COLUMNS || visible_text.contains('\t') || width(&visible_text) <= columns {
+    if columns < MIN_WRAP_COLUMNS || visible_text.contains('\t') || width(&visible_text) <= columns
+    {
         return line.to_owned();
     }
     let text = visible_text.trim_start();

@@ -112,7 +112,9 @@ pub(in crate::commands::run) fn folded(
         "{head} {faint}{}{faint:#}",
         fit(
             &tail.join(" · "),
-            max_columns.saturating_sub(used_columns + 2).max(MIN_OUTPUT_COLUMNS)
+            max_columns
+                .saturating_sub(used_columns + 2)
+                .max(MIN_OUTPUT_COLUMNS)
         )
     )
 }
