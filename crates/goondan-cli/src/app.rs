@@ -134,9 +134,10 @@ fn parse(arguments: &[OsString]) -> Result<CommandLine, CliError> {
 
 /// Returns the requested amount of help: `--help` prints the long one, `-h` the short one.
 fn help_length(arguments: &[OsString]) -> HelpLength {
-    match arguments.iter().any(|argument| argument == "--help") {
-        true => HelpLength::Long,
-        false => HelpLength::Short,
+    if arguments.iter().any(|argument| argument == "--help") {
+        HelpLength::Long
+    } else {
+        HelpLength::Short
     }
 }
 
@@ -183,9 +184,10 @@ fn error_message(error: &clap::Error, command: &str, arguments: &[OsString]) -> 
         )),
         ErrorKind::UnknownArgument => {
             let argument = context_text(ContextKind::InvalidArg)?;
-            Some(match argument.starts_with('-') {
-                true => format!("`{command}` has no option `{argument}`."),
-                false => format!("`{command}` takes no argument `{argument}`."),
+            Some(if argument.starts_with('-') {
+                format!("`{command}` has no option `{argument}`.")
+            } else {
+                format!("`{command}` takes no argument `{argument}`.")
             })
         }
         ErrorKind::MissingRequiredArgument => {
@@ -455,9 +457,10 @@ where
             Level::WARN => (style::WARNING, "warning"),
             _ => (style::FAINT, "log"),
         };
-        match writer.has_ansi_escapes() {
-            true => write!(writer, "{colour}{word}{colour:#}: ")?,
-            false => write!(writer, "{word}: ")?,
+        if writer.has_ansi_escapes() {
+            write!(writer, "{colour}{word}{colour:#}: ")?
+        } else {
+            write!(writer, "{word}: ")?
         }
         context
             .field_format()
@@ -483,8 +486,9 @@ fn start_logging(global: &GlobalArgs) {
         .with_writer(|| redactor().writer(screen::LogMessageWriter))
         .with_ansi(CommandOutput::stderr_has_colour());
     // Only tests initialize logging twice; the first initialization is sufficient for them.
-    let _ = match is_for_people {
-        true => log.event_format(NoteLogFormat).try_init(),
-        false => log.try_init(),
+    let _ = if is_for_people {
+        log.event_format(NoteLogFormat).try_init()
+    } else {
+        log.try_init()
     };
 }

@@ -125,9 +125,10 @@ fn run_trusted(
 
 /// Counts the outcomes. Errors in files count as failures of a run of all test cases.
 fn totals(summary: &RunSummary, names: &BTreeSet<String>) -> CaseTotalsBody {
-    let failed_files = match names.is_empty() {
-        true => summary.errors.len(),
-        false => 0,
+    let failed_files = if names.is_empty() {
+        summary.errors.len()
+    } else {
+        0
     };
     CaseTotalsBody {
         passed: summary.passed(),

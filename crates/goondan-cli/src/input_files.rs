@@ -18,13 +18,14 @@ pub(crate) fn read_bytes(reader: impl Read, what: &str) -> Result<Vec<u8>, CliEr
         .take(MAX_INPUT_BYTES + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| unreadable(what, &error))?;
-    match bytes.len() as u64 > MAX_INPUT_BYTES {
-        true => Err(CliError::usage(format!(
+    if bytes.len() as u64 > MAX_INPUT_BYTES {
+        Err(CliError::usage(format!(
             "{what} is larger than {} MiB.",
             MAX_INPUT_BYTES / 1024 / 1024
         ))
-        .suggest("Put the needed part into a file of the project, and let a tool read that file.")),
-        false => Ok(bytes),
+        .suggest("Put the needed part into a file of the project, and let a tool read that file."))
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -64,16 +65,17 @@ pub(crate) fn unwritable(path: &Path, error: &io::Error) -> CliError {
 
 /// Adds `path` to the message of an internal write error; other errors stay unchanged.
 pub(crate) fn in_writing(path: &Path, error: CliError) -> CliError {
-    match error.code == Code::INTERNAL_ERROR {
-        true => CliError {
+    if error.code == Code::INTERNAL_ERROR {
+        CliError {
             message: format!(
                 "{} (`{}`).",
                 error.message.trim_end_matches('.'),
                 path.display()
             ),
             ..error
-        },
-        false => error,
+        }
+    } else {
+        error
     }
 }
 

@@ -188,12 +188,12 @@ pub(crate) fn choose(
     name: &str,
 ) -> Result<Option<FoundConversation>, CliError> {
     let exact: Vec<&FoundConversation> = all.iter().filter(|found| found.name() == name).collect();
-    let matches = match exact.is_empty() {
-        false => exact,
-        true => all
-            .iter()
+    let matches = if exact.is_empty() {
+        all.iter()
             .filter(|found| has_agent_or_key(found, name))
-            .collect(),
+            .collect()
+    } else {
+        exact
     };
     match matches.as_slice() {
         [] => Ok(None),

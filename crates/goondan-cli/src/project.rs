@@ -309,11 +309,12 @@ pub(crate) fn require(path: &Path) -> Result<(), CliError> {
             .file_name()
             .and_then(|name| name.to_str())
             .unwrap_or_default();
-        return match goondan::start::project::MANIFEST_FILES.contains(&name) {
-            true => Ok(()),
-            false => Err(no_project(format!(
+        return if goondan::start::project::MANIFEST_FILES.contains(&name) {
+            Ok(())
+        } else {
+            Err(no_project(format!(
                 "`{shown_path}` is not a project directory or a goondan.yaml."
-            ))),
+            )))
         };
     }
     if !metadata.is_dir() {
@@ -327,9 +328,10 @@ pub(crate) fn require(path: &Path) -> Result<(), CliError> {
     if let Some(error) = manifest_error(path) {
         return Err(error);
     }
-    let (directory, command) = match path == Path::new(".") {
-        true => ("this directory".to_owned(), "gdn init".to_owned()),
-        false => (format!("`{shown_path}`"), init_command(path)),
+    let (directory, command) = if path == Path::new(".") {
+        ("this directory".to_owned(), "gdn init".to_owned())
+    } else {
+        (format!("`{shown_path}`"), init_command(path))
     };
     Err(
         CliError::configuration(format!("There is no goondan.yaml in {directory}.")).suggest(

@@ -200,11 +200,12 @@ impl DirectoryEditor {
         let is_saved = directory
             .write_atomically_if(name, bytes, mode, is_current)
             .map_err(failed)?;
-        match is_saved {
-            true => Ok(SavedFileBody {
+        if is_saved {
+            Ok(SavedFileBody {
                 hash: hash_of(bytes),
-            }),
-            false => Err(changed_file_error(&edit.path)),
+            })
+        } else {
+            Err(changed_file_error(&edit.path))
         }
     }
 }
@@ -241,9 +242,10 @@ fn content(directory: &DirectoryHandle, name: &OsStr) -> io::Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     file.take(MAX_EDITED_BYTES + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > MAX_EDITED_BYTES {
-        true => Err(io::Error::other("it is larger than 1 MiB")),
-        false => Ok(bytes),
+    if bytes.len() as u64 > MAX_EDITED_BYTES {
+        Err(io::Error::other("it is larger than 1 MiB"))
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -309,13 +311,14 @@ fn finding(diagnostic: Diagnostic) -> FileFindingBody {
 }
 
 fn refuse_large(edit: &EditedFileBody) -> Result<(), Diagnostic> {
-    match edit.text.len() as u64 > MAX_EDITED_BYTES {
-        true => Err(Diagnostic::new(
+    if edit.text.len() as u64 > MAX_EDITED_BYTES {
+        Err(Diagnostic::new(
             Code::SERVE_TOO_LARGE,
             "The edited text is larger than 1 MiB.",
         )
-        .suggest("Edit the file with another program.")),
-        false => Ok(()),
+        .suggest("Edit the file with another program."))
+    } else {
+        Ok(())
     }
 }
 

@@ -97,15 +97,14 @@ impl TrustSettings {
             output.explain(&listing(root, &requested))?;
             return Err(untrusted_error(root, &requested, list.is_inside(root)));
         }
-        match confirm_trust(&listing(root, &requested)) {
-            true => {
-                let mut folders = folders_to_trust(root, &requested).into_iter();
-                let added = folders.try_for_each(|folder| list.add(&folder).map(drop));
-                added
-                    .and_then(|()| list.add_packages(&packages_to_trust(&requested)))
-                    .map_err(|error| unwritten(&list, &error))
-            }
-            false => Err(untrusted_error(root, &requested, false)),
+        if confirm_trust(&listing(root, &requested)) {
+            let mut folders = folders_to_trust(root, &requested).into_iter();
+            let added = folders.try_for_each(|folder| list.add(&folder).map(drop));
+            added
+                .and_then(|()| list.add_packages(&packages_to_trust(&requested)))
+                .map_err(|error| unwritten(&list, &error))
+        } else {
+            Err(untrusted_error(root, &requested, false))
         }
     }
 
@@ -118,9 +117,10 @@ impl TrustSettings {
             return Ok(Vec::new());
         }
         let is_listed = self.is_listed(&project.root)?;
-        let requested = match is_listed {
-            true => requested_access_elsewhere(project, &self.state_root),
-            false => requested_access(project, &self.state_root),
+        let requested = if is_listed {
+            requested_access_elsewhere(project, &self.state_root)
+        } else {
+            requested_access(project, &self.state_root)
         };
         let list = TrustList::of(&self.state_root);
         let packages = if is_listed {
@@ -181,12 +181,13 @@ impl TrustSettings {
             let requested = trust
                 .untrusted_capabilities(project)
                 .unwrap_or_else(|_| requested_access(project, &trust.state_root));
-            match requested.is_empty() {
-                true => Ok(()),
-                false => Err(requested
+            if requested.is_empty() {
+                Ok(())
+            } else {
+                Err(requested
                     .iter()
                     .map(|capability| capability.refused(&project.root))
-                    .collect()),
+                    .collect())
             }
         })
     }
@@ -257,20 +258,19 @@ fn untrusted_error(
         "The project in {} is not trusted, so gdn ran none of its code.",
         root.display()
     );
-    let remedy = match list_is_inside {
-        true => "The state root is inside the project, so it can't store trust in the project: \
+    let remedy = if list_is_inside {
+        "The state root is inside the project, so it can't store trust in the project: \
             choose another state root"
-            .to_owned(),
-        false => {
-            let folders = folders_to_trust(root, requested).into_iter();
-            let commands: Vec<String> = folders
-                .map(|folder| format!("`{}`", trust_command(&folder)))
-                .collect();
-            format!(
-                "Review the requested access, then run {}",
-                commands.join(" and ")
-            )
-        }
+            .to_owned()
+    } else {
+        let folders = folders_to_trust(root, requested).into_iter();
+        let commands: Vec<String> = folders
+            .map(|folder| format!("`{}`", trust_command(&folder)))
+            .collect();
+        format!(
+            "Review the requested access, then run {}",
+            commands.join(" and ")
+        )
     };
     let mut error = CliError::new(CommandExit::Untrusted, Code::PROJECT_UNTRUSTED, message)
         .suggest(format!(
@@ -297,16 +297,17 @@ pub(crate) fn trust_command(folder: &Path) -> String {
 pub(crate) fn unreadable(list: &TrustList, error: &io::Error) -> CliError {
     let path = list.path();
     let path = path.display();
-    match is_of_content(error) {
-        true => CliError::configuration(format!(
+    if is_of_content(error) {
+        CliError::configuration(format!(
             "The list of trusted directories, {path}, can't be read: {error}."
         ))
-        .suggest("Correct the file, or remove it; gdn then asks about every project again."),
-        false => CliError::configuration(format!(
+        .suggest("Correct the file, or remove it; gdn then asks about every project again.")
+    } else {
+        CliError::configuration(format!(
             "The list of trusted directories, {path}, can't be read: {}.",
             reason(error)
         ))
-        .suggest(STATE_ROOT_SUGGESTION),
+        .suggest(STATE_ROOT_SUGGESTION)
     }
 }
 

@@ -374,9 +374,10 @@ impl ConnectionApprovals {
         } else {
             &press.sender.name
         };
-        let (answer, words, done) = match press.allows {
-            true => (ApprovalAnswer::ONCE, "Allowed.", "Allowed"),
-            false => (ApprovalAnswer::Deny, "Denied.", "Denied"),
+        let (answer, words, done) = if press.allows {
+            (ApprovalAnswer::ONCE, "Allowed.", "Allowed")
+        } else {
+            (ApprovalAnswer::Deny, "Denied.", "Denied")
         };
         let (question, final_text) = (question.clone(), format!("{text}\n\n{done} by {answerer}."));
         // Set before the answer, because the answer wakes the task that reads it.

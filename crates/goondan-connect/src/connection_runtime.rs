@@ -304,14 +304,15 @@ impl ConnectionRuntime {
             .filter(|_| is_builtin);
         // The properties let the agent answer with a tool. They may come from unknown senders, so
         // JSON delimits them clearly.
-        let text = match self.bound.answers_by_tool {
-            true => format!(
+        let text = if self.bound.answers_by_tool {
+            format!(
                 "{}\n\n[{} {}]",
                 event.full_text(),
                 event.name,
                 serde_json::json!(event.properties)
-            ),
-            false => event.full_text(),
+            )
+        } else {
+            event.full_text()
         };
         let input = Input {
             text,

@@ -144,11 +144,12 @@ pub(crate) async fn at(
     hosts: &[&str],
     base: &str,
 ) -> Result<RequestBuilder, PlatformFailure> {
-    match is_of(address, hosts, base) {
-        true => Ok(http::client().await?.get(address)),
-        false => Err(PlatformFailure::Refused(
+    if is_of(address, hosts, base) {
+        Ok(http::client().await?.get(address))
+    } else {
+        Err(PlatformFailure::Refused(
             "the URL is not a URL of the platform".to_owned(),
-        )),
+        ))
     }
 }
 
@@ -158,11 +159,12 @@ pub(crate) async fn post_to(
     hosts: &[&str],
     base: &str,
 ) -> Result<RequestBuilder, PlatformFailure> {
-    match is_of(address, hosts, base) {
-        true => Ok(http::client().await?.post(address)),
-        false => Err(PlatformFailure::Refused(
+    if is_of(address, hosts, base) {
+        Ok(http::client().await?.post(address))
+    } else {
+        Err(PlatformFailure::Refused(
             "the upload URL is not a URL of the platform".to_owned(),
-        )),
+        ))
     }
 }
 

@@ -60,9 +60,10 @@ pub fn readable_content_identity(path: &Path) -> Option<String> {
     if metadata.is_dir() {
         return directory_hash(path);
     }
-    match metadata.len() > MAX_HASHED_FILE_BYTES {
-        true => Some(size_and_change(&metadata)),
-        false => content_hash(path),
+    if metadata.len() > MAX_HASHED_FILE_BYTES {
+        Some(size_and_change(&metadata))
+    } else {
+        content_hash(path)
     }
 }
 
@@ -86,10 +87,13 @@ fn directory_hash(path: &Path) -> Option<String> {
         let metadata = file.metadata();
         metadata.is_ok_and(|metadata| metadata.len() > MAX_CODE_FILE_BYTES)
     };
-    let identity = |file: &Path| match has_many_files || is_large(file) {
-        true => settled_metadata(|| file.metadata())
-            .map_or_else(String::new, |metadata| size_and_change(&metadata)),
-        false => content_identity(file),
+    let identity = |file: &Path| {
+        if has_many_files || is_large(file) {
+            settled_metadata(|| file.metadata())
+                .map_or_else(String::new, |metadata| size_and_change(&metadata))
+        } else {
+            content_identity(file)
+        }
     };
     hash_of(files.iter().map(|file| (file, identity(file))), path)
 }
@@ -136,9 +140,10 @@ pub fn whole_identity(path: &Path) -> Option<String> {
 /// Returns true if a path has this identity, which comes from [`whole_identity`] or another function
 /// of this module. Accesses the file system.
 pub fn has_identity(path: &Path, identity: &str) -> bool {
-    match identity.starts_with(WHOLE_PREFIX) {
-        true => whole_identity(path).is_some_and(|now| now == identity),
-        false => content_identity(path) == identity,
+    if identity.starts_with(WHOLE_PREFIX) {
+        whole_identity(path).is_some_and(|now| now == identity)
+    } else {
+        content_identity(path) == identity
     }
 }
 

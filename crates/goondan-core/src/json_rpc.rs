@@ -56,11 +56,11 @@ fn string_end(bytes: &[u8], start: usize) -> usize {
 
 /// Returns the string or number at the beginning of `text`.
 fn id_at(text: &str) -> Value {
-    let end = match text.starts_with('"') {
-        true => string_end(text.as_bytes(), 0),
-        false => text
-            .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '+' | '.'))
-            .unwrap_or(text.len()),
+    let end = if text.starts_with('"') {
+        string_end(text.as_bytes(), 0)
+    } else {
+        text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '+' | '.'))
+            .unwrap_or(text.len())
     };
     let id: Value = text
         .get(..end)

@@ -26,14 +26,15 @@ pub fn bounded_metadata(metadata: &crate::JsonObject) -> crate::JsonObject {
     } else {
         serde_json::json!(metadata).to_string().len()
     };
-    match bytes <= MAX_METADATA_BYTES {
-        true => metadata.clone(),
-        false => [
+    if bytes <= MAX_METADATA_BYTES {
+        metadata.clone()
+    } else {
+        [
             ("truncated".to_owned(), true.into()),
             ("bytes".to_owned(), bytes.into()),
         ]
         .into_iter()
-        .collect(),
+        .collect()
     }
 }
 

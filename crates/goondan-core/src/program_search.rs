@@ -34,9 +34,10 @@ const MAX_INTERPRETER_DEPTH: usize = 6;
 /// In the directory of a project, version managers (asdf, mise, pyenv) would run the program that
 /// the project's files select, although the user may not trust the project.
 pub fn directory_outside_projects() -> PathBuf {
-    match cfg!(windows) {
-        true => PathBuf::from(std::env::var_os("SystemRoot").unwrap_or("C:\\Windows".into())),
-        false => PathBuf::from("/"),
+    if cfg!(windows) {
+        PathBuf::from(std::env::var_os("SystemRoot").unwrap_or("C:\\Windows".into()))
+    } else {
+        PathBuf::from("/")
     }
 }
 

@@ -80,9 +80,10 @@ impl<'h, H: Fn(&str) -> Option<&'h str>> PlatformResponse<'_, H> {
             .stated_wait(now)
             .or_else(|| self.until_reset(now).filter(|_| is_exhausted))
             .filter(|wait| *wait <= MAX_STATED_WAIT);
-        let default = match is_secondary {
-            true => SECONDARY_LIMIT_WAIT,
-            false => DEFAULT_WAIT,
+        let default = if is_secondary {
+            SECONDARY_LIMIT_WAIT
+        } else {
+            DEFAULT_WAIT
         };
         is_limited.then(|| stated_wait.unwrap_or(default))
     }

@@ -327,9 +327,10 @@ impl SourceSearch {
             self.sourced.are_unknown |= !words.iter().any(|word| word.text.starts_with("--"));
             return;
         };
-        match is_line {
-            true => self.read_string(&[first], around),
-            false => self.add_word(first, ScriptKind::Shell, around),
+        if is_line {
+            self.read_string(&[first], around)
+        } else {
+            self.add_word(first, ScriptKind::Shell, around)
         }
     }
 

@@ -365,9 +365,10 @@ impl CodePlace {
             return CodePlace::ContainsWorkdir;
         }
         // A directory with too many entries may contain code.
-        match CodeDirectory::read(&real).is_none_or(|code| !code.files.is_empty()) {
-            true => CodePlace::Directory,
-            false => CodePlace::Other,
+        if CodeDirectory::read(&real).is_none_or(|code| !code.files.is_empty()) {
+            CodePlace::Directory
+        } else {
+            CodePlace::Other
         }
     }
 }

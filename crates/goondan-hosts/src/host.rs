@@ -129,12 +129,13 @@ impl ScriptHost {
         workdir: &Path,
         approved_files: &Arc<[ApprovedFile]>,
     ) -> Result<Arc<RuntimeProcess>, ToolError> {
-        let scope = match sandboxes.is_empty() {
-            true => ProcessScope::default(),
-            false => ProcessScope {
+        let scope = if sandboxes.is_empty() {
+            ProcessScope::default()
+        } else {
+            ProcessScope {
                 sandboxes: sandboxes.to_vec(),
                 workdir: workdir.to_owned(),
-            },
+            }
         };
         let slot = self.slot(&scope);
         let mut life = slot.0.lock().await;

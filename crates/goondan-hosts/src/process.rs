@@ -224,12 +224,13 @@ impl RuntimeProcess {
                 timeout_at(pong_deadline, pongs.wait_for(|count| *count >= ping.number))
                     .await
                     .is_ok();
-            match is_responding {
-                true => calls.until_idle().await,
-                false => calls.close(&errors::host_ended_error(
+            if is_responding {
+                calls.until_idle().await
+            } else {
+                calls.close(&errors::host_ended_error(
                     &name,
                     "it was killed because another of its calls did not end",
-                )),
+                ))
             }
             kill.cancel();
         });

@@ -141,11 +141,12 @@ impl PackageCache {
                 integrity::check_archive(&archive, stated, whose)
             })?;
             let opened = open(&archive, &self.work())?;
-            match opened.contents == contents {
-                true => Ok(opened),
-                false => Err(PackageError::archive(
+            if opened.contents == contents {
+                Ok(opened)
+            } else {
+                Err(PackageError::archive(
                     "its unpacked files differ from the lock file",
-                )),
+                ))
             }
         };
         match check() {

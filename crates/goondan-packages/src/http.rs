@@ -54,11 +54,10 @@ pub(crate) async fn client() -> Result<Client> {
                 // A remote host must not redirect to this machine.
                 let was_local = attempt.previous().iter().all(is_local);
                 let may = is_allowed(attempt.url()) && (was_local || !is_local(attempt.url()));
-                match may && attempt.previous().len() <= MAX_REDIRECTS {
-                    true => attempt.follow(),
-                    false => {
-                        attempt.error("it redirects to a URL that packages must not come from")
-                    }
+                if may && attempt.previous().len() <= MAX_REDIRECTS {
+                    attempt.follow()
+                } else {
+                    attempt.error("it redirects to a URL that packages must not come from")
                 }
             }))
             .tls_backend_preconfigured(goondan_tls::with_system_certificates())
@@ -83,12 +82,13 @@ pub(crate) fn host_of(url: &Url) -> String {
 pub(crate) fn parse(address: &str) -> Result<Url> {
     let url = Url::parse(address)
         .map_err(|error| PackageError::source(format!("`{address}` is not a URL: {error}.")))?;
-    match is_allowed(&url) {
-        true => Ok(url),
-        false => Err(
+    if is_allowed(&url) {
+        Ok(url)
+    } else {
+        Err(
             PackageError::source(format!("`{address}` must begin with `https://`."))
                 .suggest("only a registry on this machine may be reached without TLS"),
-        ),
+        )
     }
 }
 

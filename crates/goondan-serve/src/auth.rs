@@ -243,9 +243,10 @@ pub(crate) async fn refuse_larger(
     request: Request,
     next: Next,
 ) -> Response {
-    match is_larger(&request, limit) {
-        true => ApiProblem::too_large().into_response(),
-        false => next.run(request).await,
+    if is_larger(&request, limit) {
+        ApiProblem::too_large().into_response()
+    } else {
+        next.run(request).await
     }
 }
 

@@ -78,12 +78,13 @@ impl From<SubmissionError> for ApiProblem {
     fn from(error: SubmissionError) -> Self {
         let is_conflict = error == SubmissionError::IdInUse;
         let problem = ApiProblem::from(goondan::SendError::from(error));
-        match is_conflict {
-            true => ApiProblem {
+        if is_conflict {
+            ApiProblem {
                 status: StatusCode::CONFLICT,
                 ..problem
-            },
-            false => problem,
+            }
+        } else {
+            problem
         }
     }
 }

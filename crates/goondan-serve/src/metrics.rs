@@ -30,9 +30,10 @@ pub(crate) enum MetricsFormat {
 impl MetricsFormat {
     /// Returns the form that a client accepts. Clients that read OpenMetrics name it.
     pub(crate) fn from_headers(headers: &HeaderMap) -> MetricsFormat {
-        match AcceptHeader::from_headers(headers).names("application/openmetrics-text") {
-            true => MetricsFormat::OpenMetrics,
-            false => MetricsFormat::Prometheus,
+        if AcceptHeader::from_headers(headers).names("application/openmetrics-text") {
+            MetricsFormat::OpenMetrics
+        } else {
+            MetricsFormat::Prometheus
         }
     }
 

@@ -92,9 +92,10 @@ impl<S> WriteTimeoutStream<S> {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let is_too_slow = |wait: WriteWait| !self.window.add_wait(wait.start);
-        match self.wait.take().is_some_and(is_too_slow) {
-            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            false => progress,
+        if self.wait.take().is_some_and(is_too_slow) {
+            Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        } else {
+            progress
         }
     }
 

@@ -175,9 +175,10 @@ impl Bundle {
             self.summarize_own_resources(&self.resources.swarms, &mut files, "swarm"),
         ];
         let counts: Vec<String> = counts.into_iter().flatten().collect();
-        match counts.is_empty() {
-            true => "no resources".to_owned(),
-            false => format!("{} in {}", counts.join(", "), count(files.len(), "file")),
+        if counts.is_empty() {
+            "no resources".to_owned()
+        } else {
+            format!("{} in {}", counts.join(", "), count(files.len(), "file"))
         }
     }
 

@@ -155,21 +155,23 @@ fn resolve_entry_path(
         return Some(path);
     }
     available.sort_unstable();
-    let others = match available.is_empty() {
-        true => "nor for any other platform".to_owned(),
-        false => format!("only for {}", format_list(&available, 8)),
+    let others = if available.is_empty() {
+        "nor for any other platform".to_owned()
+    } else {
+        format!("only for {}", format_list(&available, 8))
     };
     let message = format!(
         "`{}` has no library for {}, {others}.",
         field.path,
         platform()
     );
-    let suggestion = match lookups.is_installed() {
-        true => "use a version of the package that supports it, or ask its author".to_owned(),
-        false => format!(
+    let suggestion = if lookups.is_installed() {
+        "use a version of the package that supports it, or ask its author".to_owned()
+    } else {
+        format!(
             "build it for this platform, and put it into `{}`",
             join_relative(&above, &platform())
-        ),
+        )
     };
     findings.add_not_built(
         field
@@ -235,12 +237,11 @@ fn executable_entry(
         "`{}` is the directory `{path}`, but there is no `{TOOL_MANIFEST}` in it.",
         field.path
     );
-    let suggestion = match lookups.is_file(&join_relative(path, "Cargo.toml")) {
-        true => {
-            "write the path of the library that `cargo build` creates, such as \
+    let suggestion = if lookups.is_file(&join_relative(path, "Cargo.toml")) {
+        "write the path of the library that `cargo build` creates, such as \
             `./target/release/name`"
-        }
-        false => "add a `tool.yaml`, or name a dynamic library",
+    } else {
+        "add a `tool.yaml`, or name a dynamic library"
     };
     findings.add(
         field

@@ -272,9 +272,10 @@ fn read_name(field: &FieldReader<'_>, kind: Kind, findings: &mut DiagnosticSink)
             format!("`{name_excerpt}` is not a valid {kind} name: {why}."),
         );
         let fixed = nearest_valid_name(name);
-        findings.add(match fixed.is_empty() {
-            true => diagnostic.suggest("write `name: my-name`"),
-            false => diagnostic.suggest(format!("write `name: {fixed}`")),
+        findings.add(if fixed.is_empty() {
+            diagnostic.suggest("write `name: my-name`")
+        } else {
+            diagnostic.suggest(format!("write `name: {fixed}`"))
         });
     }
 }

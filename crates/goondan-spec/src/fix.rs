@@ -173,9 +173,10 @@ pub fn scalar(text: &str) -> String {
             Ok(serde_json::Value::String(_))
         )
     };
-    match has_plain_start && text.chars().all(plain) && is_text(text) {
-        true => text.to_owned(),
-        false => serde_json::Value::from(text).to_string(),
+    if has_plain_start && text.chars().all(plain) && is_text(text) {
+        text.to_owned()
+    } else {
+        serde_json::Value::from(text).to_string()
     }
 }
 

@@ -80,9 +80,10 @@ fn python_imports(text: &str) -> BTreeSet<ImportName> {
             }
             let list = list.replace(['(', ')'], " ");
             let imported = list.split(',').map(first);
-            match module.trim().starts_with('.') {
-                true => names.extend(relative_modules(module.trim(), imported)),
-                false => names.extend(searched_module(&first(module))),
+            if module.trim().starts_with('.') {
+                names.extend(relative_modules(module.trim(), imported))
+            } else {
+                names.extend(searched_module(&first(module)))
             }
         }
     }
@@ -109,9 +110,10 @@ fn relative_modules(module: &str, imported: impl Iterator<Item = String>) -> Vec
     let path = module.trim_start_matches('.');
     let up = "../".repeat(module.len() - path.len() - 1);
     let first = path.split('.').next().unwrap_or_default();
-    let names: Vec<String> = match first.is_empty() {
-        true => imported.collect(),
-        false => vec![first.to_owned()],
+    let names: Vec<String> = if first.is_empty() {
+        imported.collect()
+    } else {
+        vec![first.to_owned()]
     };
     names
         .into_iter()

@@ -142,12 +142,13 @@ fn python_imports(text: &str, directory: &str, package: &str) -> Vec<Vec<String>
         }
     }
     for module in called_imports(text, ScriptLanguage::Python).literal {
-        imports.push(match module.ends_with(".py") {
-            true => [directory, package]
+        imports.push(if module.ends_with(".py") {
+            [directory, package]
                 .iter()
                 .filter_map(|folder| normalize_path(&join_relative(folder, &module)).ok())
-                .collect(),
-            false => python_files(&module, directory, package),
+                .collect()
+        } else {
+            python_files(&module, directory, package)
         });
     }
     imports

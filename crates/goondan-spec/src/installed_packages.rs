@@ -354,13 +354,14 @@ impl InstalledPackageReader<'_> {
             );
             return None;
         }
-        let wrong = match self.folder.path_state(&base).leaves_folder() {
-            true => Some("its directory is a link that leads out of the project".to_owned()),
-            false => match contents(self.folder.files, &path) {
+        let wrong = if self.folder.path_state(&base).leaves_folder() {
+            Some("its directory is a link that leads out of the project".to_owned())
+        } else {
+            match contents(self.folder.files, &path) {
                 Ok(found) if Some(&found) == locked.contents.as_ref() => None,
                 Ok(_) => Some(format!("its files do not match `{LOCK_FILE}`")),
                 Err(error) => Some(reason(&error)),
-            },
+            }
         };
         if let Some(wrong) = wrong {
             let message = format!("The package `{shown}` in `{base}` was changed: {wrong}.");
@@ -372,12 +373,13 @@ impl InstalledPackageReader<'_> {
             return None;
         }
         let is_built = self.folder.files.kind(&path.join(BUILT_MANIFEST)).is_ok();
-        let names: Vec<String> = match is_built {
-            true => vec![join_relative(&base, BUILT_MANIFEST)],
-            false => discover_all(self.folder.files, &path)
+        let names: Vec<String> = if is_built {
+            vec![join_relative(&base, BUILT_MANIFEST)]
+        } else {
+            discover_all(self.folder.files, &path)
                 .iter()
                 .map(|name| join_relative(&base, name))
-                .collect(),
+                .collect()
         };
         let mut files =
             parallel::map_files(&names, |name| read_file(self.folder, name, self.known));

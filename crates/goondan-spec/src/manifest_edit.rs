@@ -328,9 +328,10 @@ fn insert(text: &str, at: usize, new: &str) -> String {
 pub fn with_first_document(head: &str, text: &str) -> String {
     let rest = text.trim_start_matches(BYTE_ORDER_MARK);
     let mark = &text[..text.len() - rest.len()];
-    let marker = match rest.trim_start().starts_with("---") || rest.trim().is_empty() {
-        true => "",
-        false => "---\n",
+    let marker = if rest.trim_start().starts_with("---") || rest.trim().is_empty() {
+        ""
+    } else {
+        "---\n"
     };
     let head = with_line_end(&format!("{head}{marker}"), line_end_at(rest, 0));
     format!("{mark}{head}{rest}")

@@ -299,10 +299,13 @@ fn suggest_reference(
 ) -> Diagnostic {
     let problem = problem.suggest(format!("did you mean `{kind}/{name}`?"));
     match (field.child("kind"), field.child("name")) {
-        (Some(kind_field), Some(name_field)) => match kind_field.node.text() == Some(kind) {
-            true => name_field.with_replace_fix(problem, name),
-            false => kind_field.with_replace_fix(problem, kind),
-        },
+        (Some(kind_field), Some(name_field)) => {
+            if kind_field.node.text() == Some(kind) {
+                name_field.with_replace_fix(problem, name)
+            } else {
+                kind_field.with_replace_fix(problem, kind)
+            }
+        }
         _ => field.with_replace_fix(problem, &format!("{kind}/{name}")),
     }
 }

@@ -181,15 +181,16 @@ impl SnapshotBasis {
 
     /// Returns the snapshot without values of variables and secrets, for storage.
     pub fn without_values(&self, swarm: &ResourceId) -> BundleSnapshot {
-        match self.values.is_empty() {
-            true => self.snapshot.clone(),
-            false => SnapshotBuilder::new(
+        if self.values.is_empty() {
+            self.snapshot.clone()
+        } else {
+            SnapshotBuilder::new(
                 &self.bundle,
                 &self.contents,
                 &Fingerprints::new(),
                 Some(self),
             )
-            .build_snapshot(swarm),
+            .build_snapshot(swarm)
         }
     }
 
@@ -526,9 +527,10 @@ impl<'a> SnapshotBuilder<'a> {
         let reads_the_same = |id: &ResourceId| {
             self.before.and_then(|before| before.values.get(id)) == self.values.get(id)
         };
-        let is_same = |id: &ResourceId| match id.is_base() {
-            true => reads_the_same(id),
-            false => {
+        let is_same = |id: &ResourceId| {
+            if id.is_base() {
+                reads_the_same(id)
+            } else {
                 self.known_fingerprint(known, id) == self.known_fingerprint(&before.resources, id)
             }
         };

@@ -249,9 +249,10 @@ impl BackgroundProcess {
         let mut state = lock(&self.state);
         let is_running = state.end.is_none();
         let take = |stream: &mut OutputCapture| {
-            let unfinished = match is_running {
-                true => stream.take_unfinished(),
-                false => Vec::new(),
+            let unfinished = if is_running {
+                stream.take_unfinished()
+            } else {
+                Vec::new()
             };
             let output = std::mem::replace(stream, OutputCapture::new(KEPT_POLL_BYTES));
             stream.push(&unfinished);

@@ -113,9 +113,10 @@ impl ProgramTable {
     /// Returns sandboxed processes that left their group. With a domain, they end with their program.
     #[cfg(target_os = "linux")]
     fn orphans(&self) -> Vec<i32> {
-        match SignalDomain::is_supported() {
-            true => Vec::new(),
-            false => orphans::sandboxed_children(&self.pids()),
+        if SignalDomain::is_supported() {
+            Vec::new()
+        } else {
+            orphans::sandboxed_children(&self.pids())
         }
     }
 
@@ -155,13 +156,15 @@ impl RegisteredProgram {
         access: WriteAccess,
         approved: &Arc<[ApprovedFile]>,
     ) -> io::Result<RegisteredProgram> {
-        let protection = match approved.is_empty() {
-            true => None,
-            false => Some(FileProtection::begin(Arc::clone(approved)).await?),
+        let protection = if approved.is_empty() {
+            None
+        } else {
+            Some(FileProtection::begin(Arc::clone(approved)).await?)
         };
-        let file = match access.writable.is_empty() {
-            true => None,
-            false => LockFile::of_user().map_err(io::Error::other)?,
+        let file = if access.writable.is_empty() {
+            None
+        } else {
+            LockFile::of_user().map_err(io::Error::other)?
         };
         let registered = register(&access, file.as_ref()).await;
         let key = registered.map_err(io::Error::other)?;

@@ -80,9 +80,10 @@ pub(crate) fn back_up(
     if args.target.exists() {
         return Err(exists(&args.target));
     }
-    let written = match is_archive(&args.target) {
-        true => write_archive(&workspace, &args.target),
-        false => write_directory(&workspace, &args.target),
+    let written = if is_archive(&args.target) {
+        write_archive(&workspace, &args.target)
+    } else {
+        write_directory(&workspace, &args.target)
     };
     let conversations = written.map_err(|error| {
         let message = format!("`{}` can't be backed up: {}.", workspace.id, reason(&error));
@@ -155,9 +156,10 @@ fn create_workspace(
         id: workspace.id.clone(),
         dir: draft.path().join("workspace"),
     };
-    match source.is_dir() {
-        true => copy_directory(source, &copy.dir)?,
-        false => unpack(source, &copy.dir)?,
+    if source.is_dir() {
+        copy_directory(source, &copy.dir)?
+    } else {
+        unpack(source, &copy.dir)?
     }
     remove_if_there(&copy.dir.join(MANIFEST))?;
     restored_grants::remove(&copy)?;
@@ -275,17 +277,19 @@ fn unpack(source: &Path, copy: &Path) -> io::Result<()> {
 
 /// Fails if a directory contains no workspace.
 fn check_is_backup(directory: &Path) -> io::Result<()> {
-    match directory.join("instances").is_dir() {
-        true => Ok(()),
-        false => Err(io::Error::other("it is not a backup")),
+    if directory.join("instances").is_dir() {
+        Ok(())
+    } else {
+        Err(io::Error::other("it is not a backup"))
     }
 }
 
 /// Reads the manifest of a backup; `None` if the backup has none.
 fn read_manifest(source: &Path) -> io::Result<Option<BackupManifest>> {
-    let bytes = match source.is_dir() {
-        true => read_if_there(&source.join(MANIFEST))?,
-        false => read_from_archive(source, Path::new(MANIFEST))?,
+    let bytes = if source.is_dir() {
+        read_if_there(&source.join(MANIFEST))?
+    } else {
+        read_from_archive(source, Path::new(MANIFEST))?
     };
     let Some(bytes) = bytes else { return Ok(None) };
     let manifest: BackupManifest = serde_json::from_slice(&bytes)

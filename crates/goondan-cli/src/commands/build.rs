@@ -175,9 +175,10 @@ fn unknown_build_error(name: &str, builds: &ToolBuilds) -> CliError {
     let error = CliError::usage(format!(
         "There is no Tool or Extension `{name}` with a `spec.build`."
     ));
-    match names.is_empty() {
-        true => error.suggest("Add `spec.build` with the build command."),
-        false => error.suggest(format!("Use one of: {}.", names.join(", "))),
+    if names.is_empty() {
+        error.suggest("Add `spec.build` with the build command.")
+    } else {
+        error.suggest(format!("Use one of: {}.", names.join(", ")))
     }
 }
 

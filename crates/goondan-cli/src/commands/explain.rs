@@ -57,9 +57,10 @@ pub(crate) fn run(args: &ExplainArgs, output: &CommandOutput) -> Result<(), CliE
         return list(output);
     };
     let row = codes::find_explanation(code).ok_or_else(|| unknown_code_error(code))?;
-    match output.json {
-        true => output.json_pretty(&explanation_json(row)),
-        false => output.piece(&explanation_text(row)),
+    if output.json {
+        output.json_pretty(&explanation_json(row))
+    } else {
+        output.piece(&explanation_text(row))
     }
 }
 
@@ -95,9 +96,10 @@ fn unknown_code_error(code: &str) -> CliError {
         .into_iter()
         .map(|code| format!("`{code}`"))
         .collect();
-    let similar = match similar.is_empty() {
-        true => String::new(),
-        false => format!("Did you mean {}? ", similar.join(" or ")),
+    let similar = if similar.is_empty() {
+        String::new()
+    } else {
+        format!("Did you mean {}? ", similar.join(" or "))
     };
     CliError::usage(format!("There is no code `{code}`.")).suggest(format!(
         "{similar}`gdn explain` lists all codes. Third-party tools may define other codes."

@@ -70,9 +70,10 @@ pub(crate) async fn run(
 ) -> Result<(), CliError> {
     let trust = TrustSettings::new(state_root, args.trust);
     let path = args.project.find(output)?;
-    let (root, bundle, _) = match args.test {
-        true => project::load_trusted(&path, &trust, output)?,
-        false => project::load_valid(&path, output)?,
+    let (root, bundle, _) = if args.test {
+        project::load_trusted(&path, &trust, output)?
+    } else {
+        project::load_valid(&path, output)?
     };
     let models = selected(&bundle, &args.names)?;
     let is_trusted = args.test || trust.is_given(&root)?;
@@ -85,9 +86,10 @@ pub(crate) async fn run(
     let rows = futures::future::join_all(looks).await;
     print_rows(&rows, output)?;
     let is_failed = |row: &ModelRow| matches!(row.state, ModelState::Failed(_));
-    match args.test && rows.iter().any(is_failed) {
-        true => Err(CliError::already_printed(CommandExit::Failure)),
-        false => Ok(()),
+    if args.test && rows.iter().any(is_failed) {
+        Err(CliError::already_printed(CommandExit::Failure))
+    } else {
+        Ok(())
     }
 }
 
@@ -101,9 +103,10 @@ fn selected(bundle: &Bundle, names: &[String]) -> Result<Vec<Arc<Resource<Model>
             .map(|model| model.id.name.as_str())
             .collect();
         let error = CliError::usage(format!("The project has no Model `{unknown}`."));
-        return Err(match choices.is_empty() {
-            true => error,
-            false => error.suggest(format!("Use one of: {}.", choices.join(", "))),
+        return Err(if choices.is_empty() {
+            error
+        } else {
+            error.suggest(format!("Use one of: {}.", choices.join(", ")))
         });
     }
     let is_wanted =

@@ -115,9 +115,10 @@ async fn print_preview(
             "workspace": workspace.id, "running": is_running, "generation": last.generation, "plan": plan,
         }));
     }
-    let generation = match is_running {
-        true => format!("the running generation {}", last.generation),
-        false => format!("generation {}, the last one", last.generation),
+    let generation = if is_running {
+        format!("the running generation {}", last.generation)
+    } else {
+        format!("generation {}, the last one", last.generation)
     };
     output.line(&format!(
         "Compared with {generation}: {}",

@@ -38,9 +38,10 @@ pub(crate) async fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let running = match args.all {
-        true => remote::running_everywhere(state_root).await?,
-        false => vec![find(&args.project, args.swarm.as_deref(), state_root, output).await?],
+    let running = if args.all {
+        remote::running_everywhere(state_root).await?
+    } else {
+        vec![find(&args.project, args.swarm.as_deref(), state_root, output).await?]
     };
     if running.is_empty() {
         return output.note("No swarm is running.");

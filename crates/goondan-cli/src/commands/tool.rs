@@ -206,9 +206,10 @@ async fn call_tool(
     };
     print_result(&outcome, output).map_err(|error| {
         let is_unknown = error.code == Code::TOOL_NOT_IN_CATALOG;
-        match is_unknown && !error.message.contains(" is unavailable: ") {
-            true => not_listed(&args.tool, &args.target, &project, error),
-            false => error,
+        if is_unknown && !error.message.contains(" is unavailable: ") {
+            not_listed(&args.tool, &args.target, &project, error)
+        } else {
+            error
         }
     })
 }
@@ -229,9 +230,10 @@ fn not_listed(tool: &str, target: &ToolTargetArgs, project: &Path, error: CliErr
     let is_defined =
         bundle.is_some_and(|bundle| bundle.tools().keys().any(|id| id.name == resource));
     let hint = error.suggestion.clone().unwrap_or_default();
-    let suggestion = match is_defined && !hint.contains(&format!(" {resource}__")) {
-        true => format!("Add `- ref: Tool/{resource}` to `spec.tools` of the agent. {hint}"),
-        false => hint,
+    let suggestion = if is_defined && !hint.contains(&format!(" {resource}__")) {
+        format!("Add `- ref: Tool/{resource}` to `spec.tools` of the agent. {hint}")
+    } else {
+        hint
     };
     CliError { message, ..error }.suggest(suggestion)
 }

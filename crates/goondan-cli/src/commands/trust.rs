@@ -180,12 +180,13 @@ fn revoke_trust(list: &TrustList, folder: &Path, output: &CommandOutput) -> Resu
             .remove_package(name)
             .map_err(|error| unwritten(list, &error))?
     {
-        return match output.json {
-            true => output.json_pretty(&json!({ "revoked": true })),
-            false => output.line(&format!(
+        return if output.json {
+            output.json_pretty(&json!({ "revoked": true }))
+        } else {
+            output.line(&format!(
                 "The package {} is no longer trusted.",
                 untrusted_text::line(name)
-            )),
+            ))
         };
     }
     let was_listed = list
@@ -199,9 +200,10 @@ fn revoke_trust(list: &TrustList, folder: &Path, output: &CommandOutput) -> Resu
             .json_pretty(&json!({ "revoked": was_listed, "stillTrustedBy": trusted_parent }));
     }
     let path = folder.display();
-    output.line(&match was_listed {
-        true => format!("{path} was removed from the list of trusted directories."),
-        false => format!("{path} was not on the list of trusted directories."),
+    output.line(&if was_listed {
+        format!("{path} was removed from the list of trusted directories.")
+    } else {
+        format!("{path} was not on the list of trusted directories.")
     })?;
     match trusted_parent {
         Some(trusted_parent) => output.line(&format!(
@@ -214,11 +216,11 @@ fn revoke_trust(list: &TrustList, folder: &Path, output: &CommandOutput) -> Resu
 
 /// Returns the directory of a project. `path` may also be its goondan.yaml.
 fn folder_of(path: &Path) -> &Path {
-    match path.is_file() {
-        true => path
-            .parent()
+    if path.is_file() {
+        path.parent()
             .filter(|parent| !parent.as_os_str().is_empty())
-            .unwrap_or(Path::new(".")),
-        false => path,
+            .unwrap_or(Path::new("."))
+    } else {
+        path
     }
 }

@@ -185,13 +185,14 @@ impl CommandOutput {
 
 /// Prints `error` on standard error, as JSON or as text.
 pub(crate) fn write_error(error: &CliError, json: bool) -> io::Result<()> {
-    match json {
-        true => write(
+    if json {
+        write(
             TerminalStream::Err,
             TextOrigin::Json,
             &format!("{}\n", error.to_json()),
-        ),
-        false => write(TerminalStream::Err, TextOrigin::Ours, &error_text(error)),
+        )
+    } else {
+        write(TerminalStream::Err, TextOrigin::Ours, &error_text(error))
     }
 }
 

@@ -101,9 +101,10 @@ fn write_on_terminal(stream: TerminalStream, origin: TextOrigin, text: &str) -> 
 pub(crate) fn set_status_rows(bottom: StatusRows) -> io::Result<()> {
     let mut screen = screen();
     let columns = columns();
-    match screen.below.get_or_insert_default().want(bottom, columns) {
-        true => screen.above(""),
-        false => Ok(()),
+    if screen.below.get_or_insert_default().want(bottom, columns) {
+        screen.above("")
+    } else {
+        Ok(())
     }
 }
 
@@ -233,12 +234,11 @@ impl TerminalScreen {
 impl HeldOutput {
     /// Stores the text, or only counts it if the limit is reached.
     fn keep(&mut self, stream: TerminalStream, origin: TextOrigin, text: String) {
-        match self.bytes + text.len() <= MAX_HELD_OUTPUT_BYTES {
-            true => {
-                self.bytes += text.len();
-                self.writes.push((stream, origin, text));
-            }
-            false => self.left_out += 1,
+        if self.bytes + text.len() <= MAX_HELD_OUTPUT_BYTES {
+            self.bytes += text.len();
+            self.writes.push((stream, origin, text));
+        } else {
+            self.left_out += 1
         }
     }
 }
@@ -372,13 +372,12 @@ fn json(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut units = [0; 2];
     for c in text.chars() {
-        match is_visible(c) || matches!(c, '\n' | '\t') {
-            true => escaped.push(c),
-            false => {
-                c.encode_utf16(&mut units)
-                    .iter()
-                    .for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
-            }
+        if is_visible(c) || matches!(c, '\n' | '\t') {
+            escaped.push(c)
+        } else {
+            c.encode_utf16(&mut units)
+                .iter()
+                .for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
         }
     }
     escaped

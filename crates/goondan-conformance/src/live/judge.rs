@@ -169,12 +169,13 @@ pub fn model_of(bundle: &Bundle, name: Option<&str>) -> Result<String, String> {
     match (name, names.as_slice()) {
         (Some(model), names) => {
             let name = model.strip_prefix("Model/").unwrap_or(model);
-            match names.contains(&name) {
-                true => Ok(name.to_owned()),
-                false => Err(format!(
+            if names.contains(&name) {
+                Ok(name.to_owned())
+            } else {
+                Err(format!(
                     "there is no Model `{name}` to judge; {}",
                     list_models()
-                )),
+                ))
             }
         }
         (None, [only]) => Ok((*only).to_owned()),

@@ -176,11 +176,12 @@ impl RecordedAnswer {
             reply.insert("text".to_owned(), json!(escape_template(&text)));
         }
         let is_plain = self.calls.iter().all(|call| call.input.is_object());
-        let call = |call: &RecordedCall| match is_plain {
-            true => {
+        let call = |call: &RecordedCall| {
+            if is_plain {
                 json!({"id": call.id, "tool": call.tool, "args": escape_templates(&call.input)})
+            } else {
+                json!({"id": call.id, "tool": call.tool, "args": as_written(&call.input)})
             }
-            false => json!({"id": call.id, "tool": call.tool, "args": as_written(&call.input)}),
         };
         if !self.calls.is_empty() {
             let calls: Value = self.calls.iter().map(call).collect();

@@ -107,9 +107,10 @@ fn format_scalar(text: &str) -> String {
         && text.chars().all(is_word)
         && !text.ends_with(' ')
         && !words.contains(&text.to_lowercase().as_str());
-    match is_plain {
-        true => text.to_owned(),
-        false => escape_invisible(text),
+    if is_plain {
+        text.to_owned()
+    } else {
+        escape_invisible(text)
     }
 }
 

@@ -238,12 +238,15 @@ const STATE_NAME_COLON: &str = if cfg!(windows) { "%3A" } else { ":" };
 fn expand(root: &Path, pattern: &str) -> Option<PathBuf> {
     let mut paths = vec![root.to_owned()];
     for part in pattern.replace(':', STATE_NAME_COLON).split('/') {
-        let matches_part = |folder: &PathBuf| match part.contains('*') {
-            true => names_like(folder, part)
-                .into_iter()
-                .map(|name| folder.join(name))
-                .collect(),
-            false => vec![folder.join(part)],
+        let matches_part = |folder: &PathBuf| {
+            if part.contains('*') {
+                names_like(folder, part)
+                    .into_iter()
+                    .map(|name| folder.join(name))
+                    .collect()
+            } else {
+                vec![folder.join(part)]
+            }
         };
         paths = paths
             .iter()

@@ -247,11 +247,10 @@ impl McpMockConnection {
             description
         };
         let tools: Vec<Value> = self.player.state().tools.iter().map(tool).collect();
-        match self.player.is_modern() {
-            true => {
-                json!({"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"})
-            }
-            false => json!({"tools": tools}),
+        if self.player.is_modern() {
+            json!({"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"})
+        } else {
+            json!({"tools": tools})
         }
     }
 

@@ -80,9 +80,10 @@ impl IgnoredUpdate {
     /// Writes the log line.
     pub(crate) fn log(&self, runtime: &ConnectionRuntime) {
         let (connection, kind) = (&runtime.bound.name, self.kind.escape_debug());
-        match self.is_usual {
-            true => tracing::debug!(connection, "ignored an update: {kind}"),
-            false => tracing::warn!(connection, "ignored an update: {kind}"),
+        if self.is_usual {
+            tracing::debug!(connection, "ignored an update: {kind}")
+        } else {
+            tracing::warn!(connection, "ignored an update: {kind}")
         }
     }
 }

@@ -23,9 +23,10 @@ pub(super) fn not_accepted(
         event,
         "could not accept an event: {error}"
     );
-    let status = match error.is_retryable {
-        true => StatusCode::SERVICE_UNAVAILABLE,
-        false => StatusCode::UNPROCESSABLE_ENTITY,
+    let status = if error.is_retryable {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::UNPROCESSABLE_ENTITY
     };
     (status, format!("{error}\n")).into_response()
 }

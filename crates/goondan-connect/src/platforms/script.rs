@@ -306,13 +306,14 @@ fn said(message: &Value) -> Result<String, String> {
         }
         _ => String::new(),
     };
-    match text.is_empty() {
-        true => Err(
+    if text.is_empty() {
+        Err(
             "an event needs a `message`: a string, or {type: 'text', text}, {type: 'image', url} \
             or {type: 'file', url, name}"
                 .to_owned(),
-        ),
-        false => Ok(text),
+        )
+    } else {
+        Ok(text)
     }
 }
 

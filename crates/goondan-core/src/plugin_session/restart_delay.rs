@@ -31,9 +31,10 @@ impl RestartDelay {
     /// Counts a failure at the time `at`, and returns the number of consecutive failures.
     /// `has_answered`: whether the process had answered a call, which ends the series before.
     pub fn record_failure(&mut self, has_answered: bool, at: Instant) -> u32 {
-        self.failures = match has_answered {
-            true => 1,
-            false => self.failures.saturating_add(1),
+        self.failures = if has_answered {
+            1
+        } else {
+            self.failures.saturating_add(1)
         };
         let pause = pause_after(self.failures, self.immediate_restarts, self.max_delay);
         self.not_before = Some(at + pause);

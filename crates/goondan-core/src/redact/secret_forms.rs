@@ -155,9 +155,12 @@ fn ascii_json(text: &str, is_upper: bool) -> String {
             '\u{c}' => escaped.push_str("\\f"),
             _ => {
                 let units = character.encode_utf16(&mut [0; 2]).to_vec();
-                escaped.extend(units.iter().map(|unit| match is_upper {
-                    true => format!("\\u{unit:04X}"),
-                    false => format!("\\u{unit:04x}"),
+                escaped.extend(units.iter().map(|unit| {
+                    if is_upper {
+                        format!("\\u{unit:04X}")
+                    } else {
+                        format!("\\u{unit:04x}")
+                    }
                 }));
             }
         }

@@ -19,9 +19,10 @@ impl TryFrom<f64> for ContextShare {
     type Error = &'static str;
 
     fn try_from(share: f64) -> Result<Self, Self::Error> {
-        match (0.0..=1.0).contains(&share) {
-            true => Ok(ContextShare(share)),
-            false => Err("it must be a number from 0 to 1"),
+        if (0.0..=1.0).contains(&share) {
+            Ok(ContextShare(share))
+        } else {
+            Err("it must be a number from 0 to 1")
         }
     }
 }

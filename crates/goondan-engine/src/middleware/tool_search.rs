@@ -132,14 +132,15 @@ pub(super) fn make(
         .collect();
     // Tools that are always offered need no search.
     let hidden = |tool: &ToolDefinition| deferred.is_empty() || deferred.contains(&tool.name);
-    let searched = match deferred.is_empty() {
-        true => Arc::clone(tools.definitions()),
-        false => tools
+    let searched = if deferred.is_empty() {
+        Arc::clone(tools.definitions())
+    } else {
+        tools
             .definitions()
             .iter()
             .filter(|tool| hidden(tool))
             .cloned()
-            .collect(),
+            .collect()
     };
     let handler = ToolSearchHandler {
         tools: searched,
@@ -220,13 +221,15 @@ fn hidden_words(deferred: &BTreeSet<String>) -> String {
 
 /// Returns the definition of the search tool.
 fn search_export(name: &str, config: &ToolSearchConfig, deferred: &BTreeSet<String>) -> ExportSpec {
-    let description = match deferred.is_empty() {
-        true => SEARCH_DESCRIPTION.to_owned(),
-        false => hidden_words(deferred),
+    let description = if deferred.is_empty() {
+        SEARCH_DESCRIPTION.to_owned()
+    } else {
+        hidden_words(deferred)
     };
-    let query_description = match deferred.is_empty() {
-        true => "Required words; case is ignored.",
-        false => "Words; case is ignored. Finds the tools with the most matches.",
+    let query_description = if deferred.is_empty() {
+        "Required words; case is ignored."
+    } else {
+        "Words; case is ignored. Finds the tools with the most matches."
     };
     ExportSpec {
         name: name.to_owned(),

@@ -30,9 +30,10 @@ pub(super) fn no_such_export(
         | ToolEntry::Module(_) => (Code::SCHEMA_INVALID, "entry"),
     };
     let message = format!("the {owner} of {} has no export `{name}`", tool.id);
-    let diagnostic = match names.is_empty() {
-        true => Diagnostic::new(code, message),
-        false => Diagnostic::new(code, message).suggest(format!("its exports are: {names}")),
+    let diagnostic = if names.is_empty() {
+        Diagnostic::new(code, message)
+    } else {
+        Diagnostic::new(code, message).suggest(format!("its exports are: {names}"))
     };
     at_tool(bundle, diagnostic, tool, export_field(tool, name))
 }

@@ -313,9 +313,10 @@ async fn hash_programs(
     let project = context.engine.generation.load().bundle.root().to_owned();
     let mut paths: Vec<PathBuf> = paths.map(|path| workdir.join(path)).collect();
     // A shell runs the script, whatever its name is.
-    let script_lines: Vec<String> = match tool.marked_arguments.programs.is_empty() {
-        true => Vec::new(),
-        false => paths.iter().map(|path| script_call(path)).collect(),
+    let script_lines: Vec<String> = if tool.marked_arguments.programs.is_empty() {
+        Vec::new()
+    } else {
+        paths.iter().map(|path| script_call(path)).collect()
     };
     let mut variables = Vec::new();
     // A script may import other code from these directories.
@@ -482,9 +483,10 @@ async fn named_files(
         // The own directory has a different path in each conversation.
         let name = |path: &Path| {
             let path = path.strip_prefix(&workdir).unwrap_or(path);
-            match path.as_os_str().is_empty() {
-                true => WORKING_DIRECTORY.to_owned(),
-                false => path.display().to_string(),
+            if path.as_os_str().is_empty() {
+                WORKING_DIRECTORY.to_owned()
+            } else {
+                path.display().to_string()
             }
         };
         let hashes = files

@@ -17,9 +17,10 @@ pub(super) fn protection(
     if !metadata.is_file() || metadata.nlink() < 2 {
         return None;
     }
-    let reason = match secrets.contains_link(&metadata) {
-        true => ProtectionReason::Secrets,
-        false => ProtectionReason::HardLinks,
+    let reason = if secrets.contains_link(&metadata) {
+        ProtectionReason::Secrets
+    } else {
+        ProtectionReason::HardLinks
     };
     Some((path.to_owned(), reason))
 }

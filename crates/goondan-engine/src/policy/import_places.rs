@@ -145,9 +145,10 @@ impl ImportPlaces {
         let is_init = path
             .file_stem()
             .is_some_and(|stem| stem.to_string_lossy().starts_with("__init__"));
-        let folder = match is_init {
-            true => path.parent().and_then(Path::parent),
-            false => path.parent(),
+        let folder = if is_init {
+            path.parent().and_then(Path::parent)
+        } else {
+            path.parent()
         };
         let folder = folder.map(lowercase_text);
         let is_folder = |other: &PathBuf| Some(lowercase_text(other)) == folder;

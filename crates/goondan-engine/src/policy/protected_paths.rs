@@ -187,9 +187,10 @@ pub(crate) fn find(
         let programs = programs.filter(|(_, why)| *why == ProtectionReason::Program);
         ImportPlaces::from_scripts(programs.map(|(path, _)| path.clone()), &root)
     });
-    let secrets = match is_in(&folder, &root) {
-        true => SecretFiles::below([&root]),
-        false => SecretFiles::below([&root, &folder]),
+    let secrets = if is_in(&folder, &root) {
+        SecretFiles::below([&root])
+    } else {
+        SecretFiles::below([&root, &folder])
     };
     let protection_of = |path: &Path, access: PathAccess| {
         if state.as_ref().is_some_and(|state| path.starts_with(state)) {
@@ -472,9 +473,10 @@ fn server_files(server: &McpServer, root: &Path) -> Vec<String> {
         .as_ref()
         .map_or_else(|| root.to_owned(), |cwd| root.join(cwd));
     // The command is relative to the project, the arguments to the working directory.
-    let program = match command.contains('/') {
-        true => root.join(command).to_string_lossy().into_owned(),
-        false => command.clone(),
+    let program = if command.contains('/') {
+        root.join(command).to_string_lossy().into_owned()
+    } else {
+        command.clone()
     };
     let started = StartedProgram {
         command: &program,

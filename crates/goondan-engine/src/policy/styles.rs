@@ -26,15 +26,16 @@ fn rule_action(
         sandbox: None,
     };
     let path_argument = vec!["path".to_owned()];
-    let marked = match is_tree {
-        true => MarkedArguments {
+    let marked = if is_tree {
+        MarkedArguments {
             trees: path_argument,
             ..MarkedArguments::default()
-        },
-        false => MarkedArguments {
+        }
+    } else {
+        MarkedArguments {
             paths: path_argument,
             ..MarkedArguments::default()
-        },
+        }
     };
     let arguments = json!({ "path": path }).as_object().cloned().unwrap();
     let paths = PathArguments::in_style(style, &marked, &arguments);

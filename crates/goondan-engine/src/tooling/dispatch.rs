@@ -343,9 +343,10 @@ async fn run_handler(
     permit: CallPermit,
 ) -> Result<ToolOutput, ToolError> {
     // Built-in tools without permissions do not use the working directory.
-    let workdir = match tool.builtin.is_none() || !tool.spec.permissions.is_empty() {
-        true => workdir::prepare_workdir(context).await?,
-        false => context.facts.workdir.clone(),
+    let workdir = if tool.builtin.is_none() || !tool.spec.permissions.is_empty() {
+        workdir::prepare_workdir(context).await?
+    } else {
+        context.facts.workdir.clone()
     };
     let cancellation = context.cancel.child_token();
     let CallPermit {

@@ -116,12 +116,11 @@ impl ExcerptBuilder<'_> {
         let text = self.redactor.text(text);
         let length = text.chars().count();
         let room = self.room.min(HEAD_CHARS + TAIL_CHARS);
-        let excerpt = match length <= room {
-            true => text.into_owned(),
-            false => {
-                self.is_cut = true;
-                cut_middle(&text, length, room)
-            }
+        let excerpt = if length <= room {
+            text.into_owned()
+        } else {
+            self.is_cut = true;
+            cut_middle(&text, length, room)
         };
         self.room = self.room.saturating_sub(length.min(room));
         excerpt

@@ -37,9 +37,10 @@ impl UsageTotals {
 
     /// Adds the usage of a model call: tokens and cost, and a step if it was one.
     pub(crate) fn add(&self, spending: &UsageIncrement) {
-        match spending.is_step {
-            true => self.add_step(spending.usage),
-            false => self.add_tokens(spending.usage),
+        if spending.is_step {
+            self.add_step(spending.usage)
+        } else {
+            self.add_tokens(spending.usage)
         }
         self.add_cost(spending.cost.as_ref());
     }

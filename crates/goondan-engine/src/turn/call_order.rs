@@ -40,9 +40,10 @@ impl CallOrder {
             .collect();
         let may_conflict = usages.iter().filter(|usage| usage.uses_files()).count() > 1
             && usages.iter().any(|usage| usage.changes);
-        let waits_for = match may_conflict {
-            true => tokio::task::spawn_blocking(|| find_conflicts(usages)).await,
-            false => Ok(Vec::new()),
+        let waits_for = if may_conflict {
+            tokio::task::spawn_blocking(|| find_conflicts(usages)).await
+        } else {
+            Ok(Vec::new())
         };
         CallOrder {
             ended: calls.iter().map(|_| CancellationToken::new()).collect(),

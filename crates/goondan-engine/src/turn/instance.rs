@@ -281,9 +281,10 @@ async fn load(
         lost.then(damaged_journal)
     });
     let resumed_turn = error.is_none().then_some(&*facts.turn_id);
-    let recorded_times = match is_begun(facts, &stored) {
-        true => message_times(&stored),
-        false => HashMap::new(),
+    let recorded_times = if is_begun(facts, &stored) {
+        message_times(&stored)
+    } else {
+        HashMap::new()
     };
     let (conversation, warnings) =
         restore_conversation(&mut *store, stored, resumed_turn, engine.clock.now()).await?;

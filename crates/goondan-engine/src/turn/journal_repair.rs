@@ -136,9 +136,10 @@ async fn lost_outcomes(
                 if begun.is_none() {
                     begun = Some(begun_calls(engine, facts).await?);
                 }
-                match begun.iter().flatten().any(|id| *id == call.tool_call_id) {
-                    true => step::interrupted_result(call),
-                    false => continue,
+                if begun.iter().flatten().any(|id| *id == call.tool_call_id) {
+                    step::interrupted_result(call)
+                } else {
+                    continue;
                 }
             }
         };

@@ -104,9 +104,10 @@ impl FailureContext {
         let failure = if error.is_builder() {
             self.unsendable_error(host, &reason)
         } else if error.is_connect() || error.is_timeout() {
-            let kind = match is_refused(error) {
-                true => ModelErrorKind::Starting,
-                false => ModelErrorKind::Connection,
+            let kind = if is_refused(error) {
+                ModelErrorKind::Starting
+            } else {
+                ModelErrorKind::Connection
             };
             let failure = ModelError::new(kind, format!("{host} is not reachable: {reason}."));
             with_suggestion(failure, self.suggestion_to_reach(host, &reason))
@@ -270,12 +271,13 @@ impl FailureContext {
             () => ModelErrorKind::Status(code),
         };
         self.without_secrets(ModelError {
-            suggestion: match refuses_schema {
-                true => Some(format!(
+            suggestion: if refuses_schema {
+                Some(format!(
                     "Write `capabilities: {{structuredOutput: false}}` in {}.",
                     self.resource
-                )),
-                false => self.suggestion_for_status(status, location),
+                ))
+            } else {
+                self.suggestion_for_status(status, location)
             },
             retry_after: reported.retry_after,
             ..ModelError::new(kind, message)

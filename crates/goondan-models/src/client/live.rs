@@ -201,9 +201,10 @@ impl LiveClient {
             requests.with_transcript(&request, |transcript| {
                 let mut ids = CallIds::new(&transcript.messages.call_ids);
                 let answer = answer.complete(&mut ids)?;
-                Ok(match recovers {
-                    true => extract_calls(answer, &request.tools, &mut ids),
-                    false => answer,
+                Ok(if recovers {
+                    extract_calls(answer, &request.tools, &mut ids)
+                } else {
+                    answer
                 })
             })
         })
@@ -276,9 +277,10 @@ impl ModelClient for LiveClient {
             Some((answer.next().await?, answer))
         });
         let chunks = futures::stream::iter(first).chain(rest);
-        Ok(match self.settings.text_tool_calls {
-            true => filter_stream(chunks, TextCallFilter::new(Arc::clone(&request.tools))),
-            false => chunks.boxed(),
+        Ok(if self.settings.text_tool_calls {
+            filter_stream(chunks, TextCallFilter::new(Arc::clone(&request.tools)))
+        } else {
+            chunks.boxed()
         })
     }
 

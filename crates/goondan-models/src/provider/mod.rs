@@ -130,11 +130,13 @@ pub fn provider(name: &str) -> Option<&'static ModelProvider> {
 /// Returns up to three provider names that resemble `name`, the most similar first.
 pub fn similar_providers(name: &str) -> Vec<&'static str> {
     let lowercase_name = name.to_lowercase();
-    let similarity =
-        |known: &str| match known.contains(&lowercase_name) || lowercase_name.contains(known) {
-            true => 1.0,
-            false => strsim::jaro_winkler(&lowercase_name, known),
-        };
+    let similarity = |known: &str| {
+        if known.contains(&lowercase_name) || lowercase_name.contains(known) {
+            1.0
+        } else {
+            strsim::jaro_winkler(&lowercase_name, known)
+        }
+    };
     let mut similar: Vec<_> = providers()
         .iter()
         .map(|provider| (similarity(&provider.name), provider.name.as_str()))

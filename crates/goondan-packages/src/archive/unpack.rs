@@ -104,9 +104,10 @@ impl<'p> ArchiveUnpacker<'p> {
                 escape_line(&head)
             )));
         }
-        match self.written.values().any(|entry| !entry.is_directory) {
-            true => Ok(()),
-            false => Err(PackageError::archive("The archive contains no file.")),
+        if self.written.values().any(|entry| !entry.is_directory) {
+            Ok(())
+        } else {
+            Err(PackageError::archive("The archive contains no file."))
         }
     }
 
@@ -166,9 +167,10 @@ impl<'p> ArchiveUnpacker<'p> {
             self.create_folder(&parts[..end])
                 .map_err(|why| refused(&why))?;
         }
-        match is_folder {
-            true => self.create_folder(parts).map_err(|why| refused(&why)),
-            false => self.write_file(parts, entry).map_err(|why| refused(&why)),
+        if is_folder {
+            self.create_folder(parts).map_err(|why| refused(&why))
+        } else {
+            self.write_file(parts, entry).map_err(|why| refused(&why))
         }
     }
 
@@ -178,9 +180,10 @@ impl<'p> ArchiveUnpacker<'p> {
             return Ok(parts);
         };
         let top = self.top.get_or_insert_with(|| (*first).to_owned());
-        match top == first {
-            true => Ok(rest),
-            false => Err("all entries must be in one directory"),
+        if top == first {
+            Ok(rest)
+        } else {
+            Err("all entries must be in one directory")
         }
     }
 
@@ -228,9 +231,10 @@ impl<'p> ArchiveUnpacker<'p> {
             .map_err(|error| format!("it cannot be written: {error}"))?;
         let copied = io::copy(entry, &mut file)
             .map_err(|error| format!("it cannot be unpacked: {error}"))?;
-        match copied == size {
-            true => Ok(()),
-            false => Err("the archive ends before the end of the file".to_owned()),
+        if copied == size {
+            Ok(())
+        } else {
+            Err("the archive ends before the end of the file".to_owned())
         }
     }
 

@@ -64,11 +64,12 @@ pub(super) async fn read_credentials(
             .take(MAX_HELPER_ERROR_CHARS)
             .collect();
         // The protocol has no exit code for missing credentials.
-        return match reason.contains("credentials not found") {
-            true => Ok(None),
-            false => Err(escape_line(&format!(
+        return if reason.contains("credentials not found") {
+            Ok(None)
+        } else {
+            Err(escape_line(&format!(
                 "`{HELPER_PROGRAM_PREFIX}{name}` failed: {reason}"
-            ))),
+            )))
         };
     }
     // The answer may contain the password, so it is not repeated in the error.

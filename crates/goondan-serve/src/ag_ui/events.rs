@@ -183,10 +183,11 @@ fn user_content(message: &Message, text: String) -> Value {
         _ => None,
     });
     let files: Vec<Value> = files.collect();
-    match files.is_empty() {
-        true => text.into(),
-        false => std::iter::once(json!({"type": "text", "text": text}))
+    if files.is_empty() {
+        text.into()
+    } else {
+        std::iter::once(json!({"type": "text", "text": text}))
             .chain(files)
-            .collect(),
+            .collect()
     }
 }

@@ -161,12 +161,13 @@ pub(super) async fn cancel(
     Path((agent, key)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiProblem> {
     let id = existing_instance(&service, agent, key).await?;
-    match service.swarm().cancel(&id).await {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(ApiProblem::new(
+    if service.swarm().cancel(&id).await {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(ApiProblem::new(
             Code::SERVE_CLOSED,
             format!("The conversation {id} has no running turn."),
-        )),
+        ))
     }
 }
 
@@ -240,12 +241,13 @@ pub(super) async fn existing_instance(
     key: String,
 ) -> Result<InstanceId, ApiProblem> {
     let id = InstanceId::new(agent, key);
-    match service.swarm().has_instance(&id).await {
-        true => Ok(id),
-        false => Err(ApiProblem::new(
+    if service.swarm().has_instance(&id).await {
+        Ok(id)
+    } else {
+        Err(ApiProblem::new(
             Code::INSTANCE_NOT_FOUND,
             format!("There is no conversation {id}."),
         )
-        .suggest("GET /api/instances lists all conversations.")),
+        .suggest("GET /api/instances lists all conversations."))
     }
 }

@@ -70,9 +70,10 @@ fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) 
         description: swarm.description(&resource.id.name),
         models: spec.models().map(|model| model.name.clone()).collect(),
         exports: catalog.iter().map(|tool| tool.name.clone()).collect(),
-        calls: match catalog.iter().any(can_call) {
-            true => other_agents(swarm, &resource.id.name),
-            false => Vec::new(),
+        calls: if catalog.iter().any(can_call) {
+            other_agents(swarm, &resource.id.name)
+        } else {
+            Vec::new()
         },
         extensions: spec
             .extensions

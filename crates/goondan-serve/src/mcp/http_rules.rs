@@ -65,9 +65,10 @@ pub(crate) async fn enforce_rules(
     }
     let request = Request::from_parts(head, Body::from(body));
     let response = rejection_to_json_rpc(next.run(accepting_all(request)).await, &id).await;
-    match accepts_stream {
-        true => response,
-        false => without_stream(response, &id).await,
+    if accepts_stream {
+        response
+    } else {
+        without_stream(response, &id).await
     }
 }
 

@@ -34,12 +34,11 @@ fn pointer_to_map(document: &Value, map: &str) -> Option<String> {
             .chain(field)
             .map(|name| format!("{pointer}/properties/{name}"))
             .find(|pointer| document.pointer(pointer).is_some())?;
-        match step.ends_with("[]") {
-            true => {
-                let list = follow_schema(document, pointer, "items")?;
-                follow_schema(document, format!("{list}/items"), "properties")
-            }
-            false => follow_schema(document, pointer, "properties"),
+        if step.ends_with("[]") {
+            let list = follow_schema(document, pointer, "items")?;
+            follow_schema(document, format!("{list}/items"), "properties")
+        } else {
+            follow_schema(document, pointer, "properties")
         }
     })
 }
@@ -92,9 +91,10 @@ impl FieldName {
             }
         }
         *properties = all_fields;
-        let rule = match take_required(map, self.other) {
-            true => json!({"oneOf": [{"required": [self.name]}, {"required": [self.other]}]}),
-            false => json!({"not": {"required": [self.name, self.other]}}),
+        let rule = if take_required(map, self.other) {
+            json!({"oneOf": [{"required": [self.name]}, {"required": [self.other]}]})
+        } else {
+            json!({"not": {"required": [self.name, self.other]}})
         };
         match map.get_mut("allOf").and_then(Value::as_array_mut) {
             Some(rules) => rules.push(rule),

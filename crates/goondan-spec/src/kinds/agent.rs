@@ -153,9 +153,10 @@ pub(crate) fn decode(
         );
     }
     // A model in another field has its own error.
-    let config_field = match fields.has_key("model") || fields.has_key("modelRef") {
-        true => fields.optional("modelConfig"),
-        false => fields.required("modelConfig", findings),
+    let config_field = if fields.has_key("model") || fields.has_key("modelRef") {
+        fields.optional("modelConfig")
+    } else {
+        fields.required("modelConfig", findings)
     };
     let description = fields
         .optional("description")

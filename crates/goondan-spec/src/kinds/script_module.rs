@@ -192,25 +192,23 @@ impl ScriptModule {
             .find(|candidate| lookups.is_file(candidate))
         else {
             let path_excerpt = excerpt(path, 200);
-            let message = match lookups.is_folder(path) {
-                true => format!(
+            let message = if lookups.is_folder(path) {
+                format!(
                     "`{}` is `{path_excerpt}`, which is a directory, not a file.",
                     field.path
-                ),
-                false => format!(
+                )
+            } else {
+                format!(
                     "`{}` is `{path_excerpt}`, but there is no such file.",
                     field.path
-                ),
+                )
             };
-            let suggestion = match findings.is_buildable() {
-                true => {
-                    "run `gdn build`, or correct the path; it is relative to the directory of \
+            let suggestion = if findings.is_buildable() {
+                "run `gdn build`, or correct the path; it is relative to the directory of \
                     goondan.yaml"
-                }
-                false => {
-                    "create it, or correct the path; it is relative to the directory of \
+            } else {
+                "create it, or correct the path; it is relative to the directory of \
                     goondan.yaml"
-                }
             };
             findings.add_not_built(
                 field

@@ -398,12 +398,14 @@ fn check_program(
         return true;
     } else {
         let message = format!("The tool's program `{program}` does not exist.");
-        let problem = field.diagnostic(Code::ENTRY_NOT_FOUND, message).suggest(
-            match findings.is_buildable() {
-                true => "run `gdn build`, or correct `entrypoint` in its `tool.yaml`",
-                false => "build it, or correct `entrypoint` in its `tool.yaml`",
-            },
-        );
+        let problem =
+            field
+                .diagnostic(Code::ENTRY_NOT_FOUND, message)
+                .suggest(if findings.is_buildable() {
+                    "run `gdn build`, or correct `entrypoint` in its `tool.yaml`"
+                } else {
+                    "build it, or correct `entrypoint` in its `tool.yaml`"
+                });
         findings.add_not_built(problem);
         return false;
     };

@@ -144,12 +144,13 @@ impl<'t> NodeTreeReader<'t> {
     ) -> Result<NodeContent, LocatedYamlError> {
         let before = self.surrounding;
         let is_flow = before.is_flow || self.text[at.start..].starts_with(['[', '{']);
-        self.surrounding = match is_flow {
-            true => EnclosingCollections { is_flow, ..before },
-            false => EnclosingCollections {
+        self.surrounding = if is_flow {
+            EnclosingCollections { is_flow, ..before }
+        } else {
+            EnclosingCollections {
                 is_flow,
                 block_column: at.column,
-            },
+            }
         };
         let content = read(self)?;
         self.surrounding = before;
@@ -363,9 +364,10 @@ fn merge(entries: &mut Vec<MapEntry>, merged: Vec<YamlNode>) {
             _ => {}
         }
     }
-    let mut keys: HashSet<String> = match sources.is_empty() {
-        true => return,
-        false => entries.iter().map(|entry| entry.key.clone()).collect(),
+    let mut keys: HashSet<String> = if sources.is_empty() {
+        return;
+    } else {
+        entries.iter().map(|entry| entry.key.clone()).collect()
     };
     entries.extend(
         sources

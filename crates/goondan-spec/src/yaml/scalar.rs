@@ -122,9 +122,10 @@ fn may_be_number(value: &str) -> bool {
 fn parse_integer(value: &str) -> Option<Number> {
     let (radix, digits) = split_radix(value)?;
     let magnitude = u64::from_str_radix(digits, radix).ok()?;
-    match value.starts_with('-') {
-        false => Some(Number::from(magnitude)),
-        true => 0i64.checked_sub_unsigned(magnitude).map(Number::from),
+    if value.starts_with('-') {
+        0i64.checked_sub_unsigned(magnitude).map(Number::from)
+    } else {
+        Some(Number::from(magnitude))
     }
 }
 

@@ -72,9 +72,10 @@ impl CommandLineRunner {
     ) -> io::Result<CommandLineRunner> {
         // On Unix, the path has no links. Resolving it again would follow a link that another program
         // has put in its place.
-        let workdir = match cfg!(unix) {
-            true => ctx.workdir.clone(),
-            false => ctx.workdir.canonicalize().unwrap_or(ctx.workdir.clone()),
+        let workdir = if cfg!(unix) {
+            ctx.workdir.clone()
+        } else {
+            ctx.workdir.canonicalize().unwrap_or(ctx.workdir.clone())
         };
         // The directory may have been replaced by a link after the check.
         if !direct.is_outside && !folder.starts_with(&workdir) {

@@ -108,11 +108,12 @@ impl CommandLineJob {
     fn start(line: Arc<CommandLineRunner>, input: bool) -> io::Result<CommandLineJob> {
         let (output, output_end) = io::pipe()?;
         let (errors, errors_end) = io::pipe()?;
-        let (input_end, input) = match input {
-            true => io::pipe().map(|(end, input): (PipeReader, PipeWriter)| {
+        let (input_end, input) = if input {
+            io::pipe().map(|(end, input): (PipeReader, PipeWriter)| {
                 (StreamTarget::Reader(Arc::new(end)), Some(input))
-            })?,
-            false => (StreamTarget::Null, None),
+            })?
+        } else {
+            (StreamTarget::Null, None)
         };
         let writer = |end| StreamTarget::Writer(Arc::new(end));
         let streams = StandardStreams::new(input_end, writer(output_end), writer(errors_end));

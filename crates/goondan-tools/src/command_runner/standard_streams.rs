@@ -202,9 +202,10 @@ fn open_redirect(
         }
         _ => format!("{path}: {}", reason(error)),
     };
-    match line.stays && is_path_inside(path) {
-        true => open_in_workdir(line, &absolute, what).map_err(|error| error.to_string()),
-        false => open_anywhere(&absolute, what).map_err(|error| failed(&error)),
+    if line.stays && is_path_inside(path) {
+        open_in_workdir(line, &absolute, what).map_err(|error| error.to_string())
+    } else {
+        open_anywhere(&absolute, what).map_err(|error| failed(&error))
     }
 }
 

@@ -153,9 +153,10 @@ fn relative_glob(root: &FileRoot, folder: &Path, glob: &str) -> Result<String, T
     if wild.components().any(|part| is_parent(&part)) {
         return Err(escape());
     }
-    let start = match plain.has_root() {
-        true => plain,
-        false => root.relative_path(folder).join(plain),
+    let start = if plain.has_root() {
+        plain
+    } else {
+        root.relative_path(folder).join(plain)
     };
     let start = root.resolve(&start.to_string_lossy())?.path;
     let below = start.strip_prefix(folder).map_err(|_| escape())?;

@@ -109,9 +109,10 @@ impl GrepFiles {
             let searched = resolved.path.as_path();
             move |file: &Path| {
                 if is_selected(file) && lock(hits).may_include(file) {
-                    let opened = match file == searched {
-                        true => root.open_named(file),
-                        false => root.open_found(file),
+                    let opened = if file == searched {
+                        root.open_named(file)
+                    } else {
+                        root.open_found(file)
                     };
                     let lines = opened.and_then(|opened| {
                         search_file(&mut searcher, &matcher, &opened, self.max_matches)

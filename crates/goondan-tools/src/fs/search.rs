@@ -182,9 +182,10 @@ fn line_excerpt(line: &[u8], found: usize) -> String {
         return line.to_owned();
     }
     // The match begins in the first half of the shown part.
-    let start = match before.len() > MAX_SHOWN_LINE_BYTES / 2 {
-        true => line.floor_char_boundary(before.len() - MAX_SHOWN_LINE_BYTES / 4),
-        false => 0,
+    let start = if before.len() > MAX_SHOWN_LINE_BYTES / 2 {
+        line.floor_char_boundary(before.len() - MAX_SHOWN_LINE_BYTES / 4)
+    } else {
+        0
     };
     let end = line.floor_char_boundary(start + MAX_SHOWN_LINE_BYTES);
     let cut_before = if start > 0 { "[cut] " } else { "" };

@@ -35,9 +35,10 @@ pub(super) fn find(data: &Value, path: &str) -> Result<Option<Value>, ToolError>
             PathSegment::All => values.into_iter().flat_map(children).collect(),
         };
     }
-    Ok(match segments.contains(&PathSegment::All) {
-        true => Some(values.into_iter().cloned().collect()),
-        false => values.first().copied().cloned(),
+    Ok(if segments.contains(&PathSegment::All) {
+        Some(values.into_iter().cloned().collect())
+    } else {
+        values.first().copied().cloned()
     })
 }
 

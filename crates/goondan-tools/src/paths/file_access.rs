@@ -38,9 +38,10 @@ impl FileRoot {
     /// Fails if the file cannot be opened, or if another name of it is that of a file with keys.
     pub(crate) fn open_found(&self, path: &Path) -> io::Result<File> {
         let file = open_regular_file(self.base_of(path), path)?;
-        match self.secrets.contains_link(&file.metadata()?) {
-            true => Err(secret_file_error()),
-            false => Ok(file),
+        if self.secrets.contains_link(&file.metadata()?) {
+            Err(secret_file_error())
+        } else {
+            Ok(file)
         }
     }
 
@@ -50,12 +51,13 @@ impl FileRoot {
     /// Fails if the file cannot be opened, or if it or another name of it is a file with keys.
     pub(crate) fn open_unnamed(&self, resolved: &ResolvedPath) -> Result<File, ToolError> {
         let (file, metadata) = self.open(resolved)?;
-        match self.secrets.contains(&resolved.path, &metadata) {
-            true => Err(errors::io_error(
+        if self.secrets.contains(&resolved.path, &metadata) {
+            Err(errors::io_error(
                 format_args!("read `{}`", resolved.given),
                 &secret_file_error(),
-            )),
-            false => Ok(file),
+            ))
+        } else {
+            Ok(file)
         }
     }
 

@@ -265,9 +265,10 @@ impl PlatformClient {
         let (status, answer) = self
             .send_request((method, url.into(), true), body, timeout_ms)
             .await?;
-        match status.is_success() {
-            true => Ok(answer),
-            false => Err(self.rejection_error(what, status, answer["message"].as_str())),
+        if status.is_success() {
+            Ok(answer)
+        } else {
+            Err(self.rejection_error(what, status, answer["message"].as_str()))
         }
     }
 
@@ -366,9 +367,10 @@ impl PlatformClient {
 
 /// Returns the wait that a response requests because a rate limit is exceeded.
 fn requested_wait(response: &HttpToolResponse) -> Option<Duration> {
-    let body: Value = match response.body.len() <= MAX_LIMIT_ANSWER_BYTES {
-        true => serde_json::from_slice(&response.body).unwrap_or_default(),
-        false => Value::Null,
+    let body: Value = if response.body.len() <= MAX_LIMIT_ANSWER_BYTES {
+        serde_json::from_slice(&response.body).unwrap_or_default()
+    } else {
+        Value::Null
     };
     let response = PlatformResponse {
         status: response.status.as_u16(),

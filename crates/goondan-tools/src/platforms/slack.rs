@@ -87,9 +87,10 @@ fn checked_answer(
     method: &str,
     (status, answer): ApiAnswer,
 ) -> Result<Value, ToolError> {
-    match status.is_success() && answer["ok"] == true {
-        true => Ok(answer),
-        false => Err(bot.rejection_error(method, status, answer["error"].as_str())),
+    if status.is_success() && answer["ok"] == true {
+        Ok(answer)
+    } else {
+        Err(bot.rejection_error(method, status, answer["error"].as_str()))
     }
 }
 

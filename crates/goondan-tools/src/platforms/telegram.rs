@@ -127,9 +127,10 @@ fn checked_answer(
     method: &str,
     (status, mut answer): ApiAnswer,
 ) -> Result<Value, ToolError> {
-    match status.is_success() && answer["ok"] == true {
-        true => Ok(answer["result"].take()),
-        false => Err(bot.rejection_error(method, status, answer["description"].as_str())),
+    if status.is_success() && answer["ok"] == true {
+        Ok(answer["result"].take())
+    } else {
+        Err(bot.rejection_error(method, status, answer["description"].as_str()))
     }
 }
 

@@ -113,9 +113,10 @@ impl OpenPlace {
     /// Fails if an exact place of the layer contains a link.
     fn open(layer: &SandboxLayer, path: &Path) -> Result<Option<OpenPlace>, SandboxApplyError> {
         let is_exact = layer.exact.iter().any(|exact| path.starts_with(exact));
-        let resolve = match is_exact {
-            true => ResolveFlag::RESOLVE_NO_SYMLINKS,
-            false => ResolveFlag::empty(),
+        let resolve = if is_exact {
+            ResolveFlag::RESOLVE_NO_SYMLINKS
+        } else {
+            ResolveFlag::empty()
         };
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)

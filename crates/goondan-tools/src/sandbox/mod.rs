@@ -313,9 +313,10 @@ impl ProgramLauncher {
         }
         let mut write_access = write_access(&layers).unwrap_or_default();
         write_access.is_of_project = places.is_of_project;
-        let approved_files = match layers.is_empty() {
-            true => places.approved_files.cloned().unwrap_or_default(),
-            false => Arc::default(),
+        let approved_files = if layers.is_empty() {
+            places.approved_files.cloned().unwrap_or_default()
+        } else {
+            Arc::default()
         };
         let mut confined = SandboxedCommand {
             command,

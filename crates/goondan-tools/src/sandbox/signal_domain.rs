@@ -65,9 +65,12 @@ impl SignalDomain {
     /// if it could not be created, or if the kernel does not limit signals.
     fn outermost() -> Option<&'static SignalDomain> {
         static OUTERMOST: OnceLock<Option<SignalDomain>> = OnceLock::new();
-        let check_limit = || match reaches_parent() {
-            true => Err(io::Error::other("signals are not limited")),
-            false => Ok(()),
+        let check_limit = || {
+            if reaches_parent() {
+                Err(io::Error::other("signals are not limited"))
+            } else {
+                Ok(())
+            }
         };
         let start = || SignalDomain::start_on(start_thread, check_limit);
         OUTERMOST

@@ -135,12 +135,13 @@ impl SwarmConnections {
                 );
                 let unknown =
                     CliError::new(CommandExit::Usage, Code::CONNECTION_NOT_FOUND, message);
-                match names.is_empty() {
-                    true => unknown.suggest(
+                if names.is_empty() {
+                    unknown.suggest(
                         "The swarm has no connections. Add a document with \
                             `kind: Connection`.",
-                    ),
-                    false => unknown.suggest(format!("Use one of: {}.", names.join(", "))),
+                    )
+                } else {
+                    unknown.suggest(format!("Use one of: {}.", names.join(", ")))
                 }
             })
     }

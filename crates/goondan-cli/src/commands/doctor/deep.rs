@@ -91,9 +91,10 @@ fn repaired(workspace: &Workspace, directory: &Path) -> HealthCheck {
         }
         Ok(report) => {
             let records = count_phrase(report.records, "record");
-            let lost = match report.lost.is_empty() {
-                true => "nothing is lost",
-                false => "not saved:",
+            let lost = if report.lost.is_empty() {
+                "nothing is lost"
+            } else {
+                "not saved:"
             };
             let detail = format!("{path} contains {records}; {lost}");
             let mut finding = check("repair", CheckStatus::Warn, detail).suggest(format!(

@@ -93,12 +93,11 @@ pub(crate) fn run(
     if args.git {
         git_init(&args.folder)?;
     }
-    let next = match is_new {
-        true => {
-            trust(&args.folder, state_root, output)?;
-            Vec::new()
-        }
-        false => next_commands(&args.folder, &files, state_root, output)?,
+    let next = if is_new {
+        trust(&args.folder, state_root, output)?;
+        Vec::new()
+    } else {
+        next_commands(&args.folder, &files, state_root, output)?
     };
     report(args, &name, &files, next, output)
 }
@@ -163,14 +162,15 @@ fn foreign_files_warning(foreign: &BTreeSet<&str>) -> String {
 /// Returns the given name if it is valid, or one derived from the directory name.
 fn project_name(args: &InitArgs) -> Result<String, CliError> {
     if let Some(name) = &args.name {
-        return match is_name(name) {
-            true => Ok(name.clone()),
-            false => Err(
+        return if is_name(name) {
+            Ok(name.clone())
+        } else {
+            Err(
                 CliError::usage(format!("`{name}` is not a valid project name.")).suggest(
                     "Use lower-case letters, digits and hyphens, a letter first, at most 63 \
                     characters.",
                 ),
-            ),
+            )
         };
     }
     let absolute = std::path::absolute(&args.folder)?;
@@ -276,12 +276,13 @@ fn require_git_repository(folder: &Path) -> Result<(), CliError> {
 fn write_file(folder: &Path, file: &TemplateFile) -> Result<(), CliError> {
     let path = folder.join(file.path);
     let content = || -> std::io::Result<Vec<u8>> {
-        match file.is_added_to() && path.exists() {
-            true => Ok(with_missing_lines(
+        if file.is_added_to() && path.exists() {
+            Ok(with_missing_lines(
                 regular_file::read(&path, MAX_PROJECT_FILE_BYTES)?,
                 &file.text,
-            )),
-            false => Ok(file.text.clone().into_bytes()),
+            ))
+        } else {
+            Ok(file.text.clone().into_bytes())
         }
     };
     // The directory may be a stranger's repository, with links to files elsewhere.
@@ -385,9 +386,10 @@ fn report(
 /// Quotes `text` as one shell word.
 pub(crate) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~:=@,+".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 

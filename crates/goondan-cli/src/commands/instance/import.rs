@@ -92,12 +92,13 @@ pub(super) async fn run(
 fn open_file(path: &Path) -> Result<File, CliError> {
     let name = format!("The file `{}`", path.display());
     // A directory can also be opened, and only reading it fails.
-    match path.is_dir() {
-        true => Err(input_files::unreadable(
+    if path.is_dir() {
+        Err(input_files::unreadable(
             &name,
             &io::ErrorKind::IsADirectory.into(),
-        )),
-        false => input_files::open(path, &name),
+        ))
+    } else {
+        input_files::open(path, &name)
     }
 }
 

@@ -62,9 +62,10 @@ fn read_from_files(
         instance.workspace.unfinished(id)?,
         instance.workspace.dead_letters(id)?,
     );
-    let events = match args.context {
-        true => instance.workspace.runtime_events(id)?.concat(),
-        false => Vec::new(),
+    let events = if args.context {
+        instance.workspace.runtime_events(id)?.concat()
+    } else {
+        Vec::new()
     };
     let context = last_context(&events);
     Ok(ShownConversation {
@@ -98,9 +99,10 @@ async fn read_from_database(
             reader.conversation(id).await?,
             reader.unfinished(id).await?,
             reader.dead_letters(id).await?,
-            match args.context {
-                true => reader.events(id, 0).await?,
-                false => Vec::new(),
+            if args.context {
+                reader.events(id, 0).await?
+            } else {
+                Vec::new()
             },
         ))
     };

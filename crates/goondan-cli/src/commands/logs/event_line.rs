@@ -10,9 +10,10 @@ use crate::output::{counted, duration, shorten, style};
 
 /// Returns the line of an event.
 pub(super) fn event_line(event: &RuntimeEvent, kind: &str) -> String {
-    let color = match kind.ends_with(".failed") {
-        true => style::ERROR,
-        false => style::NAME,
+    let color = if kind.ends_with(".failed") {
+        style::ERROR
+    } else {
+        style::NAME
     };
     let faint = style::FAINT;
     let time = event

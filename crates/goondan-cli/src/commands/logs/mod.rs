@@ -106,9 +106,10 @@ pub(crate) async fn run(
         return otlp::send(&events, output).await;
     }
     events.iter().try_for_each(|event| show(event, output))?;
-    match args.follow {
-        true => follow(args, state_root, &scope, &mut read_positions, output).await,
-        false => Ok(()),
+    if args.follow {
+        follow(args, state_root, &scope, &mut read_positions, output).await
+    } else {
+        Ok(())
     }
 }
 

@@ -95,9 +95,10 @@ fn find_configuration(project: &Path) -> Result<PathBuf, CliError> {
         .map(|name| project.join(name))
         .find(|file| file.is_file());
     configuration.ok_or_else(|| {
-        let directory = match project == Path::new(".") {
-            true => "This directory".to_owned(),
-            false => format!("`{}`", project.display()),
+        let directory = if project == Path::new(".") {
+            "This directory".to_owned()
+        } else {
+            format!("`{}`", project.display())
         };
         CliError::usage(format!(
             "{directory} has none of the files {}.",

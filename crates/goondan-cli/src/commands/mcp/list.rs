@@ -48,16 +48,17 @@ pub(super) async fn run(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let servers = ProjectMcpServers::of(&args.target, args.connect, state_root, output).await?;
-    let rows: Vec<McpServerRow> = match args.connect {
-        true => reach(&servers)
+    let rows: Vec<McpServerRow> = if args.connect {
+        reach(&servers)
             .await
             .into_iter()
             .map(|(tool, lookup)| McpServerRow::reached(tool, lookup))
-            .collect(),
-        false => servers
+            .collect()
+    } else {
+        servers
             .all()
             .map(|tool| McpServerRow::from_cache(&servers, tool))
-            .collect(),
+            .collect()
     };
     if output.json {
         output.json_pretty(
@@ -71,9 +72,10 @@ pub(super) async fn run(
     } else {
         rows.iter().try_for_each(|row| row.print(output))?;
     }
-    match rows.iter().any(|row| row.error.is_some()) {
-        true => Err(CliError::already_printed(CommandExit::Failure)),
-        false => Ok(()),
+    if rows.iter().any(|row| row.error.is_some()) {
+        Err(CliError::already_printed(CommandExit::Failure))
+    } else {
+        Ok(())
     }
 }
 

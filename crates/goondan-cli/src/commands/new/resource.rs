@@ -219,12 +219,13 @@ pub(super) fn connection(args: &NewConnectionArgs, output: &CommandOutput) -> Re
         }
     }
     let variables: Vec<&str> = secrets.iter().map(|(_, name)| name.as_str()).collect();
-    let next = match variables.is_empty() {
-        true => "To start it, run `gdn serve`.".to_owned(),
-        false => format!(
+    let next = if variables.is_empty() {
+        "To start it, run `gdn serve`.".to_owned()
+    } else {
+        format!(
             "Set {} in the environment or in .env, then run `gdn serve`.",
             variables.join(", ")
-        ),
+        )
     };
     let resource = NewResource {
         kind: "Connection",

@@ -161,12 +161,13 @@ pub(super) fn print_outcome(
 
 /// Returns the directory of a project. `project` may also be its goondan.yaml.
 pub(super) fn folder(project: &Path) -> std::path::PathBuf {
-    match project.is_file() {
-        true => project
+    if project.is_file() {
+        project
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty())
             .unwrap_or(Path::new("."))
-            .to_owned(),
-        false => project.to_owned(),
+            .to_owned()
+    } else {
+        project.to_owned()
     }
 }

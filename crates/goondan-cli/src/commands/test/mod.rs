@@ -106,9 +106,10 @@ pub(crate) fn run(
     if let Some(TestCommand::Record(args)) = &args.command {
         return record::run(args, state_root, output);
     }
-    let paths = match args.paths.is_empty() {
-        true => vec![around(output)?.unwrap_or_else(|| PathBuf::from("."))],
-        false => args.paths.clone(),
+    let paths = if args.paths.is_empty() {
+        vec![around(output)?.unwrap_or_else(|| PathBuf::from("."))]
+    } else {
+        args.paths.clone()
     };
     if args.coverage {
         return coverage(&paths, output);
@@ -125,11 +126,10 @@ pub(crate) fn run(
     if args.watch {
         let paths = options.paths.clone();
         let mut run = || {
-            match output.json {
-                true => {
-                    run_with_spinner(&options, output, |summary| output.json_text(&json(summary)))
-                }
-                false => run_and_print(&options, output),
+            if output.json {
+                run_with_spinner(&options, output, |summary| output.json_text(&json(summary)))
+            } else {
+                run_and_print(&options, output)
             }
             .map(|_| ())
         };
@@ -148,9 +148,10 @@ pub(crate) fn run(
             run_with_spinner(&options, output, |summary| output.foreign(&junit(summary)))?
         }
     };
-    match summary.is_good() {
-        true => Ok(()),
-        false => Err(CliError::already_printed(CommandExit::Failure)),
+    if summary.is_good() {
+        Ok(())
+    } else {
+        Err(CliError::already_printed(CommandExit::Failure))
     }
 }
 
@@ -201,16 +202,18 @@ fn run_with_spinner(
 fn coverage(paths: &[PathBuf], output: &CommandOutput) -> Result<(), CliError> {
     let discovered = discover(paths);
     let coverage = RuleCoverage::of(discovered.cases.iter().map(|located| &located.case));
-    match output.json {
-        true => output.json_pretty(&coverage)?,
-        false => output.piece(&coverage.render())?,
+    if output.json {
+        output.json_pretty(&coverage)?
+    } else {
+        output.piece(&coverage.render())?
     }
     for error in &discovered.errors {
         output.trace(case_error(error).trim_end())?;
     }
-    match discovered.errors.is_empty() {
-        true => Ok(()),
-        false => Err(CliError::already_printed(CommandExit::Failure)),
+    if discovered.errors.is_empty() {
+        Ok(())
+    } else {
+        Err(CliError::already_printed(CommandExit::Failure))
     }
 }
 

@@ -94,9 +94,10 @@ pub(crate) async fn run(
         return print_expanded(&path, output);
     }
     let mut project = project::load(&path)?;
-    let repairs = match args.fix {
-        true => fix::fix(&project.root, args.dry_run, output)?,
-        false => Vec::new(),
+    let repairs = if args.fix {
+        fix::fix(&project.root, args.dry_run, output)?
+    } else {
+        Vec::new()
     };
     if !repairs.is_empty() {
         project = project::load(&path)?;
@@ -158,9 +159,10 @@ pub(crate) async fn run(
         .any(|diagnostic| args.strict || diagnostic.is_error());
     // The process ends now; freeing a large project piece by piece would only take time.
     std::mem::forget(project);
-    match fails {
-        true => Err(CliError::already_printed(CommandExit::Validation)),
-        false => Ok(()),
+    if fails {
+        Err(CliError::already_printed(CommandExit::Validation))
+    } else {
+        Ok(())
     }
 }
 

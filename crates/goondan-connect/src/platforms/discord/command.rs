@@ -57,9 +57,10 @@ pub(super) fn read(data: &Value) -> Option<DiscordCommand> {
     Some(DiscordCommand {
         text: lines([text.as_str(), &file_lines.join("\n")]),
         quoted,
-        subcommand: match path.is_empty() {
-            true => Value::Null,
-            false => path.join(" ").into(),
+        subcommand: if path.is_empty() {
+            Value::Null
+        } else {
+            path.join(" ").into()
         },
         files,
     })

@@ -190,9 +190,10 @@ impl PlatformConnector for SlackConnector {
         }
         Ok(self.read(&payload).unwrap_or_else(|ignored| {
             // Slack reads the response to an interaction, so it must be empty.
-            let answer = match payload["type"] == "event_callback" {
-                true => Json(json!({"ok": true, "ignored": true})).into_response(),
-                false => StatusCode::OK.into_response(),
+            let answer = if payload["type"] == "event_callback" {
+                Json(json!({"ok": true, "ignored": true})).into_response()
+            } else {
+                StatusCode::OK.into_response()
             };
             ParsedRequest::Ignored(ignored, answer)
         }))

@@ -89,9 +89,10 @@ impl SlackSocket {
             let SocketEnd::Refresh { reason } =
                 handle_messages(slack, runtime, &mut connected).await?;
             let _ = connected.close(None).await;
-            short_connections = match began.elapsed() < SHORT_CONNECTION {
-                true => short_connections + 1,
-                false => 0,
+            short_connections = if began.elapsed() < SHORT_CONNECTION {
+                short_connections + 1
+            } else {
+                0
             };
             let wait = refresh_wait(short_connections);
             if short_connections == FIRST_WAITING {
@@ -239,9 +240,10 @@ async fn handle_messages(
 /// Returns the acknowledgement of an envelope. It contains the response to a slash command.
 fn acknowledgement(envelope: &Value) -> Option<Value> {
     let id = envelope["envelope_id"].as_str()?;
-    Some(match envelope["type"] == SLASH_COMMANDS {
-        true => json!({"envelope_id": id, "payload": super::command_reply()}),
-        false => json!({"envelope_id": id}),
+    Some(if envelope["type"] == SLASH_COMMANDS {
+        json!({"envelope_id": id, "payload": super::command_reply()})
+    } else {
+        json!({"envelope_id": id})
     })
 }
 
@@ -256,11 +258,12 @@ async fn say(connected: &mut SlackWebSocket, message: Message) -> Result<(), Str
 /// Handles an envelope. Returns true if it can be acknowledged.
 async fn take(slack: &SlackConnector, runtime: &Arc<ConnectionRuntime>, envelope: &Value) -> bool {
     let payload = &envelope["payload"];
-    let read = match envelope["type"] == SLASH_COMMANDS {
-        true => Err(super::ignored_command(
+    let read = if envelope["type"] == SLASH_COMMANDS {
+        Err(super::ignored_command(
             payload["command"].as_str().unwrap_or_default(),
-        )),
-        false => slack.read(payload),
+        ))
+    } else {
+        slack.read(payload)
     };
     match read {
         Ok(ParsedRequest::Event(event)) => match platforms::accept_event(runtime, *event).await {

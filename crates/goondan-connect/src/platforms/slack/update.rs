@@ -79,9 +79,10 @@ pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEven
         .filter(|thread| !thread.is_empty())
         // A direct message is part of one conversation, unless someone opens a thread.
         .or((!is_direct).then_some(ts));
-    let name = match is_mention {
-        true => "app_mention",
-        false => "message_im",
+    let name = if is_mention {
+        "app_mention"
+    } else {
+        "message_im"
     };
     Ok(PlatformEvent {
         name: name.to_owned(),
@@ -212,9 +213,10 @@ fn attachment_text(attachment: &Value) -> String {
     let is_message = ["is_share", "is_msg_unfurl"]
         .iter()
         .any(|name| attachment[*name].as_bool() == Some(true));
-    let kind = match is_message {
-        true => "a forwarded message",
-        false => "an attachment",
+    let kind = if is_message {
+        "a forwarded message"
+    } else {
+        "an attachment"
     };
     let author = match field("author_name").as_str() {
         "" => String::new(),

@@ -325,9 +325,10 @@ fn description(message: &Value) -> Option<String> {
         "web_app_data" => text(&value["data"]),
         _ => String::new(),
     };
-    Some(match details.is_empty() {
-        true => format!("[{kind}]"),
-        false => format!("[{kind}: {details}]"),
+    Some(if details.is_empty() {
+        format!("[{kind}]")
+    } else {
+        format!("[{kind}: {details}]")
     })
 }
 

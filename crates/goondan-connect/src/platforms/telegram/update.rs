@@ -207,9 +207,10 @@ pub(super) fn without_mention(text: &str, name: &str) -> String {
     if first.starts_with('/') && first.get(split..).is_some_and(is_mention) {
         return format!("{}{}", &first[..split], &text[first.len()..]);
     }
-    let rest = match is_mention(first.trim_end_matches([',', ':'])) {
-        true => rest.trim_start(),
-        false => text,
+    let rest = if is_mention(first.trim_end_matches([',', ':'])) {
+        rest.trim_start()
+    } else {
+        text
     };
     let rest = match rest.rsplit_once(char::is_whitespace) {
         Some((before, last)) if is_mention(last) => before.trim_end(),

@@ -195,9 +195,10 @@ impl Orchestrator {
 
     /// Answers whether the instance exists; looks into the store if it may be evicted.
     pub(super) fn send_existence(&mut self, id: InstanceId, answer: oneshot::Sender<bool>) {
-        match self.instances.may_be_evicted(&id) {
-            true => self.look_up(id, LookupReason::Presence(answer)),
-            false => drop(answer.send(self.instances.get(&id).is_some())),
+        if self.instances.may_be_evicted(&id) {
+            self.look_up(id, LookupReason::Presence(answer))
+        } else {
+            drop(answer.send(self.instances.get(&id).is_some()))
         }
     }
 

@@ -69,9 +69,10 @@ impl Orchestrator {
 
     /// Plans the first check of the swarm for idle instances.
     pub(super) fn plan_first_check(&mut self) {
-        let delay = match self.check_interval() >= lifecycle::MAX_CHECK_INTERVAL {
-            true => FIRST_CHECK_DELAY,
-            false => Duration::ZERO,
+        let delay = if self.check_interval() >= lifecycle::MAX_CHECK_INTERVAL {
+            FIRST_CHECK_DELAY
+        } else {
+            Duration::ZERO
         };
         self.tend_at = Instant::now() + delay;
     }

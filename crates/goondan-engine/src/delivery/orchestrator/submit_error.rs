@@ -231,9 +231,10 @@ impl Orchestrator {
     pub(super) fn check_access(&self, event: &AgentEvent) -> Result<(), SubmitError> {
         let access_start = event.terms.since.unwrap_or(event.created_at);
         let released_at = |id: &InstanceId| self.instances.get(id)?.known.released_at();
-        match access_end::has_ended(&event.callers, &event.target, access_start, released_at) {
-            true => Err(SubmitError::AccessEnded(event.target.clone())),
-            false => Ok(()),
+        if access_end::has_ended(&event.callers, &event.target, access_start, released_at) {
+            Err(SubmitError::AccessEnded(event.target.clone()))
+        } else {
+            Ok(())
         }
     }
 

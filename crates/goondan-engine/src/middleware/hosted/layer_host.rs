@@ -295,11 +295,12 @@ impl<'a, 'n> ToolCallLayerHost<'a, 'n> {
         if let Some(arguments) = changes.fields.shift_remove("args") {
             self.context.call.input = arguments;
         }
-        match changes.events.is_empty() {
-            true => Ok(()),
-            false => Err(invalid_value(
+        if changes.events.is_empty() {
+            Ok(())
+        } else {
+            Err(invalid_value(
                 "a layer around a tool call cannot change the conversation",
-            )),
+            ))
         }
     }
 

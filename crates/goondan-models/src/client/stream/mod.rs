@@ -231,9 +231,10 @@ impl AnswerReader {
     /// Keeps the body until an event has data: whole if it looks like JSON, else only its start.
     fn keep_sample(&mut self, piece: &[u8]) {
         if self.data_count == 0 {
-            let max_bytes = match is_json_start(&self.sample) {
-                true => MAX_ANSWER_BYTES,
-                false => MAX_SAMPLE_BYTES,
+            let max_bytes = if is_json_start(&self.sample) {
+                MAX_ANSWER_BYTES
+            } else {
+                MAX_SAMPLE_BYTES
             };
             let free_bytes = max_bytes.saturating_sub(self.sample.len());
             let kept_bytes = free_bytes.min(piece.len());
@@ -287,9 +288,10 @@ impl AnswerReader {
         if self.data_count == 0 {
             self.decode_whole_body();
         }
-        match self.has_ended() {
-            true => self.complete(),
-            false => self.fail(FailureContext::broken_stream_error),
+        if self.has_ended() {
+            self.complete()
+        } else {
+            self.fail(FailureContext::broken_stream_error)
         }
     }
 

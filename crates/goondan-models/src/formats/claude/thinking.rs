@@ -96,14 +96,16 @@ pub(crate) fn add_step(
     messages: &mut WireMessages,
 ) {
     let needs_budget = model.is_some_and(|model| !model.thinks_adaptively());
-    let has_reasoning = match needs_budget {
-        true => messages.open_turn == OpenTurn::None && blocks.first().is_some_and(is_reasoning),
-        false => blocks.iter().any(is_reasoning),
+    let has_reasoning = if needs_budget {
+        messages.open_turn == OpenTurn::None && blocks.first().is_some_and(is_reasoning)
+    } else {
+        blocks.iter().any(is_reasoning)
     };
     if messages.open_turn != OpenTurn::WithReasoning && !blocks.is_empty() {
-        messages.open_turn = match has_reasoning {
-            true => OpenTurn::WithReasoning,
-            false => OpenTurn::WithoutReasoning,
+        messages.open_turn = if has_reasoning {
+            OpenTurn::WithReasoning
+        } else {
+            OpenTurn::WithoutReasoning
         };
     }
     if needs_budget && messages.open_turn == OpenTurn::WithoutReasoning {

@@ -112,9 +112,10 @@ impl ConverseFormat {
         context: &RequestContext<'_>,
         plan: &ThinkingPlan,
     ) -> SamplingParams {
-        match self.model.refuses_sampling() {
-            true => SamplingParams::default(),
-            false => accepted_sampling(self.model.as_claude(), context.params, plan.is_thinking()),
+        if self.model.refuses_sampling() {
+            SamplingParams::default()
+        } else {
+            accepted_sampling(self.model.as_claude(), context.params, plan.is_thinking())
         }
     }
 

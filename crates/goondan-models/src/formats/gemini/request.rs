@@ -195,9 +195,10 @@ impl WireFormat for GeminiFormat {
 
     fn add_headers(&self, key: Option<&str>, headers: &mut HeaderMap) -> Result<(), String> {
         let Some(key) = key else { return Ok(()) };
-        let (name, value) = match self.is_vertex() {
-            true => (AUTHORIZATION, format!("Bearer {key}")),
-            false => (KEY_HEADER, key.to_owned()),
+        let (name, value) = if self.is_vertex() {
+            (AUTHORIZATION, format!("Bearer {key}"))
+        } else {
+            (KEY_HEADER, key.to_owned())
         };
         let mut value = HeaderValue::from_str(&value).map_err(|error| error.to_string())?;
         value.set_sensitive(true);

@@ -29,9 +29,10 @@ pub(super) fn thinking_config(model: &str, effort: Option<ReasoningEffort>) -> O
     let Some(effort) = effort else {
         return thinks_by_default(model).then(|| json!({"includeThoughts": true}));
     };
-    let mut config = match uses_level(model) {
-        true => json!({"thinkingLevel": thinking_level(model, effort)}),
-        false => json!({"thinkingBudget": budget(model, effort)}),
+    let mut config = if uses_level(model) {
+        json!({"thinkingLevel": thinking_level(model, effort)})
+    } else {
+        json!({"thinkingBudget": budget(model, effort)})
     };
     if effort != ReasoningEffort::None {
         config["includeThoughts"] = true.into();

@@ -241,9 +241,10 @@ fn bare_name(model: &str) -> String {
 
 /// Returns a call id that OpenAI accepts. Other providers make longer ones.
 fn call_id(id: &str) -> String {
-    match id.len() > MAX_CALL_ID_LENGTH {
-        true => plain_id(id),
-        false => id.to_owned(),
+    if id.len() > MAX_CALL_ID_LENGTH {
+        plain_id(id)
+    } else {
+        id.to_owned()
     }
 }
 
@@ -331,11 +332,10 @@ fn encode_file(file: &Attachment) -> Value {
     if let AttachmentForm::Text(text) = attachment_form(ProviderWireFormat::Responses, file) {
         return text_part(&text);
     }
-    match file.media_type.starts_with("image/") {
-        true => json!({"type": "input_image", "detail": "auto", "image_url": data_url(file)}),
-        false => {
-            json!({"type": "input_file", "filename": file_name(file), "file_data": data_url(file)})
-        }
+    if file.media_type.starts_with("image/") {
+        json!({"type": "input_image", "detail": "auto", "image_url": data_url(file)})
+    } else {
+        json!({"type": "input_file", "filename": file_name(file), "file_data": data_url(file)})
     }
 }
 

@@ -366,9 +366,10 @@ fn reasoning_text(item: &Value) -> String {
         parts.filter_map(|part| part["text"].as_str()).collect()
     };
     let summary = texts("summary");
-    match summary.is_empty() {
-        true => texts("content").join(PART_SEPARATOR),
-        false => summary.join(PART_SEPARATOR),
+    if summary.is_empty() {
+        texts("content").join(PART_SEPARATOR)
+    } else {
+        summary.join(PART_SEPARATOR)
     }
 }
 

@@ -100,9 +100,10 @@ fn wrapped_calls(
         if !calls.is_empty() && (has_ended() || cursor.eat(close)) {
             return Some(calls);
         }
-        calls.push(match cursor.starts_with("{") {
-            true => json_call(&cursor.take_json()?, tools)?,
-            false => tagged_call(cursor, tools)?,
+        calls.push(if cursor.starts_with("{") {
+            json_call(&cursor.take_json()?, tools)?
+        } else {
+            tagged_call(cursor, tools)?
         });
     }
 }
@@ -195,9 +196,10 @@ fn tagged_call(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<
 impl CallTags {
     /// Returns the name of a tool or argument from the rest of its tag.
     pub(super) fn name<'t>(&self, tag: &'t str) -> Option<&'t str> {
-        match self.call.ends_with('=') {
-            true => Some(tag.trim()),
-            false => attribute_value(tag, "name"),
+        if self.call.ends_with('=') {
+            Some(tag.trim())
+        } else {
+            attribute_value(tag, "name")
         }
     }
 

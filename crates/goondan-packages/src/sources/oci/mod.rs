@@ -293,13 +293,14 @@ async fn refuse_other(
     let answer = client.check_status(answer).await?;
     let digest_in_registry =
         digest(&http::body(answer, MAX_TEXT_RESPONSE_BYTES, client.host()).await?);
-    match digest_in_registry == mine {
-        true => Ok(()),
-        false => Err(PackageError::source(format!(
+    if digest_in_registry == mine {
+        Ok(())
+    } else {
+        Err(PackageError::source(format!(
             "`oci://{}` already exists with different content.",
             reference.with_tag(tag)?
         ))
-        .suggest("increase `spec.version`; published versions cannot be changed")),
+        .suggest("increase `spec.version`; published versions cannot be changed"))
     }
 }
 

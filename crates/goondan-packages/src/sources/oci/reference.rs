@@ -69,9 +69,10 @@ impl OciReference {
     pub(super) fn base_url(&self) -> Result<Url> {
         let plain = Url::parse(&format!("http://{}/v2/{}/", self.host(), self.name))
             .map_err(|error| PackageError::source(error.to_string()))?;
-        match http::is_local(&plain) {
-            true => Ok(plain),
-            false => http::parse(&format!("https://{}/v2/{}/", self.host(), self.name)),
+        if http::is_local(&plain) {
+            Ok(plain)
+        } else {
+            http::parse(&format!("https://{}/v2/{}/", self.host(), self.name))
         }
     }
 
@@ -103,14 +104,15 @@ impl OciReference {
 
     /// Returns the reference with another tag and no digest. Fails if the tag is not valid.
     pub(super) fn with_tag(&self, tag: &str) -> Result<OciReference> {
-        match is_tag(tag) {
-            true => Ok(OciReference {
+        if is_tag(tag) {
+            Ok(OciReference {
                 tag: Some(tag.to_owned()),
                 digest: None,
                 ..self.clone()
-            }),
-            false => Err(PackageError::source(format!("`{tag}` is not a tag."))
-                .suggest("a tag has at most 128 letters, digits, dots, dashes and underscores")),
+            })
+        } else {
+            Err(PackageError::source(format!("`{tag}` is not a tag."))
+                .suggest("a tag has at most 128 letters, digits, dots, dashes and underscores"))
         }
     }
 
@@ -147,11 +149,12 @@ pub(super) fn checked_digest(digest: &str) -> Result<&str> {
     let is_sha256 = digest
         .strip_prefix("sha256:")
         .is_some_and(|hex| hex.len() == 64 && hex.chars().all(is_hex));
-    match is_sha256 {
-        true => Ok(digest),
-        false => Err(PackageError::source(format!(
+    if is_sha256 {
+        Ok(digest)
+    } else {
+        Err(PackageError::source(format!(
             "`{digest}` is not a SHA-256 digest."
-        ))),
+        )))
     }
 }
 

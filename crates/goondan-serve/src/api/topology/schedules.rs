@@ -45,9 +45,10 @@ fn of_connection(connection: &Resource<Connection>, now: DateTime<Utc>) -> Sched
         _ => None,
     };
     let schedule = setting("schedule");
-    let timezone = match connection.spec.config.contains_key("timezone") {
-        true => setting("timezone"),
-        false => Some(DEFAULT_ZONE.to_owned()),
+    let timezone = if connection.spec.config.contains_key("timezone") {
+        setting("timezone")
+    } else {
+        Some(DEFAULT_ZONE.to_owned())
     };
     let next = schedule.as_ref().zip(timezone.as_ref()).and_then(
         |(schedule, zone)| -> Option<DateTime<Utc>> {

@@ -86,11 +86,12 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
 
 fn id<'t>(field: &str, text: &'t str) -> Result<&'t str, ToolError> {
     let text = text.trim();
-    match !text.is_empty() && text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => Ok(text),
-        false => Err(errors::invalid_argument(format!(
+    if !text.is_empty() && text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        Ok(text)
+    } else {
+        Err(errors::invalid_argument(format!(
             "`{field}` must be the digits of an id, not `{text}`"
-        ))),
+        )))
     }
 }
 

@@ -53,12 +53,11 @@ pub(super) fn words(request: &ApprovalRequest, size: TerminalSize) -> String {
         rows.extend_from_slice(&preview);
     }
     rows.extend(request_heading(request));
-    match has_room {
-        true => {
-            rows.extend(all_arguments.into_iter().flatten());
-            rows.extend(preview);
-        }
-        false => rows.extend(shortened_arguments(&all_arguments, max_rows)),
+    if has_room {
+        rows.extend(all_arguments.into_iter().flatten());
+        rows.extend(preview);
+    } else {
+        rows.extend(shortened_arguments(&all_arguments, max_rows))
     }
     rows.extend(facts);
     if rows.len() >= size.rows {

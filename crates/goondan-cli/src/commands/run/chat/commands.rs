@@ -42,10 +42,7 @@ Ctrl-C cancels the turn, and leaves if no turn runs. Ctrl-D leaves.";
 
 /// Returns the help, with the prompts of MCP servers, one line per prompt.
 pub(super) fn help(is_plain: bool, prompts: &[ServerPrompt]) -> String {
-    let keys = match is_plain {
-        true => PLAIN_KEY_HELP,
-        false => KEY_HELP,
-    };
+    let keys = if is_plain { PLAIN_KEY_HELP } else { KEY_HELP };
     let line = |prompt: &ServerPrompt| {
         let usage = untrusted_text::line(prompt.usage()).to_string();
         format!(

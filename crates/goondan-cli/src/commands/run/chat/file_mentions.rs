@@ -56,9 +56,10 @@ pub(super) fn expand(text: &str) -> Result<(String, Vec<Attachment>), CliError> 
 /// Returns the path of a word such as `@src/main.rs,`.
 fn mention(word: &str) -> Option<&str> {
     let path = word.strip_prefix('@')?;
-    let path = match Path::new(path).is_file() {
-        true => path,
-        false => path.trim_end_matches(['.', ',', ';', ':', '!', '?', ')']),
+    let path = if Path::new(path).is_file() {
+        path
+    } else {
+        path.trim_end_matches(['.', ',', ';', ':', '!', '?', ')'])
     };
     (!path.is_empty()).then_some(path)
 }

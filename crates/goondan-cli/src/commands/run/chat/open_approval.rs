@@ -167,9 +167,12 @@ impl OpenApproval {
         let max_columns = columns.saturating_sub(width(APPROVAL_PROMPT)).max(8);
         let (rows, (row, at)) = self.answer.rows(max_columns);
         let prompt = format!("{bold}{}{bold:#}", APPROVAL_PROMPT);
-        let choice_row = |(number, choice): (usize, &ApprovalOption)| match number == self.chosen {
-            true => format!("{bold}▸ {}{bold:#}", choice.label),
-            false => format!("  {}", choice.label),
+        let choice_row = |(number, choice): (usize, &ApprovalOption)| {
+            if number == self.chosen {
+                format!("{bold}▸ {}{bold:#}", choice.label)
+            } else {
+                format!("  {}", choice.label)
+            }
         };
         let mut prompt_rows: Vec<String> =
             self.choices.iter().enumerate().map(choice_row).collect();

@@ -52,15 +52,16 @@ impl<P: SwarmClient> TerminalChat<P> {
 fn operation_lines(output: &Value) -> Vec<String> {
     let number = |name: &str| output[name].as_u64().unwrap_or_default();
     if output.get("input").is_none() {
-        let line = match number("messagesAfter") < number("messagesBefore") {
-            true => format!(
+        let line = if number("messagesAfter") < number("messagesBefore") {
+            format!(
                 "Compacted {} to {}: about {} tokens before, {} after.",
                 counted_messages(number("messagesBefore")),
                 counted_messages(number("messagesAfter")),
                 number("tokensBefore"),
                 number("tokensAfter"),
-            ),
-            false => "There is nothing to compact.".to_owned(),
+            )
+        } else {
+            "There is nothing to compact.".to_owned()
         };
         return vec![line];
     }

@@ -75,19 +75,20 @@ impl<P: SwarmClient> TerminalChat<P> {
 
     /// Returns text that was not sent to the prompt. Plain lines repeat it instead.
     pub(super) fn return_unsent(&mut self, text: &str) {
-        match self.stage.is_plain() {
-            true => self
-                .pane
-                .tell(&format!("Not sent: {}", untrusted_text::lines(text))),
-            false => self.editor.set(text),
+        if self.stage.is_plain() {
+            self.pane
+                .tell(&format!("Not sent: {}", untrusted_text::lines(text)))
+        } else {
+            self.editor.set(text)
         }
     }
 }
 
 /// Writes a prompt to standard output, or to standard error if the former is redirected.
 fn write_prompt(text: &str) -> Result<(), CliError> {
-    match CommandOutput::stdout_is_terminal() {
-        true => CommandOutput::print_styled(text),
-        false => CommandOutput::note_styled(text),
+    if CommandOutput::stdout_is_terminal() {
+        CommandOutput::print_styled(text)
+    } else {
+        CommandOutput::note_styled(text)
     }
 }

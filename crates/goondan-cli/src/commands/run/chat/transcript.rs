@@ -308,9 +308,10 @@ impl ChatTranscript {
     /// Returns the name of a helper before its calls; empty for the agent of the conversation.
     fn agent_prefix(&self, event: &RuntimeEvent) -> String {
         let faint = style::FAINT;
-        match event.instance() == self.mine {
-            true => String::new(),
-            false => format!("  {faint}{}{faint:#} ", shorten(&event.agent_name)),
+        if event.instance() == self.mine {
+            String::new()
+        } else {
+            format!("  {faint}{}{faint:#} ", shorten(&event.agent_name))
         }
     }
 

@@ -342,9 +342,10 @@ impl SwarmClient for RemoteClient {
                 event = turn.listener.next() => event,
                 Some(question) = turn.questions.next() => return Ok(ClientUpdate::Question(question)),
             };
-            let failure = match turn.has_begun {
-                true => TurnFailure::Failed,
-                false => TurnFailure::NotBegun,
+            let failure = if turn.has_begun {
+                TurnFailure::Failed
+            } else {
+                TurnFailure::NotBegun
             };
             match event {
                 Some(Ok(ClientEvent::Accepted(state))) => {

@@ -318,13 +318,14 @@ pub(in crate::commands::run) const BROKEN_OFF_NOTICE: &str =
 /// Returns the line about a retried model call; `None` for other events. Other agents are named.
 pub(in crate::commands::run) fn retry_line(event: &RuntimeEvent, is_mine: bool) -> Option<String> {
     let notice = retry_notice(&event.kind)?;
-    Some(match is_mine {
-        true => untrusted_text::line(notice).to_string(),
-        false => format!(
+    Some(if is_mine {
+        untrusted_text::line(notice).to_string()
+    } else {
+        format!(
             "{}: {}",
             untrusted_text::line(&event.agent_name),
             untrusted_text::line(notice)
-        ),
+        )
     })
 }
 

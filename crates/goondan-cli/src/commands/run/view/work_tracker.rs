@@ -314,20 +314,21 @@ mod tests {
     fn approval(call: &str, resolved: bool) -> RuntimeEventKind {
         let (approval_id, tool_call_id, tool_name) =
             ("x".to_owned(), call.to_owned(), "t".to_owned());
-        match resolved {
-            false => RuntimeEventKind::ApprovalRequested {
-                approval_id,
-                tool_call_id,
-                tool_name,
-            },
-            true => RuntimeEventKind::ApprovalResolved {
+        if resolved {
+            RuntimeEventKind::ApprovalResolved {
                 covers: None,
                 approval_id,
                 tool_call_id,
                 tool_name,
                 answer: "allow".to_owned(),
                 scope: None,
-            },
+            }
+        } else {
+            RuntimeEventKind::ApprovalRequested {
+                approval_id,
+                tool_call_id,
+                tool_name,
+            }
         }
     }
 
