@@ -181,10 +181,9 @@ impl Drop for Connections {
         self.inner.shared.stopping.cancel();
         let mut table = self.inner.table();
         table.running.clear();
-        table
-            .pending_replies
-            .drain()
-            .for_each(|(_, pending_replies)| pending_replies.queues.stop_deliveries());
+        for (_, pending_replies) in table.pending_replies.drain() {
+            pending_replies.queues.stop_deliveries();
+        }
     }
 }
 

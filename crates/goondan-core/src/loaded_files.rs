@@ -275,10 +275,9 @@ fn manifest_files(folder: &Path) -> Vec<PathBuf> {
     };
     let mut names = Vec::new();
     for field in CODE_FIELDS {
-        manifest
-            .get(field)
-            .iter()
-            .for_each(|value| collect_strings(value, &mut names));
+        if let Some(value) = manifest.get(field) {
+            collect_strings(value, &mut names);
+        }
     }
     let paths = names.into_iter().map(|name| folder.join(name));
     let with_parents = |path: PathBuf| {

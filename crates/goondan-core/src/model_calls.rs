@@ -126,7 +126,9 @@ impl HttpExchange {
     pub fn clean(&mut self, redactor: &SecretRedactor) {
         redactor.clean(&mut self.url);
         redactor.clean(&mut self.response);
-        self.body.iter_mut().for_each(|body| redactor.clean(body));
+        if let Some(body) = self.body.as_mut() {
+            redactor.clean(body);
+        }
         for (_, value) in &mut self.headers {
             redactor.clean(value);
         }

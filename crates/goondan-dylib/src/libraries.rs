@@ -102,10 +102,9 @@ impl DynamicLibraries {
     pub fn instance_ended(&self, instance: &InstanceId) {
         let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
         extended.retain(|library| library.strong_count() > 0);
-        extended
-            .iter()
-            .filter_map(Weak::upgrade)
-            .for_each(|library| library.forget(instance));
+        for library in extended.iter().filter_map(Weak::upgrade) {
+            library.forget(instance);
+        }
     }
 
     /// Returns the library at `entry`. A library with the same content is opened once.

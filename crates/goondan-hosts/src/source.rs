@@ -70,10 +70,9 @@ impl ScriptModules {
 
     /// Removes the extensions of a retired instance from all hosts.
     pub fn instance_ended(&self, instance: &InstanceId) {
-        self.pool
-            .all()
-            .iter()
-            .for_each(|host| host.forget(instance));
+        for host in self.pool.all().iter() {
+            host.forget(instance);
+        }
     }
 
     /// Returns the host of `module`, the config for its code, and its source files with the hash of

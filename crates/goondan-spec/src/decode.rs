@@ -91,9 +91,9 @@ impl<'n> FieldReader<'n> {
     /// Creates the fix that writes `word` here without quotes.
     fn unquoted_fix(&self, word: &str) -> Fix {
         let mut fix = Fix::replace(self.node.at, word);
-        fix.edits
-            .iter_mut()
-            .for_each(|edit| word.clone_into(&mut edit.text));
+        for edit in &mut fix.edits {
+            word.clone_into(&mut edit.text);
+        }
         fix
     }
 

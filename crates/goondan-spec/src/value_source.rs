@@ -185,10 +185,9 @@ pub(crate) fn record_in_config(
         NodeContent::List(_) => field.list(findings),
         _ => None,
     };
-    children
-        .iter()
-        .flatten()
-        .for_each(|child| record_in_config(child, literals, findings));
+    for child in children.iter().flatten() {
+        record_in_config(child, literals, findings);
+    }
 }
 
 /// Returns the variable or secret that the `valueFrom` of a free-form map names.
@@ -256,10 +255,9 @@ fn variable_in(text: &str) -> Option<&str> {
 fn redact_in_diagnostics(node: &YamlNode, findings: &mut DiagnosticSink) {
     match &node.content {
         NodeContent::Map(entries) => {
-            entries
-                .iter()
-                .filter(|entry| entry.key != "valueFrom")
-                .for_each(|entry| redact_in_diagnostics(&entry.value, findings));
+            for entry in entries.iter().filter(|entry| entry.key != "valueFrom") {
+                redact_in_diagnostics(&entry.value, findings);
+            }
         }
         NodeContent::List(items) => items
             .iter()

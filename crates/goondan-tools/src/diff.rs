@@ -62,12 +62,12 @@ impl DiffStat {
     /// Compares texts of any length quickly: a moved line counts as unchanged.
     pub(crate) fn of_texts(before: &str, after: &str) -> Self {
         let mut surplus: HashMap<&str, isize> = HashMap::new();
-        before
-            .lines()
-            .for_each(|line| *surplus.entry(line).or_default() -= 1);
-        after
-            .lines()
-            .for_each(|line| *surplus.entry(line).or_default() += 1);
+        for line in before.lines() {
+            *surplus.entry(line).or_default() -= 1;
+        }
+        for line in after.lines() {
+            *surplus.entry(line).or_default() += 1;
+        }
         let sum = |sign: isize| {
             surplus
                 .values()

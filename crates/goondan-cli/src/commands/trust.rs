@@ -166,9 +166,9 @@ fn list_trusted(list: &TrustList, output: &CommandOutput) -> Result<(), CliError
         return Ok(());
     }
     let mut table = TextTable::new(&["PACKAGE", "VERSION", "CONTENT"]);
-    packages
-        .into_iter()
-        .for_each(|package| table.row([package.name, package.version, package.contents]));
+    for package in packages {
+        table.row([package.name, package.version, package.contents]);
+    }
     table.lines().iter().try_for_each(|line| output.line(line))
 }
 

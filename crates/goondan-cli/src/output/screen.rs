@@ -375,9 +375,9 @@ fn json(text: &str) -> String {
         if is_visible(c) || matches!(c, '\n' | '\t') {
             escaped.push(c)
         } else {
-            c.encode_utf16(&mut units)
-                .iter()
-                .for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
+            for unit in c.encode_utf16(&mut units).iter() {
+                escaped.push_str(&format!("\\u{unit:04x}"));
+            }
         }
     }
     escaped

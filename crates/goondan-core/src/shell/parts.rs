@@ -47,15 +47,13 @@ impl PartCollector {
             // A restriction of the shell applies to all commands that it runs.
             let mut shell_pattern = atoms(shell);
             shell_pattern.extend([PatternAtom::Char(' '), PatternAtom::Any]);
-            self.parts
-                .iter_mut()
-                .skip(first)
-                .for_each(|part| part.names.push(shell_pattern.clone()));
+            for part in self.parts.iter_mut().skip(first) {
+                part.names.push(shell_pattern.clone());
+            }
         }
-        group
-            .redirects
-            .iter()
-            .for_each(|redirect| self.visit_redirect(redirect));
+        for redirect in group.redirects.iter() {
+            self.visit_redirect(redirect);
+        }
     }
 
     /// Adds the parts of a command: its substitutions, the command itself, and its redirections.
@@ -82,10 +80,9 @@ impl PartCollector {
                 .collect(),
         };
         unwrap::unwrap_command(simple, &mut self.parts);
-        command
-            .redirects
-            .iter()
-            .for_each(|redirect| self.visit_redirect(redirect));
+        for redirect in command.redirects.iter() {
+            self.visit_redirect(redirect);
+        }
     }
 
     /// Adds the part of a redirection that opens a file.

@@ -108,9 +108,9 @@ impl Drop for TurnWorker {
         self.turns.abort_all();
         self.uplink.drop_waiters();
         // The instances continue on other nodes, so their local resources are released.
-        self.seen
-            .iter()
-            .for_each(|instance| self.engine.observer.on_instance_end(instance));
+        for instance in &self.seen {
+            self.engine.observer.on_instance_end(instance);
+        }
     }
 }
 
@@ -206,9 +206,9 @@ impl TurnWorker {
             ToWorker::Begin(begin) => self.begin(*begin),
             ToWorker::Join { turn, events } => {
                 if let Some(running) = self.running.get(&turn) {
-                    events
-                        .into_iter()
-                        .for_each(|event| running.joined.put(event));
+                    for event in events {
+                        running.joined.put(event);
+                    }
                 }
             }
             ToWorker::Cancel { turn } => {
@@ -250,7 +250,9 @@ impl TurnWorker {
         self.seen.insert(id.clone());
         let facts = Arc::new(self.engine.turn_scope(agent, &event, &meta));
         let (joined, cancel) = (JoiningEvents::default(), CancellationToken::new());
-        answers.into_iter().for_each(|answer| joined.put(answer));
+        for answer in answers {
+            joined.put(answer);
+        }
         let (life, reporter) = (Arc::clone(&facts.life), Arc::clone(&self.uplink));
         let pulse = tokio::spawn(async move {
             life.report_heartbeats(|is_asked| {

@@ -205,7 +205,9 @@ fn redact_event(redactor: &SecretRedactor, kind: &mut RuntimeEventKind) {
         } => {
             redactor.clean(tool_call_id);
             redactor.clean(tool_name);
-            grants.iter_mut().for_each(|grant| redactor.clean(grant));
+            for grant in grants {
+                redactor.clean(grant);
+            }
         }
         // The model may have invented this key.
         RuntimeEventKind::AgentSpawned {

@@ -54,9 +54,9 @@ impl ExtensionSubscribers {
             return;
         };
         if let TurnSubscribers::Begun(missed) = turn {
-            missed
-                .iter()
-                .for_each(|event| notify_extensions(&extensions, event));
+            for event in &missed {
+                notify_extensions(&extensions, event);
+            }
         }
         *turn = TurnSubscribers::Seated(extensions);
     }
@@ -82,7 +82,7 @@ impl ExtensionSubscribers {
 
 /// Passes an event to all `extensions`.
 fn notify_extensions(extensions: &[Arc<dyn AttachedExtension>], event: &RuntimeEvent) {
-    extensions
-        .iter()
-        .for_each(|extension| extension.notify_event(event));
+    for extension in extensions {
+        extension.notify_event(event);
+    }
 }

@@ -129,7 +129,9 @@ impl ConversationTrim {
             .groups
             .iter_mut()
             .filter(|group| group.is_orphan && !group.stays);
-        orphans.for_each(|group| group.drop_from(&mut self.left));
+        for group in orphans {
+            group.drop_from(&mut self.left);
+        }
     }
 
     /// Removes the oldest groups while the rest is `too_much`. Groups with one of the last

@@ -93,10 +93,9 @@ pub async fn plan(
     if !problems.is_empty() {
         return Err(problems);
     }
-    bundle
-        .models()
-        .values()
-        .for_each(|model| drop(planner.model(model)));
+    for model in bundle.models().values() {
+        drop(planner.model(model));
+    }
     Ok(Generation {
         number,
         bundle: Arc::clone(bundle),
@@ -349,9 +348,9 @@ impl GenerationPlanner<'_> {
             .map(|format| StructuredOutput::new(&format.schema, is_schema_sent));
         let (chain, problems) =
             middleware::build_chain(agent, &sources, tools, deferred, output).await;
-        problems
-            .into_iter()
-            .for_each(|problem| self.add_diagnostic(problem));
+        for problem in problems {
+            self.add_diagnostic(problem);
+        }
         chain
     }
 
@@ -369,10 +368,12 @@ impl GenerationPlanner<'_> {
                 self.tools.insert(tool.id.clone(), planned);
             }
             let (tools, missing) = self.tools[&tool.id].select_exports(tool_use);
-            tools.into_iter().for_each(|tool| registry.register(tool));
-            missing
-                .into_iter()
-                .for_each(|problem| self.add_diagnostic(problem));
+            for tool in tools {
+                registry.register(tool);
+            }
+            for problem in missing {
+                self.add_diagnostic(problem);
+            }
         }
         registry
     }

@@ -323,7 +323,9 @@ impl ReferencedWords {
 
     /// Adds the words of a command, and the directories of code that they name.
     fn add_words(&mut self, words: &[String]) {
-        words.iter().for_each(|word| self.add_word(word));
+        for word in words {
+            self.add_word(word);
+        }
         self.add_code_directories(words);
     }
 

@@ -179,10 +179,9 @@ impl SwarmRuntime {
             commands,
         });
         let events = engine.bus.subscribe();
-        parts
-            .watchers
-            .into_iter()
-            .for_each(|watcher| engine.bus.pass_to(watcher));
+        for watcher in parts.watchers.into_iter() {
+            engine.bus.pass_to(watcher);
+        }
         let orchestrator = Orchestrator::new(Arc::clone(&engine), recovered, instances);
         let task = tokio::spawn(orchestrator.run(queue)).abort_handle();
         let timer = schedule::run(
@@ -532,7 +531,9 @@ impl SwarmRuntime {
         self.engine.dead.store(true, Ordering::Release);
         self.task.abort();
         self.timer.abort();
-        self.leader_task.iter().for_each(AbortHandle::abort);
+        if let Some(task) = self.leader_task.as_ref() {
+            task.abort();
+        }
     }
 
     /// Keeps approval requests open from now on, although clients disconnect during the shutdown.
@@ -552,7 +553,9 @@ impl SwarmRuntime {
             .send(OrchestratorCommand::Shutdown { grace });
         self.engine.commands.closed().await;
         self.timer.abort();
-        self.leader_task.iter().for_each(AbortHandle::abort);
+        if let Some(task) = self.leader_task.as_ref() {
+            task.abort();
+        }
         !self.engine.dead.load(Ordering::Acquire)
     }
 

@@ -226,10 +226,9 @@ fn redact_result(redactor: &SecretRedactor, result: &mut ToolCallResult) {
     if let Some(error) = &mut result.error {
         redactor.clean(&mut error.message);
         let optional_texts = [&mut error.name, &mut error.suggestion, &mut error.help_url];
-        optional_texts
-            .into_iter()
-            .flatten()
-            .for_each(|text| redactor.clean(text));
+        for text in optional_texts.into_iter().flatten() {
+            redactor.clean(text);
+        }
     }
     if let Some(title) = &mut result.title {
         redactor.clean(title);

@@ -179,10 +179,12 @@ async fn find_new_instructions(
         let mut folders = BTreeSet::new();
         for (marked, arguments) in &path_arguments {
             let paths = PathArguments::within(&workdir, marked, arguments);
-            paths
+            for path in paths
                 .absolute()
                 .flat_map(|(_argument, _text, targets)| targets)
-                .for_each(|path| folders.extend(directories_between(&workdir, path)));
+            {
+                folders.extend(directories_between(&workdir, path));
+            }
         }
         let files = folders
             .iter()

@@ -86,8 +86,9 @@ fn stored_steps<'a>(facts: &TurnScope, stored: &'a StoredConversation) -> Vec<St
             (MessageSource::Tool { step_id }, _) => {
                 let number = index(step_id);
                 let step = steps.iter_mut().rfind(|step| Some(step.index) == number);
-                step.into_iter()
-                    .for_each(|step| add_results(&mut step.results, message));
+                if let Some(step) = step {
+                    add_results(&mut step.results, message);
+                }
             }
             _ => {}
         }
@@ -101,10 +102,9 @@ fn add_results<'a>(results: &mut Vec<(&'a ToolResultPart, Vec<Attachment>)>, mes
         match part {
             MessagePart::ToolResult(result) => results.push((result, Vec::new())),
             MessagePart::File(file) => {
-                results
-                    .last_mut()
-                    .into_iter()
-                    .for_each(|(_, files)| files.push(file.clone()));
+                if let Some((_, files)) = results.last_mut() {
+                    files.push(file.clone());
+                }
             }
             _ => {}
         }

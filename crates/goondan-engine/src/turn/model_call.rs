@@ -276,21 +276,23 @@ impl<'a> ModelCall<'a> {
             match chunk {
                 ModelChunk::Text(delta) => {
                     check_size(&mut streamed_bytes, delta.len())?;
-                    text.iter_mut()
-                        .for_each(|text| self.show_text(text.push(&delta)));
+                    if let Some(text) = text.as_mut() {
+                        self.show_text(text.push(&delta));
+                    }
                 }
                 ModelChunk::Reasoning(delta) => {
                     check_size(&mut streamed_bytes, delta.len())?;
-                    reasoning
-                        .iter_mut()
-                        .for_each(|stream| self.show_reasoning(stream.push(&delta)));
+                    if let Some(stream) = reasoning.as_mut() {
+                        self.show_reasoning(stream.push(&delta));
+                    }
                 }
                 ModelChunk::Finish(answer) => {
-                    reasoning
-                        .iter_mut()
-                        .for_each(|stream| self.show_reasoning(stream.finish()));
-                    text.iter_mut()
-                        .for_each(|text| self.show_text(text.finish()));
+                    if let Some(stream) = reasoning.as_mut() {
+                        self.show_reasoning(stream.finish());
+                    }
+                    if let Some(text) = text.as_mut() {
+                        self.show_text(text.finish());
+                    }
                     return self.record_answer(*answer);
                 }
             }

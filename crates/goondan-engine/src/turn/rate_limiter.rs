@@ -68,10 +68,9 @@ impl RateLimiter {
         let _line = match self.line.try_lock() {
             Ok(line) => line,
             Err(_) => {
-                self.lock_window()
-                    .exceeded_limit(limits, Instant::now())
-                    .into_iter()
-                    .for_each(&mut say);
+                if let Some(hit) = self.lock_window().exceeded_limit(limits, Instant::now()) {
+                    say(hit);
+                }
                 self.line.lock().await
             }
         };

@@ -32,7 +32,9 @@ pub(crate) fn record(
     };
     let redactor = &engine.redactor;
     let mut http = recorder.take();
-    http.iter_mut().for_each(|http| http.clean(redactor));
+    if let Some(http) = http.as_mut() {
+        http.clean(redactor);
+    }
     let (response, error) = match answer {
         Ok(answer) => (Some(response(redactor, answer)), None),
         Err(ModelCallError::Failed(error)) => {
@@ -103,9 +105,9 @@ fn redact_tool(redactor: &SecretRedactor, tool: &ToolDefinition) -> ToolDefiniti
 /// Returns the answer to record, without secrets.
 fn response(redactor: &SecretRedactor, answer: &ModelAnswer) -> RecordedResponse {
     let mut parts = answer.parts.clone();
-    parts
-        .iter_mut()
-        .for_each(|part| redact_part(redactor, part));
+    for part in &mut parts {
+        redact_part(redactor, part);
+    }
     RecordedResponse {
         parts,
         finish_reason: answer.finish_reason.clone(),

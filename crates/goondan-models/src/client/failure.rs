@@ -461,10 +461,9 @@ impl FailureContext {
     /// Redacts the key and the headers in `failure`.
     fn without_secrets(&self, mut failure: ModelError) -> ModelError {
         self.redactor.clean(&mut failure.message);
-        failure
-            .suggestion
-            .iter_mut()
-            .for_each(|text| self.redactor.clean(text));
+        if let Some(text) = failure.suggestion.as_mut() {
+            self.redactor.clean(text);
+        }
         failure
     }
 }

@@ -208,7 +208,9 @@ pub(crate) fn decode(
     } = config?;
     if let Some(field) = tools_field.filter(|_| !used_tools.is_empty()) {
         let models = std::iter::once(&model).chain(&fallbacks);
-        models.for_each(|model| check_capability(model, &field, scope, findings));
+        for model in models {
+            check_capability(model, &field, scope, findings);
+        }
     }
     let (prompt, instructions) = prompt.unwrap_or(Some((None, None)))?;
     Some(Agent {
@@ -391,9 +393,9 @@ fn read_required(
     findings: &mut DiagnosticSink,
 ) -> Option<Vec<String>> {
     let items = field.unique_strings(findings)?;
-    items
-        .iter()
-        .for_each(|item| record_tool_link(item, tools, findings));
+    for item in &items {
+        record_tool_link(item, tools, findings);
+    }
     if let Some(mut known) = catalog(tools, scope) {
         known.extend(own.map(str::to_owned));
         for item in &items {

@@ -194,9 +194,9 @@ pub(crate) fn decode(
         .map(|connector| connector.name.as_str())
         .collect();
     let entry_field = fields.required("entry", findings);
-    entry_field
-        .iter()
-        .for_each(|field| findings.record_position(field));
+    if let Some(field) = entry_field.as_ref() {
+        findings.record_position(field);
+    }
     let build = build::read(
         fields.optional("build").as_ref(),
         entry_field.as_ref(),

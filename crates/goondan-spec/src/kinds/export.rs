@@ -168,10 +168,9 @@ impl ExportSpec {
             .flat_map(|properties| properties.values_mut())
         {
             remove_own_format(schema);
-            schema
-                .get_mut("items")
-                .into_iter()
-                .for_each(remove_own_format);
+            if let Some(item_schema) = schema.get_mut("items") {
+                remove_own_format(item_schema);
+            }
         }
         parameters
     }
@@ -479,10 +478,9 @@ fn read_item<'n>(
     let description_is_template = fields.has_key("descriptionFile");
     let description = read_description(&mut fields, scope, findings);
     let parameters_field = fields.optional("parameters");
-    name_field
-        .iter()
-        .chain(&parameters_field)
-        .for_each(|field| findings.record_position(field));
+    for field in name_field.iter().chain(&parameters_field) {
+        findings.record_position(field);
+    }
     let parameters = parameters_field.and_then(|field| parameters::read(&field, findings));
     let permissions = fields
         .optional("requires")

@@ -253,9 +253,9 @@ impl ScriptModule {
         let computed: BTreeSet<String> = computed
             .map(|directory| directory.unwrap_or_else(|| package.clone()))
             .collect();
-        files
-            .iter()
-            .for_each(|file| findings.depends_on(file.clone()));
+        for file in &files {
+            findings.depends_on(file.clone());
+        }
         Some(ScriptModule {
             path,
             language,

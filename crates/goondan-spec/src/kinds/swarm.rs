@@ -144,7 +144,9 @@ pub(crate) fn decode(
         let costs = [budget("runBudget"), budget("turnBudget"), rate]
             .into_iter()
             .flatten();
-        costs.for_each(|cost| check_prices(&cost, agents, scope, findings));
+        for cost in costs {
+            check_prices(&cost, agents, scope, findings);
+        }
     }
     let (entry_agent, (agents, complete)) = (entry_agent?, agents?);
     if complete && !agents.contains(&entry_agent) {

@@ -173,10 +173,9 @@ pub(crate) fn decode(
         Some(remote) => report_conflict(fields.optional("entry"), remote, findings),
         None => fields.required("entry", findings),
     };
-    entry_field
-        .iter()
-        .chain(&remote_field)
-        .for_each(|field| findings.record_position(field));
+    for field in entry_field.iter().chain(&remote_field) {
+        findings.record_position(field);
+    }
     let build = build::read(
         fields.optional("build").as_ref(),
         entry_field.as_ref(),
@@ -369,9 +368,9 @@ fn read_custom(
             check_program(&custom, folder, field, scope, findings).then(|| custom.export())
         }
         Err(problems) => {
-            problems
-                .into_iter()
-                .for_each(|problem| findings.add(problem));
+            for problem in problems {
+                findings.add(problem);
+            }
             findings.texts.push((file, text));
             None
         }

@@ -105,8 +105,9 @@ pub(super) fn read_installed(
     );
     gathered.diagnostics.append(&mut installed.diagnostics);
     gathered.texts.append(&mut installed.texts);
-    installed_packages::file_findings(&installed.members)
-        .for_each(|findings| gathered.add(findings));
+    for findings in installed_packages::file_findings(&installed.members) {
+        gathered.add(findings);
+    }
     installed
 }
 
@@ -175,9 +176,9 @@ fn read_envelopes<'f>(
     let mut envelopes = Vec::new();
     for (documents, findings) in read {
         envelopes.extend(documents);
-        findings
-            .into_iter()
-            .for_each(|findings| gathered.add(findings));
+        for findings in findings {
+            gathered.add(findings);
+        }
     }
     envelopes
 }
@@ -205,9 +206,9 @@ fn read_document<'f>(
     let envelope = read.and_then(|read| {
         packages::check_package_position(read, position, file, files, &mut document_findings)
     });
-    envelope
-        .iter()
-        .for_each(|envelope| kept.put_head(&envelope.head, &document_findings));
+    if let Some(envelope) = envelope.as_ref() {
+        kept.put_head(&envelope.head, &document_findings);
+    }
     findings.push(document_findings);
     Some(EnvelopedDocument {
         file: &file.name,

@@ -129,12 +129,12 @@ impl LoadFindings {
             .sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
         self.diagnostics.dedup();
         let mut sources = SourceTexts::default();
-        files
-            .iter()
-            .for_each(|file| sources.insert(file.name.as_str(), Arc::clone(&file.text)));
-        self.texts
-            .drain(..)
-            .for_each(|(name, text)| sources.insert(name, text));
+        for file in &files {
+            sources.insert(file.name.as_str(), Arc::clone(&file.text));
+        }
+        for (name, text) in self.texts.drain(..) {
+            sources.insert(name, text);
+        }
         self.secrets.sort_by(|a, b| a.0.cmp(&b.0));
         for of_file in self.secrets.chunk_by(|a, b| a.0 == b.0) {
             let ranges: Vec<_> = of_file.iter().map(|(_, range)| range.clone()).collect();

@@ -178,9 +178,9 @@ impl RunningGroups {
     }
 
     fn signal(&self, signal: ProcessSignal) {
-        lock(&self.groups)
-            .iter()
-            .for_each(|group| signal.send_to(*group));
+        for group in lock(&self.groups).iter() {
+            signal.send_to(*group);
+        }
     }
 }
 

@@ -106,7 +106,9 @@ fn names(word: &CommandWord, folder: &Path, roots: &[PathBuf]) -> Vec<OsString> 
     let (mut matches, parts) = (vec![OsString::new()], parts(word));
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
-            matches.iter_mut().for_each(|name| name.push("/"));
+            for name in &mut matches {
+                name.push("/");
+            }
         }
         let is_last = index + 1 == parts.len();
         matches = matches
@@ -139,20 +141,18 @@ fn parts(word: &CommandWord) -> Vec<Part> {
     let mut parts = vec![Part::new()];
     for piece in &word.pieces {
         let WordPiece::Text(text) = piece else {
-            parts
-                .last_mut()
-                .into_iter()
-                .for_each(|part| part.push(piece.clone()));
+            if let Some(part) = parts.last_mut() {
+                part.push(piece.clone());
+            }
             continue;
         };
         for (index, name) in text.split('/').enumerate() {
             if index > 0 {
                 parts.push(Part::new());
             }
-            parts
-                .last_mut()
-                .into_iter()
-                .for_each(|part| part.push(WordPiece::Text(name.to_owned())));
+            if let Some(part) = parts.last_mut() {
+                part.push(WordPiece::Text(name.to_owned()));
+            }
         }
     }
     parts

@@ -66,9 +66,9 @@ fn apply_restrictions(restrictions: &ProcessRestrictions) -> Result<(), HelperSt
     limit(restrictions)?;
     let mut layers = restrictions.layers.clone();
     // This process becomes the program, so its own entry in /proc stays valid.
-    layers
-        .iter_mut()
-        .for_each(|layer| layer.read.push("/proc/self".into()));
+    for layer in &mut layers {
+        layer.read.push("/proc/self".into());
+    }
     Ok(super::landlock::apply_layers(&layers)?)
 }
 

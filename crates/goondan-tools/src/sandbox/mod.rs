@@ -221,9 +221,9 @@ pub(crate) struct SandboxedCommand {
 impl SandboxedCommand {
     /// Starts the watchers if necessary.
     pub(crate) fn ensure_watchers(&self) {
-        self.watcher
-            .iter()
-            .for_each(|watcher| watcher.ensure_running());
+        if let Some(watcher) = self.watcher.as_ref() {
+            watcher.ensure_running();
+        }
         #[cfg(target_os = "linux")]
         if let Some(watcher) = &self.watcher
             && self.write_access.is_sandboxed()

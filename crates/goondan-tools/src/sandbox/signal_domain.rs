@@ -223,7 +223,9 @@ impl DomainThread {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if self.on_end.is_some() && domain_members().all(has_ended) {
-                self.on_end.take().into_iter().for_each(|on_end| on_end());
+                if let Some(on_end) = self.on_end.take() {
+                    on_end();
+                }
             }
         }
         signal_all(Signal::SIGKILL);

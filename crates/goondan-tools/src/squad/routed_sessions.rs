@@ -202,9 +202,11 @@ impl RoutedSessions {
     pub(super) fn finish_idle(&self, is_busy: impl Fn(&str) -> bool) {
         let mut table = lock(&self.table);
         let records = table.sessions.iter_mut().map(|session| &mut session.told);
-        records
+        for record in records
             .filter(|record| record.state == RoutedSessionState::Started && !is_busy(&record.key))
-            .for_each(|record| record.set_state(RoutedSessionState::Completed));
+        {
+            record.set_state(RoutedSessionState::Completed);
+        }
     }
 
     /// Returns all remembered sessions, oldest first.

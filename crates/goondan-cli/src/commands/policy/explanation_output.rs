@@ -54,9 +54,9 @@ impl PolicyExplanation<'_> {
                 mode_text(&mode, action, &self.verdicts)
             ));
         }
-        self.notes
-            .iter()
-            .for_each(|note| text.push_str(&format!("\nNote: {}\n", untrusted_text::line(note))));
+        for note in &self.notes {
+            text.push_str(&format!("\nNote: {}\n", untrusted_text::line(note)));
+        }
         text
     }
 
@@ -196,13 +196,12 @@ fn chain_text(verdicts: &[AgentVerdict<'_>]) -> String {
                 "  {}\n",
                 untrusted_text::line(format!("{}, so gdn asks for approval", asked.why))
             ));
-            let rule = asked.rule.iter();
-            rule.for_each(|rule| {
+            if let Some(rule) = &asked.rule {
                 text.push_str(&format!(
                     "  This rule would allow it: {}\n",
                     untrusted_text::line(rule)
-                ))
-            });
+                ));
+            }
         }
     }
     text

@@ -230,9 +230,9 @@ impl RunSession {
     /// Starts the shutdown of the swarm, once. The returned future completes with it.
     fn begin_ending(&mut self) -> Shared<BoxFuture<'static, ()>> {
         self.swarm.begin_shutdown();
-        self.connections
-            .iter()
-            .for_each(Connections::stop_receiving);
+        if let Some(connections) = self.connections.as_ref() {
+            connections.stop_receiving();
+        }
         let swarm = &self.swarm;
         let ending = self.ending.get_or_insert_with(|| {
             let swarm = swarm.clone();

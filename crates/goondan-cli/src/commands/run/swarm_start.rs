@@ -88,9 +88,9 @@ async fn start_here(
         }
         (started, leave_signal) => {
             // This node leads now, so the signal applies to the swarm.
-            leave_signal
-                .into_iter()
-                .for_each(|signal| signals.put_back(signal));
+            if let Some(signal) = leave_signal {
+                signals.put_back(signal);
+            }
             started
         }
     }

@@ -114,9 +114,9 @@ impl WorkerCall {
 
 impl Drop for WorkerNode {
     fn drop(&mut self) {
-        self.calls
-            .drain()
-            .for_each(|(_, called)| called.task.abort());
+        for (_, called) in self.calls.drain() {
+            called.task.abort();
+        }
     }
 }
 
@@ -286,20 +286,17 @@ impl WorkerPool {
     /// Stops assigning turns to a node that is about to leave. Turns that it does not finish resume
     /// on another node.
     pub(crate) fn mark_leaving(&self, node: &str) {
-        self.state()
-            .nodes
-            .get_mut(node)
-            .into_iter()
-            .for_each(|node| node.is_leaving = true);
+        if let Some(node) = self.state().nodes.get_mut(node) {
+            node.is_leaving = true;
+        }
     }
 
     /// Stops assigning turns until each node reports the new project, because the project of the
     /// leader has changed.
     pub(crate) fn mark_all_unfit(&self) {
-        self.state()
-            .nodes
-            .values_mut()
-            .for_each(|node| node.member.is_fit = false);
+        for node in self.state().nodes.values_mut() {
+            node.member.is_fit = false;
+        }
     }
 
     /// Removes a disconnected node. Waiters of its turns notice the closed channel.
@@ -435,10 +432,9 @@ impl WorkerPool {
         let Some(node) = state.nodes.get_mut(node) else {
             return;
         };
-        calls
-            .iter()
-            .filter_map(|call| node.calls.remove(call))
-            .for_each(WorkerCall::end);
+        for call in calls.iter().filter_map(|call| node.calls.remove(call)) {
+            call.end();
+        }
     }
 }
 

@@ -276,9 +276,9 @@ impl InstanceTable {
         let forgets = self.evicts_idle();
         if self.revive(id, now).is_some() {
             // Otherwise the next turn writes the status to the store.
-            self.get_mut(id)
-                .into_iter()
-                .for_each(|instance| instance.is_new |= forgets);
+            if let Some(instance) = self.get_mut(id) {
+                instance.is_new |= forgets;
+            }
         }
     }
 

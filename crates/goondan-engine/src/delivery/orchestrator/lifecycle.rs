@@ -98,8 +98,12 @@ impl Orchestrator {
                 .collect()
         };
         let (retire, delete) = (ids(due.retire), ids(due.delete));
-        retire.iter().for_each(|id| self.retire(id));
-        delete.iter().for_each(|id| self.delete(id));
+        for id in &retire {
+            self.retire(id);
+        }
+        for id in &delete {
+            self.delete(id);
+        }
         self.start_due_scan();
     }
 
@@ -139,7 +143,9 @@ impl Orchestrator {
         let removed: Vec<_> = removed
             .map(|(agent, key, _)| InstanceId::new(agent, key))
             .collect();
-        removed.iter().for_each(|id| self.retire(id));
+        for id in &removed {
+            self.retire(id);
+        }
     }
 
     /// Removes an idle instance from memory, after its metadata is stored.

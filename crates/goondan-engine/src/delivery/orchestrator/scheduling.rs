@@ -110,10 +110,9 @@ impl Orchestrator {
             self.is_ready.remove(&id);
             self.start_turn(&id, placement);
         }
-        later
-            .into_iter()
-            .rev()
-            .for_each(|id| self.ready.push_front(id));
+        for id in later.into_iter().rev() {
+            self.ready.push_front(id);
+        }
     }
 
     /// Returns the node for the next turn of an instance; `None` if there is no free slot.
@@ -199,7 +198,9 @@ impl Orchestrator {
             .into_iter()
             .partition(AgentEvent::is_response);
         instance.queue = others;
-        answers.into_iter().for_each(|answer| joined.put(answer));
+        for answer in answers {
+            joined.put(answer);
+        }
         if self.begun.contains(&event.id) {
             // They arrived while the turn ran, before it was interrupted.
             let steering = instance.queue.iter().filter(|input| input.steers(&event));

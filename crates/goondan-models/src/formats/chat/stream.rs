@@ -129,10 +129,9 @@ fn decode_delta(delta: &Value, answer: &mut AnswerBuilder) {
         answer.add_refusal(refusal);
     }
     let calls = delta.get("tool_calls").and_then(Value::as_array);
-    calls
-        .into_iter()
-        .flatten()
-        .for_each(|call| decode_call(call, answer));
+    for call in calls.into_iter().flatten() {
+        decode_call(call, answer);
+    }
     // Google's OpenAI-compatible address puts the signature of a text here.
     if let Some(extra) = delta.get("extra_content").filter(|extra| extra.is_object()) {
         answer.change_metadata(TEXT, |metadata| {

@@ -195,10 +195,9 @@ fn extend_server_block(block: &mut Value, input: &mut String, delta: &Value) {
         .and_then(Value::as_object_mut);
     if let (Some(result), Some(Value::Array(pieces))) = (result, delta.get("toolResult")) {
         let content = result.entry("content").or_insert_with(|| json!([]));
-        content
-            .as_array_mut()
-            .into_iter()
-            .for_each(|content| content.extend(pieces.iter().cloned()));
+        if let Some(content) = content.as_array_mut() {
+            content.extend(pieces.iter().cloned());
+        }
     }
 }
 

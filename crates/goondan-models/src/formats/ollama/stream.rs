@@ -59,10 +59,9 @@ impl OllamaDecoder {
         }
         answer.add_text(TEXT, message["content"].as_str().unwrap_or_default());
         let calls = message["tool_calls"].as_array();
-        calls
-            .into_iter()
-            .flatten()
-            .for_each(|call| self.decode_call(call, answer));
+        for call in calls.into_iter().flatten() {
+            self.decode_call(call, answer);
+        }
     }
 
     /// Every entry with a name is a complete call. Its own index does not count: several calls may have the same one.

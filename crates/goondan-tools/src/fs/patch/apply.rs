@@ -26,14 +26,14 @@ pub(super) fn apply(text: &str, hunks: &[PatchHunk]) -> Result<String, String> {
     for (index, hunk) in hunks.iter().enumerate() {
         let line_index = locate_hunk(&lines, cursor, hunk)
             .map_err(|problem| format!("hunk {}: {problem}", index + 1))?;
-        lines[cursor..line_index]
-            .iter()
-            .for_each(|line| output.add_unchanged(line));
+        for line in lines[cursor..line_index].iter() {
+            output.add_unchanged(line);
+        }
         cursor = apply_hunk(&lines, line_index, hunk, &mut output);
     }
-    lines[cursor..]
-        .iter()
-        .for_each(|line| output.add_unchanged(line));
+    for line in lines[cursor..].iter() {
+        output.add_unchanged(line);
+    }
     let mut patched = output.text;
     if !text.is_empty() && !text.ends_with('\n') && ends_in_added_line(hunks, cursor, lines.len()) {
         patched.truncate(patched.trim_end_matches('\n').trim_end_matches('\r').len());

@@ -240,9 +240,9 @@ impl LineEditor {
                     }
                 }
                 used += wide;
-                rows.last_mut()
-                    .into_iter()
-                    .for_each(|row| row.push_str(part));
+                if let Some(row) = rows.last_mut() {
+                    row.push_str(part);
+                }
             }
         }
         if self.at == self.text.len() {

@@ -228,9 +228,9 @@ impl ChatTranscript {
         match &event.kind {
             RuntimeEventKind::TurnStarted { event_type, .. } if is_mine => {
                 let faint = style::FAINT;
-                goes_on(event_type)
-                    .into_iter()
-                    .for_each(|reason| self.tell(&format!("{faint}{reason}{faint:#}")));
+                if let Some(reason) = goes_on(event_type) {
+                    self.tell(&format!("{faint}{reason}{faint:#}"));
+                }
             }
             // Text that the model wrote before its calls comes before everything that they cause.
             RuntimeEventKind::StepStarted { .. } | RuntimeEventKind::ToolCalled { .. }
@@ -241,9 +241,9 @@ impl ChatTranscript {
             }
             RuntimeEventKind::ToolCalled { .. } => self.show_begin(event),
             RuntimeEventKind::ModelRetrying { .. } => {
-                retry_line(event, is_mine)
-                    .into_iter()
-                    .for_each(|line| self.tell(&line));
+                if let Some(line) = retry_line(event, is_mine) {
+                    self.tell(&line);
+                }
             }
             RuntimeEventKind::ModelCompleted { call, .. }
             | RuntimeEventKind::ModelFailed { call, .. } => {
@@ -344,8 +344,9 @@ impl ChatTranscript {
 
     /// Replaces the streamed reasoning by its final lines.
     fn fold_reasoning(&mut self) {
-        let lines = self.reasoning.fold(self.output.verbose > 0);
-        lines.into_iter().for_each(|lines| self.tell(&lines));
+        if let Some(lines) = self.reasoning.fold(self.output.verbose > 0) {
+            self.tell(&lines);
+        }
     }
 
     /// Adds the incomplete last line, and prepares for the next step.

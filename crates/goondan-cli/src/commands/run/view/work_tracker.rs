@@ -131,9 +131,9 @@ impl WorkTracker {
                 self.causes.remove(turn_id);
             }
             RuntimeEventKind::ApprovalRequested { tool_call_id, .. } => {
-                self.latest_call(tool_call_id)
-                    .into_iter()
-                    .for_each(|work| work.asked = Some(now));
+                if let Some(work) = self.latest_call(tool_call_id) {
+                    work.asked = Some(now);
+                }
             }
             RuntimeEventKind::ApprovalResolved { tool_call_id, .. } => {
                 if let Some(work) = self.latest_call(tool_call_id) {
