@@ -310,7 +310,7 @@ const COMMANDS_OF_OTHERS: [(&[&str], &str); 15] = [
 /// Condenses clap's multi-line error into a message and a suggestion.
 fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> CliError {
     let kind = error.kind();
-    let command = &*command_of(before_unknown(error, arguments));
+    let command = &*command_of(arguments_before_unknown(error, arguments));
     let mut message = Vec::new();
     let mut hints = Vec::new();
     for line in rendered
@@ -319,7 +319,7 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
         .filter(|line| !line.is_empty())
     {
         if let Some(tip) = line.trim_start().strip_prefix("tip: ") {
-            hints.push(capitalised(tip));
+            hints.push(capitalize(tip));
         } else if line.starts_with("Usage: ") {
             // For conflicting options, the usage line shows only one of them and no reason.
             hints.extend((kind != ErrorKind::ArgumentConflict).then(|| line.to_owned()));
@@ -348,15 +348,15 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
         hints.splice(..0, argument_hint(error, command));
     }
     hints.push(format!("See `{command} --help`."));
-    let mut message = capitalised(&message.join("\n"));
+    let mut message = capitalize(&message.join("\n"));
     for (theirs, ours) in PLAIN_PARSE_ERRORS {
         message = message.replace(theirs, ours);
     }
-    CliError::usage(in_range(message)).suggest(hints.join("\n"))
+    CliError::usage(reword_range_error(message)).suggest(hints.join("\n"))
 }
 
 /// Returns the arguments before an unknown subcommand, or all arguments.
-fn before_unknown<'a>(error: &clap::Error, arguments: &'a [OsString]) -> &'a [OsString] {
+fn arguments_before_unknown<'a>(error: &clap::Error, arguments: &'a [OsString]) -> &'a [OsString] {
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) else {
         return arguments;
     };
@@ -380,7 +380,7 @@ fn argument_hint(error: &clap::Error, command: &str) -> Option<String> {
 }
 
 /// Rewrites `… 0 is not in 1..=1000` as a sentence. Other messages are returned unchanged.
-fn in_range(message: String) -> String {
+fn reword_range_error(message: String) -> String {
     let sentence = || {
         let (before, range) = message.split_once(" is not in ")?;
         let (min, max) = range.split_once("..=")?;
@@ -404,7 +404,7 @@ const PLAIN_PARSE_ERRORS: [(&str, &str); 3] = [
 ];
 
 /// Returns the text with its first letter in upper case.
-fn capitalised(text: &str) -> String {
+fn capitalize(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
         Some(first) => first.to_uppercase().chain(chars).collect(),

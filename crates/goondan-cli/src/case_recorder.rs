@@ -155,10 +155,12 @@ async fn read_history(
     }
     CaseHistory::sort(&mut events);
     let turn = match message {
-        Some(message) => Some(CaseHistory::number_of(id, message, &events).map_err(not_recorded)?),
+        Some(message) => {
+            Some(CaseHistory::number_of(id, message, &events).map_err(recording_error)?)
+        }
         None => None,
     };
-    let history = CaseHistory::of(id, turn.as_slice(), events).map_err(not_recorded)?;
+    let history = CaseHistory::of(id, turn.as_slice(), events).map_err(recording_error)?;
     let mut conversations = BTreeMap::new();
     for instance in history.instances() {
         let messages = swarm.conversation(&instance).await.map_err(unread)?;
@@ -215,15 +217,15 @@ fn make_case(
         mask: &mask,
         runs_tools: false,
     };
-    let text = record(&history, &source).map_err(not_recorded)?;
+    let text = record(&history, &source).map_err(recording_error)?;
     let must_pass = true;
     write_case(&text, folder.path(), bundle, must_pass).map_err(|error| match error {
-        RecordError::Unrecordable(reason) => not_recorded(reason),
+        RecordError::Unrecordable(reason) => recording_error(reason),
         RecordError::Io(error) => failed(error),
     })?;
     // The final case is for a file in the project directory.
     ".".clone_into(&mut source.project);
-    let text = record(&history, &source).map_err(not_recorded)?;
+    let text = record(&history, &source).map_err(recording_error)?;
     Ok(CaseBody {
         file: format!("{name}{CASE_FILE_SUFFIX}"),
         name,
@@ -246,7 +248,7 @@ fn require_trust(trust: &TrustSettings, project: &Project) -> Result<(), NotReco
 }
 
 /// Converts the reason to the error for the studio.
-fn not_recorded(reason: RecordingError) -> NotRecorded {
+fn recording_error(reason: RecordingError) -> NotRecorded {
     NotRecorded(reason.0)
 }
 

@@ -106,7 +106,7 @@ fn run_trusted(
     results: &UnboundedSender<CaseResultBody>,
 ) -> Result<CaseTotalsBody, Diagnostic> {
     let check = trust.reload_check();
-    check(&goondan::load(root)).map_err(first_of)?;
+    check(&goondan::load(root)).map_err(first_refusal)?;
     let options = RunOptions {
         names: names.iter().cloned().collect(),
         tool_host: tool_host::command(),
@@ -219,7 +219,7 @@ fn failure_of(failure: &CheckFailure) -> CaseFailureBody {
 }
 
 /// Returns the first reason why the project is not trusted.
-fn first_of(refused: Vec<Diagnostic>) -> Diagnostic {
+fn first_refusal(refused: Vec<Diagnostic>) -> Diagnostic {
     refused.into_iter().next().unwrap_or_else(internal_error)
 }
 

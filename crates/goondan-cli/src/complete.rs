@@ -82,7 +82,7 @@ pub(crate) fn script(shell: Shell) -> Result<Vec<u8>, CliError> {
 
 /// Completes agent names of the project.
 pub(crate) fn agents() -> ArgValueCandidates {
-    of_project(|bundle| {
+    complete_from_project(|bundle| {
         bundle
             .agents()
             .keys()
@@ -93,7 +93,7 @@ pub(crate) fn agents() -> ArgValueCandidates {
 
 /// Completes swarm names of the project.
 pub(crate) fn swarms() -> ArgValueCandidates {
-    of_project(|bundle| {
+    complete_from_project(|bundle| {
         bundle
             .swarms()
             .keys()
@@ -104,7 +104,7 @@ pub(crate) fn swarms() -> ArgValueCandidates {
 
 /// Completes connection names of the project.
 pub(crate) fn connections() -> ArgValueCandidates {
-    of_project(|bundle| {
+    complete_from_project(|bundle| {
         bundle
             .connections()
             .keys()
@@ -115,7 +115,7 @@ pub(crate) fn connections() -> ArgValueCandidates {
 
 /// Completes names of tools that are MCP servers.
 pub(crate) fn servers() -> ArgValueCandidates {
-    of_project(|bundle| {
+    complete_from_project(|bundle| {
         let servers = bundle
             .tools()
             .values()
@@ -126,7 +126,7 @@ pub(crate) fn servers() -> ArgValueCandidates {
 
 /// Completes names of tools that have a build.
 pub(crate) fn builds() -> ArgValueCandidates {
-    of_project(|bundle| {
+    complete_from_project(|bundle| {
         bundle
             .builds()
             .iter()
@@ -137,7 +137,7 @@ pub(crate) fn builds() -> ArgValueCandidates {
 
 /// Completes the tool exports that agents use, as far as the YAML declares them.
 pub(crate) fn exports() -> ArgValueCandidates {
-    of_project(|bundle| {
+    complete_from_project(|bundle| {
         let used_tools = bundle.agents().values().flat_map(|agent| &agent.spec.tools);
         used_tools
             .flat_map(|used| {
@@ -172,7 +172,7 @@ pub(crate) fn instances() -> ArgValueCandidates {
 
 /// Completes names from a valid project. An invalid project offers none, because its names are
 /// unknown.
-fn of_project(names: fn(&Bundle) -> Vec<String>) -> ArgValueCandidates {
+fn complete_from_project(names: fn(&Bundle) -> Vec<String>) -> ArgValueCandidates {
     ArgValueCandidates::new(move || {
         let bundle: Option<Arc<Bundle>> =
             current_project().and_then(|root| goondan::load(&root).bundle);

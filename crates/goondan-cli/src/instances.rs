@@ -101,7 +101,7 @@ pub(crate) fn in_files(
     for workspace in workspaces(state_root, scope)? {
         let summaries = workspace
             .instances()
-            .map_err(|error| unreadable(&workspace, &error))?;
+            .map_err(|error| unreadable_workspace_error(&workspace, &error))?;
         conversations.extend(summaries.into_iter().map(|summary| FoundConversation {
             workspace: workspace.clone(),
             summary,
@@ -120,7 +120,7 @@ pub(crate) fn with_events(
     for workspace in workspaces(state_root, scope)? {
         let ids = workspace
             .instances_with_events()
-            .map_err(|error| unreadable(&workspace, &error))?;
+            .map_err(|error| unreadable_workspace_error(&workspace, &error))?;
         conversations.extend(ids.into_iter().map(|id| (workspace.clone(), id)));
     }
     Ok(conversations)
@@ -177,7 +177,8 @@ pub(crate) async fn in_running_swarm(
     }
     let scope = ConversationScope::Workspace(remote.workspace().id.clone());
     let instances = all(None, state_root, &scope).await?;
-    let chosen = choose(&instances, name)?.ok_or_else(|| unknown(&scope, name))?;
+    let chosen =
+        choose(&instances, name)?.ok_or_else(|| unknown_conversation_error(&scope, name))?;
     Ok(chosen.summary.id)
 }
 
@@ -203,7 +204,7 @@ pub(crate) fn choose(
 }
 
 /// Returns the error for a conversation name without a match in `scope`.
-pub(crate) fn unknown(scope: &ConversationScope, name: &str) -> CliError {
+pub(crate) fn unknown_conversation_error(scope: &ConversationScope, name: &str) -> CliError {
     let hint = match scope {
         ConversationScope::Project(..) => {
             "List this project's conversations with `gdn conversation list`, or those of all \
@@ -308,7 +309,7 @@ fn unreadable_root(state_root: &StateRoot, error: &std::io::Error) -> CliError {
 }
 
 /// Returns the error of a workspace that can't be read.
-fn unreadable(workspace: &Workspace, error: &std::io::Error) -> CliError {
+fn unreadable_workspace_error(workspace: &Workspace, error: &std::io::Error) -> CliError {
     CliError::failure(
         Code::INTERNAL_ERROR,
         format!(

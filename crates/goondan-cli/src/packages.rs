@@ -19,7 +19,7 @@ const PUBLISHED_URL_PREFIXES: [&str; 4] = ["oci://", "git+https://", "git+ssh://
 const REGISTRY_VARIABLE: &str = "GOONDAN_REGISTRY";
 
 /// Returns the URL of a published swarm, or `None` if `project` is a path.
-pub(crate) fn published(project: &Path) -> Option<&str> {
+pub(crate) fn published_url(project: &Path) -> Option<&str> {
     let text = project.to_str()?;
     PUBLISHED_URL_PREFIXES
         .iter()
@@ -37,7 +37,7 @@ pub(crate) async fn fetch(
     let current_dir = std::env::current_dir()?;
     let checked_out = checkout(
         address,
-        &reach(Some(&current_dir), None, None),
+        &access_settings(Some(&current_dir), None, None),
         &cache(state_root),
     )
     .await
@@ -56,7 +56,7 @@ pub(crate) fn cache(state_root: &StateRoot) -> PackageCache {
 }
 
 /// Returns the access settings for package sources. `stated` is a registry from the command line.
-pub(crate) fn reach(
+pub(crate) fn access_settings(
     root: Option<&Path>,
     manifest: Option<&PackageManifest>,
     stated_registry: Option<&str>,

@@ -116,8 +116,8 @@ fn require_valid(
     match bundle {
         Some(bundle) => Ok((root, bundle, sources)),
         None => {
-            output.explain(pretty(&diagnostics, &sources).trim_end_matches('\n'))?;
-            Err(invalid(&diagnostics))
+            output.explain(format_diagnostics(&diagnostics, &sources).trim_end_matches('\n'))?;
+            Err(invalid_project_error(&diagnostics))
         }
     }
 }
@@ -130,7 +130,7 @@ pub(crate) fn chosen_swarm(
 ) -> Result<(Arc<Bundle>, ResourceId), CliError> {
     let (_, bundle, _) = load_valid(path, output)?;
     let swarm = bundle.choose_swarm(name).map(|swarm| swarm.id.clone());
-    let swarm = swarm.map_err(|problem| not_startable(std::slice::from_ref(&problem)))?;
+    let swarm = swarm.map_err(|problem| not_startable_error(std::slice::from_ref(&problem)))?;
     Ok((bundle, swarm))
 }
 
@@ -143,11 +143,11 @@ fn print_diagnostics(
     if diagnostics.is_empty() {
         return Ok(());
     }
-    output.note(pretty(diagnostics, sources).trim_end_matches('\n'))
+    output.note(format_diagnostics(diagnostics, sources).trim_end_matches('\n'))
 }
 
 /// Formats diagnostics with their source lines.
-fn pretty(diagnostics: &[Diagnostic], sources: &SourceTexts) -> String {
+fn format_diagnostics(diagnostics: &[Diagnostic], sources: &SourceTexts) -> String {
     render::pretty(diagnostics, sources, CommandOutput::stderr_has_colour())
 }
 
@@ -312,13 +312,13 @@ pub(crate) fn require(path: &Path) -> Result<(), CliError> {
         return if goondan::start::project::MANIFEST_FILES.contains(&name) {
             Ok(())
         } else {
-            Err(no_project(format!(
+            Err(no_project_error(format!(
                 "`{shown_path}` is not a project directory or a goondan.yaml."
             )))
         };
     }
     if !metadata.is_dir() {
-        return Err(no_project(format!(
+        return Err(no_project_error(format!(
             "`{shown_path}` is not a file or a directory."
         )));
     }
@@ -346,7 +346,7 @@ fn init_command(path: &Path) -> String {
 }
 
 /// Returns the error of a path that is not a project.
-fn no_project(message: String) -> CliError {
+fn no_project_error(message: String) -> CliError {
     CliError::configuration(message).suggest("Name the directory that contains goondan.yaml.")
 }
 
@@ -354,7 +354,7 @@ fn no_project(message: String) -> CliError {
 fn missing_path_error(path: &Path, error: &io::Error) -> CliError {
     let shown_path = path.display();
     match error.kind() {
-        io::ErrorKind::NotFound if path.is_symlink() => no_project(format!(
+        io::ErrorKind::NotFound if path.is_symlink() => no_project_error(format!(
             "`{shown_path}` is a link to something that does not exist."
         )),
         io::ErrorKind::NotFound => {
@@ -363,7 +363,7 @@ fn missing_path_error(path: &Path, error: &io::Error) -> CliError {
                 init_command(path)
             ))
         }
-        _ => no_project(format!(
+        _ => no_project_error(format!(
             "`{shown_path}` can't be opened: {}.",
             reason(error)
         )),
@@ -434,7 +434,7 @@ pub(crate) fn unusable_variables(problem: &Diagnostic) -> CliError {
 }
 
 /// Returns the error for a project with errors.
-pub(crate) fn invalid(diagnostics: &[Diagnostic]) -> CliError {
+pub(crate) fn invalid_project_error(diagnostics: &[Diagnostic]) -> CliError {
     let errors = diagnostics
         .iter()
         .filter(|diagnostic| diagnostic.is_error())
@@ -475,7 +475,7 @@ impl SwarmStartFailure {
         };
         let is_held = is_held_error(&error);
         let error = match error {
-            StartError::Diagnostics(diagnostics) => not_startable_shown(&diagnostics, output),
+            StartError::Diagnostics(diagnostics) => report_not_startable(&diagnostics, output),
             other => CliError {
                 suggestion: other.suggestion(),
                 ..CliError::failure(other.code(), other.to_string())
@@ -496,7 +496,7 @@ impl From<CliError> for SwarmStartFailure {
 
 /// Returns the error for a valid project that cannot start. Prints the problems if there are
 /// several.
-pub(crate) fn not_startable_shown(diagnostics: &[Diagnostic], output: &CommandOutput) -> CliError {
+pub(crate) fn report_not_startable(diagnostics: &[Diagnostic], output: &CommandOutput) -> CliError {
     // A single problem becomes the error itself; for several, the error only has their number.
     let shown_diagnostics = match diagnostics {
         [_] => Ok(()),
@@ -504,12 +504,12 @@ pub(crate) fn not_startable_shown(diagnostics: &[Diagnostic], output: &CommandOu
     };
     shown_diagnostics
         .err()
-        .unwrap_or_else(|| not_startable(diagnostics))
+        .unwrap_or_else(|| not_startable_error(diagnostics))
 }
 
 /// Returns the error for problems that prevent a start. Missing variables and swarms are
 /// configuration errors; everything else is a project error.
-fn not_startable(diagnostics: &[Diagnostic]) -> CliError {
+fn not_startable_error(diagnostics: &[Diagnostic]) -> CliError {
     let is_of_environment =
         |diagnostic: &Diagnostic| matches!(diagnostic.code, Code::ENV_MISSING | Code::NO_SWARM);
     let exit = match diagnostics

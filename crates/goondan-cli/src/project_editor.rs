@@ -71,7 +71,7 @@ impl DirectoryEditor {
     }
 
     /// Runs `work` on a thread for blocking work.
-    fn blocking<T: Send + 'static>(
+    fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&DirectoryEditor) -> Result<T, Diagnostic> + Send + 'static,
     ) -> BoxFuture<'_, Result<T, Diagnostic>> {
@@ -152,7 +152,7 @@ impl DirectoryEditor {
     }
 
     /// Checks an edited file.
-    fn checked(&self, edit: &EditedFileBody) -> Result<CheckedFileBody, Diagnostic> {
+    fn check_file(&self, edit: &EditedFileBody) -> Result<CheckedFileBody, Diagnostic> {
         refuse_large(edit)?;
         let ProjectTextBody { text, hash, .. } = self.text(&edit.path)?;
         Ok(CheckedFileBody {
@@ -186,7 +186,7 @@ impl DirectoryEditor {
     }
 
     /// Saves an edited file, unless the file on disk has another hash.
-    fn saved(&self, edit: &EditedFileBody) -> Result<SavedFileBody, Diagnostic> {
+    fn save_file(&self, edit: &EditedFileBody) -> Result<SavedFileBody, Diagnostic> {
         refuse_large(edit)?;
         let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let (directory, name) = self.open(&edit.path)?;
@@ -212,7 +212,7 @@ impl DirectoryEditor {
 
 impl ProjectEditor for DirectoryEditor {
     fn list(&self) -> BoxFuture<'_, Result<ProjectFilesBody, Diagnostic>> {
-        self.blocking(|editor| {
+        self.run_blocking(|editor| {
             let files = editor.editable_files().into_iter();
             let files = files
                 .map(|(path, kind)| ProjectFileBody { path, kind })
@@ -222,15 +222,15 @@ impl ProjectEditor for DirectoryEditor {
     }
 
     fn read(&self, path: String) -> BoxFuture<'_, Result<ProjectTextBody, Diagnostic>> {
-        self.blocking(move |editor| editor.text(&path))
+        self.run_blocking(move |editor| editor.text(&path))
     }
 
     fn check(&self, edit: EditedFileBody) -> BoxFuture<'_, Result<CheckedFileBody, Diagnostic>> {
-        self.blocking(move |editor| editor.checked(&edit))
+        self.run_blocking(move |editor| editor.check_file(&edit))
     }
 
     fn save(&self, edit: EditedFileBody) -> BoxFuture<'_, Result<SavedFileBody, Diagnostic>> {
-        self.blocking(move |editor| editor.saved(&edit))
+        self.run_blocking(move |editor| editor.save_file(&edit))
     }
 }
 

@@ -94,15 +94,15 @@ impl TrustSettings {
             && CommandOutput::stderr_is_terminal()
             && !list.is_inside(root);
         if !can_be_asked {
-            output.explain(&listing(root, &requested))?;
+            output.explain(&capability_list(root, &requested))?;
             return Err(untrusted_error(root, &requested, list.is_inside(root)));
         }
-        if confirm_trust(&listing(root, &requested)) {
+        if confirm_trust(&capability_list(root, &requested)) {
             let mut folders = folders_to_trust(root, &requested).into_iter();
             let added = folders.try_for_each(|folder| list.add(&folder).map(drop));
             added
                 .and_then(|()| list.add_packages(&packages_to_trust(&requested)))
-                .map_err(|error| unwritten(&list, &error))
+                .map_err(|error| trust_list_write_error(&list, &error))
         } else {
             Err(untrusted_error(root, &requested, false))
         }
@@ -124,7 +124,8 @@ impl TrustSettings {
         };
         let list = TrustList::of(&self.state_root);
         let packages = if is_listed {
-            list.packages().map_err(|error| unreadable(&list, &error))?
+            list.packages()
+                .map_err(|error| unreadable_trust_list_error(&list, &error))?
         } else {
             Vec::new()
         };
@@ -169,7 +170,7 @@ impl TrustSettings {
         let list = TrustList::of(&self.state_root);
         Ok(list
             .trusts(root)
-            .map_err(|error| unreadable(&list, &error))?
+            .map_err(|error| unreadable_trust_list_error(&list, &error))?
             .is_some())
     }
 
@@ -221,7 +222,7 @@ fn published_summary(project: &Project, from: &str) -> Vec<RequestedCapability> 
 }
 
 /// Lists the requested capabilities, one per line.
-pub(crate) fn listing(root: &Path, requested: &[RequestedCapability]) -> String {
+pub(crate) fn capability_list(root: &Path, requested: &[RequestedCapability]) -> String {
     let bold = style::HEADING;
     let heading = format!(
         "{bold}The project in {} requires trust. Requested access:{bold:#}",
@@ -294,7 +295,7 @@ pub(crate) fn trust_command(folder: &Path) -> String {
 }
 
 /// Returns the error for an unreadable trust list.
-pub(crate) fn unreadable(list: &TrustList, error: &io::Error) -> CliError {
+pub(crate) fn unreadable_trust_list_error(list: &TrustList, error: &io::Error) -> CliError {
     let path = list.path();
     let path = path.display();
     if is_of_content(error) {
@@ -312,9 +313,9 @@ pub(crate) fn unreadable(list: &TrustList, error: &io::Error) -> CliError {
 }
 
 /// Returns the error for a trust list that cannot be written.
-pub(crate) fn unwritten(list: &TrustList, error: &io::Error) -> CliError {
+pub(crate) fn trust_list_write_error(list: &TrustList, error: &io::Error) -> CliError {
     if is_of_content(error) {
-        return unreadable(list, error);
+        return unreadable_trust_list_error(list, error);
     }
     let path = list.path();
     CliError::configuration(format!(

@@ -10,7 +10,7 @@ use goondan::{BuildEnd, BuildOutcome, Project, StateRoot, ToolBuilds};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::run::{SignalReceiver, watched};
+use crate::commands::run::{SignalReceiver, run_with_signals};
 use crate::complete;
 use crate::exit::{CliError, CommandExit};
 use crate::output::{ActivitySpinner, CommandOutput, style};
@@ -46,7 +46,7 @@ pub(crate) async fn run(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let trust = TrustSettings::new(state_root, args.trust);
-    watched(async |mut signals| {
+    run_with_signals(async |mut signals| {
         let project = args.project.find(output)?;
         let outcomes = build_selected(&project, &args.tools, &trust, &mut signals, output).await?;
         if output.json {
@@ -201,7 +201,7 @@ fn refuse_other_mistakes(project: &Project, output: &CommandOutput) -> Result<()
         )
         .trim_end_matches('\n'),
     )?;
-    Err(project::invalid(&other_errors))
+    Err(project::invalid_project_error(&other_errors))
 }
 
 /// Returns true if the error is the missing entry file of one of the builds.

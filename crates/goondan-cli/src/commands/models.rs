@@ -75,7 +75,7 @@ pub(crate) async fn run(
     } else {
         project::load_valid(&path, output)?
     };
-    let models = selected(&bundle, &args.names)?;
+    let models = select_models(&bundle, &args.names)?;
     let is_trusted = args.test || trust.is_given(&root)?;
     let environment = project_variables(&bundle, args.env_file.as_deref(), is_trusted)
         .await
@@ -94,7 +94,7 @@ pub(crate) async fn run(
 }
 
 /// Returns the Models with these names, or all.
-fn selected(bundle: &Bundle, names: &[String]) -> Result<Vec<Arc<Resource<Model>>>, CliError> {
+fn select_models(bundle: &Bundle, names: &[String]) -> Result<Vec<Arc<Resource<Model>>>, CliError> {
     let models = bundle.models();
     let is_model = |name: &str| models.values().any(|model| model.id.name == name);
     if let Some(unknown) = names.iter().find(|name| !is_model(name)) {

@@ -64,13 +64,13 @@ pub(crate) async fn run(
         let (_, bundle, _) = project::load_trusted(&path, &trust, output)?;
         print_preview(args, bundle, state_root, output).await
     } else {
-        let (_, bundle, _) = project::load_valid(&path, output).map_err(not_reloaded)?;
+        let (_, bundle, _) = project::load_valid(&path, output).map_err(reload_error)?;
         request_reload(args, &path, &bundle, state_root, output).await
     }
 }
 
 /// Rewords the error of an invalid project: the running swarm is unchanged.
-fn not_reloaded(error: CliError) -> CliError {
+fn reload_error(error: CliError) -> CliError {
     if error.code != Code::VALIDATION_ERROR.as_str() {
         return error;
     }
@@ -296,7 +296,7 @@ async fn wait_for_reload(
 fn preview_error(error: PreviewError, output: &CommandOutput) -> CliError {
     match error {
         PreviewError::Diagnostics(diagnostics) => {
-            project::not_startable_shown(&diagnostics, output)
+            project::report_not_startable(&diagnostics, output)
         }
         PreviewError::NothingRan(workspace) => CliError::configuration(format!(
             "No swarm has run in the workspace `{}` yet, so there is nothing to compare with.",

@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use self::activity_lines::ActivityLines;
-use super::run::{ApprovalResponder, RunSession, SignalReceiver, watched};
+use super::run::{ApprovalResponder, RunSession, SignalReceiver, run_with_signals};
 use super::studio;
 use crate::exit::CliError;
 use crate::input_files;
@@ -124,7 +124,7 @@ pub(crate) async fn run(
     if let Some(port) = args.port {
         args.listen.set_port(port);
     }
-    watched(async |signals| Ok(serve(&args, signals, state_root, output).await?)).await
+    run_with_signals(async |signals| Ok(serve(&args, signals, state_root, output).await?)).await
 }
 
 /// Serves until a signal arrives. If another process runs the swarm, the error contains it.
@@ -305,7 +305,7 @@ fn check_site(
 pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
     TcpListener::bind(address)
         .await
-        .map_err(|error| not_bound(address, &error))
+        .map_err(|error| bind_error(address, &error))
 }
 
 /// Serves until a signal arrives. Approval requests wait for clients without a time limit.
@@ -411,7 +411,7 @@ fn workspace_token(file: &Path) -> Result<ServerToken, CliError> {
 }
 
 /// Returns the error of an address that the server can't listen on.
-fn not_bound(address: SocketAddr, error: &std::io::Error) -> CliError {
+fn bind_error(address: SocketAddr, error: &std::io::Error) -> CliError {
     CliError::failure(
         Code::SERVE_ADDRESS,
         format!(

@@ -12,7 +12,10 @@ use serde_json::json;
 use crate::exit::CliError;
 use crate::output::{CommandOutput, TextTable, style};
 use crate::project_path;
-use crate::trust::{TrustSettings, listing, trust_command, unreadable, unwritten};
+use crate::trust::{
+    TrustSettings, capability_list, trust_command, trust_list_write_error,
+    unreadable_trust_list_error,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -110,14 +113,16 @@ fn trust_directory(
         .as_ref()
         .map(|project| requested_access(project, state_root))
         .unwrap_or_default();
-    let trusted = list.add(folder).map_err(|error| unwritten(list, &error))?;
+    let trusted = list
+        .add(folder)
+        .map_err(|error| trust_list_write_error(list, &error))?;
     list.add_packages(&packages_to_trust(&requested_access_list))
-        .map_err(|error| unwritten(list, &error))?;
+        .map_err(|error| trust_list_write_error(list, &error))?;
     if output.json {
         return output.json_pretty(&json!({ "trusted": trusted, "wants": requested_access_list }));
     }
     if !requested_access_list.is_empty() {
-        output.note(&listing(folder, &requested_access_list))?;
+        output.note(&capability_list(folder, &requested_access_list))?;
     }
     let good = style::GOOD;
     output.line(&format!(
@@ -143,11 +148,15 @@ fn trust_directory(
 
 /// Lists the trusted directories and packages.
 fn list_trusted(list: &TrustList, output: &CommandOutput) -> Result<(), CliError> {
-    let folders = list.folders().map_err(|error| unreadable(list, &error))?;
+    let folders = list
+        .folders()
+        .map_err(|error| unreadable_trust_list_error(list, &error))?;
     if output.json {
         return output.json_pretty(&folders);
     }
-    let packages = list.packages().map_err(|error| unreadable(list, &error))?;
+    let packages = list
+        .packages()
+        .map_err(|error| unreadable_trust_list_error(list, &error))?;
     if folders.is_empty() && packages.is_empty() {
         return output.note("No directory is trusted.");
     }
@@ -178,7 +187,7 @@ fn revoke_trust(list: &TrustList, folder: &Path, output: &CommandOutput) -> Resu
     if let Some(name) = folder.to_str().filter(|_| !folder.exists())
         && list
             .remove_package(name)
-            .map_err(|error| unwritten(list, &error))?
+            .map_err(|error| trust_list_write_error(list, &error))?
     {
         return if output.json {
             output.json_pretty(&json!({ "revoked": true }))
@@ -191,10 +200,10 @@ fn revoke_trust(list: &TrustList, folder: &Path, output: &CommandOutput) -> Resu
     }
     let was_listed = list
         .remove(folder)
-        .map_err(|error| unwritten(list, &error))?;
+        .map_err(|error| trust_list_write_error(list, &error))?;
     let trusted_parent = list
         .trusts(folder)
-        .map_err(|error| unreadable(list, &error))?;
+        .map_err(|error| unreadable_trust_list_error(list, &error))?;
     if output.json {
         return output
             .json_pretty(&json!({ "revoked": was_listed, "stillTrustedBy": trusted_parent }));

@@ -118,7 +118,7 @@ pub(crate) fn forget_status_rows() {
 pub(crate) fn clear() -> io::Result<()> {
     let mut screen = screen();
     screen.below = None;
-    on_terminal("\u{1b}[H\u{1b}[2J")
+    write_to_terminal("\u{1b}[H\u{1b}[2J")
 }
 
 /// Removes the status rows and moves the cursor to the start of a line.
@@ -132,7 +132,7 @@ pub(crate) fn remove_status_rows() -> io::Result<()> {
         text.push_str(&below.partial);
         text.push('\n');
     }
-    on_terminal(&text)
+    write_to_terminal(&text)
 }
 
 /// Opens a prompt: other terminal output is held back until the returned guard is dropped.
@@ -217,7 +217,7 @@ impl TerminalScreen {
     /// Writes lines above the status rows.
     fn above(&mut self, lines: &str) -> io::Result<()> {
         self.below.as_mut().map_or(Ok(()), |below| {
-            on_terminal(&below.repaint(lines, columns(), has_colour()))
+            write_to_terminal(&below.repaint(lines, columns(), has_colour()))
         })
     }
 
@@ -286,7 +286,7 @@ fn screen() -> MutexGuard<'static, TerminalScreen> {
 
 /// Writes with one call and flushes, because other processes can write to the terminal between two
 /// calls.
-fn on_terminal(text: &str) -> io::Result<()> {
+fn write_to_terminal(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()

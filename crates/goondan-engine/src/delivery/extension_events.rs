@@ -54,7 +54,7 @@ impl ExtensionSubscribers {
             return;
         };
         if let TurnSubscribers::Begun(missed) = turn {
-            for event in &missed {
+            for event in missed.iter() {
                 notify_extensions(&extensions, event);
             }
         }

@@ -30,7 +30,7 @@ pub(super) fn checks(state_root: &StateRoot, repair: Option<&Path>) -> Vec<Healt
         let (found, is_damaged) = workspace_check(workspace, repair.is_some());
         checks.push(found);
         if let Some(directory) = repair.filter(|_| is_damaged) {
-            checks.push(repaired(workspace, directory));
+            checks.push(write_repaired_copy(workspace, directory));
         }
     }
     checks
@@ -77,7 +77,7 @@ fn workspace_check(workspace: &Workspace, will_repair: bool) -> (HealthCheck, bo
 }
 
 /// Writes a readable copy of a workspace.
-fn repaired(workspace: &Workspace, directory: &Path) -> HealthCheck {
+fn write_repaired_copy(workspace: &Workspace, directory: &Path) -> HealthCheck {
     let copy = directory.join(&workspace.id);
     let path = copy.display();
     match workspace.repair_to(&copy) {

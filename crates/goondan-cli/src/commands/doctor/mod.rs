@@ -84,7 +84,7 @@ pub(crate) fn run(
         sandbox(),
         libraries(),
     ];
-    checks.extend(runtimes::installed());
+    checks.extend(runtimes::installed_runtime_checks());
     checks.extend(match args.project.known(output)? {
         Some(path) => project_checks(&path, state_root),
         None => vec![
@@ -331,7 +331,7 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<HealthCheck> {
             checks.push(trust_check(&trust, &project));
             checks.extend(value_checks(&project.root, bundle, &trust));
             checks.extend(servers(bundle));
-            checks.extend(runtimes::missing(bundle));
+            checks.extend(runtimes::missing_runtime_checks(bundle));
             checks
         }
     }

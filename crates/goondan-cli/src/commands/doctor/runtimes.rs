@@ -9,7 +9,7 @@ const NODE_NAME: &str = "Node.js";
 
 /// Returns a row per installed runtime, and one row that lists the missing runtimes. The missing
 /// runtimes are no warning, since no project needs all runtimes.
-pub(super) fn installed() -> Vec<HealthCheck> {
+pub(super) fn installed_runtime_checks() -> Vec<HealthCheck> {
     // Programs in the current directory don't count, like those of a project.
     let current_dir = std::env::current_dir().unwrap_or_default();
     let (found, missing): (Vec<_>, Vec<_>) = goondan::start::checks::runtimes(&current_dir)
@@ -45,7 +45,7 @@ pub(super) fn installed() -> Vec<HealthCheck> {
 }
 
 /// Returns a warning per tool whose runtime is missing.
-pub(super) fn missing(bundle: &Bundle) -> Vec<HealthCheck> {
+pub(super) fn missing_runtime_checks(bundle: &Bundle) -> Vec<HealthCheck> {
     let is_missing = |(_, problem): &(_, Option<(String, String)>)| problem.is_some();
     let rows = goondan::start::checks::modules(bundle)
         .into_iter()

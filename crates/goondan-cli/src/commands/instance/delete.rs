@@ -6,7 +6,7 @@ use clap::Args;
 use goondan::StateRoot;
 use goondan::internal::untrusted_text;
 
-use super::{InstanceTargetArgs, not_opened};
+use super::{InstanceTargetArgs, workspace_open_error};
 use crate::exit::CliError;
 use crate::instances::{self, FoundConversation};
 use crate::output::CommandOutput;
@@ -62,7 +62,7 @@ pub(super) async fn run(
                 .workspace
                 .delete(id)
                 .await
-                .map_err(|error| not_opened(&error))?,
+                .map_err(|error| workspace_open_error(&error))?,
         ),
     }
     output.note(&format!("Deleted {}.", untrusted_text::line(found.name())))

@@ -64,7 +64,7 @@ pub(super) async fn run(
         }
         Some(path) => {
             let written = write_file(database.as_ref(), &selected, &mask, path).await;
-            written.map_err(|error| input_files::in_writing(path, error))?;
+            written.map_err(|error| input_files::add_written_path(path, error))?;
             let exported = selected
                 .iter()
                 .map(FoundConversation::name)
@@ -87,9 +87,9 @@ fn select_conversations(
     all: Vec<FoundConversation>,
 ) -> Result<Vec<FoundConversation>, CliError> {
     if let Some(name) = &args.name {
-        return Ok(vec![
-            instances::choose(&all, name)?.ok_or_else(|| instances::unknown(scope, name))?,
-        ]);
+        return Ok(vec![instances::choose(&all, name)?.ok_or_else(|| {
+            instances::unknown_conversation_error(scope, name)
+        })?]);
     }
     // Names are unique only within a workspace.
     let mut names: Vec<String> = all.iter().map(FoundConversation::name).collect();
@@ -136,7 +136,7 @@ async fn write_file(
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    let unwritten = |error: io::Error| input_files::unwritable(path, &error);
+    let unwritten = |error: io::Error| input_files::unwritable_file_error(path, &error);
     if path.is_dir() {
         return Err(unwritten(io::ErrorKind::IsADirectory.into()));
     }
@@ -177,7 +177,7 @@ async fn write_all(
             }
         };
         let deleted_error = || {
-            instances::unknown(
+            instances::unknown_conversation_error(
                 &ConversationScope::Workspace(found.workspace.id.clone()),
                 &found.name(),
             )

@@ -11,7 +11,7 @@ use goondan::internal::untrusted_text;
 use goondan::workspace::database::SharedDatabase;
 use goondan::{ImportFailed, StateRoot, Workspace};
 
-use super::{in_sentence_case, not_opened};
+use super::{in_sentence_case, workspace_open_error};
 use crate::exit::CliError;
 use crate::input_files;
 use crate::output::CommandOutput;
@@ -93,7 +93,7 @@ fn open_file(path: &Path) -> Result<File, CliError> {
     let name = format!("The file `{}`", path.display());
     // A directory can also be opened, and only reading it fails.
     if path.is_dir() {
-        Err(input_files::unreadable(
+        Err(input_files::unreadable_input_error(
             &name,
             &io::ErrorKind::IsADirectory.into(),
         ))
@@ -157,7 +157,7 @@ fn import_error(error: &ImportFailed) -> CliError {
         format!("{}.", in_sentence_case(&error.to_string())),
     );
     match error {
-        ImportFailed::Workspace(error) => not_opened(error),
+        ImportFailed::Workspace(error) => workspace_open_error(error),
         ImportFailed::Import(ImportError::Exists(_)) => base_error.suggest(
             "Nothing was imported. Choose another name with `--as AGENT:KEY`, or delete the \
                 existing conversation first.",

@@ -86,7 +86,7 @@ impl InstanceTargetArgs {
 }
 
 /// Error of a workspace that can't be opened for exclusive access.
-pub(super) fn not_opened(error: &OpenWorkspaceError) -> CliError {
+pub(super) fn workspace_open_error(error: &OpenWorkspaceError) -> CliError {
     let base_error = CliError::failure(
         Code::WORKSPACE_ERROR,
         format!("{}.", in_sentence_case(&error.to_string())),

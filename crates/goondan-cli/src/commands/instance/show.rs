@@ -55,7 +55,7 @@ fn read_from_files(
 ) -> Result<ShownConversation, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
     let instance = instances::choose(&instances::in_files(state_root, &scope)?, name)?
-        .ok_or_else(|| instances::unknown(&scope, name))?;
+        .ok_or_else(|| instances::unknown_conversation_error(&scope, name))?;
     let id = &instance.summary.id;
     let (messages, warnings) = instance.workspace.conversation(id)?;
     let (effects, letters) = (
@@ -87,8 +87,8 @@ async fn read_from_database(
 ) -> Result<ShownConversation, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
     let all_instances = instances::in_database(database, state_root, &scope).await?;
-    let instance =
-        instances::choose(&all_instances, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
+    let instance = instances::choose(&all_instances, name)?
+        .ok_or_else(|| instances::unknown_conversation_error(&scope, name))?;
     let id = &instance.summary.id;
     let reader = database
         .look(&instance.workspace)

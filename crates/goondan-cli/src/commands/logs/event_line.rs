@@ -46,7 +46,7 @@ fn details(kind: &RuntimeEventKind) -> String {
                 FinishReason::Error => Some("failed".to_owned()),
                 FinishReason::Cancelled => Some("cancelled".to_owned()),
             };
-            joined([
+            join_parts([
                 Some(duration(*millis)),
                 Some(counted(*step_count as usize, "step")),
                 tokens(token_usage.as_ref()),
@@ -58,7 +58,7 @@ fn details(kind: &RuntimeEventKind) -> String {
             error_message,
             error_code,
             ..
-        } => failed(*millis, error_code.as_deref(), error_message),
+        } => failure_text(*millis, error_code.as_deref(), error_message),
         RuntimeEventKind::StepStarted { step_index, .. } => {
             format!("step {}", step_index.saturating_add(1))
         }
@@ -67,7 +67,7 @@ fn details(kind: &RuntimeEventKind) -> String {
             tool_call_count,
             duration: millis,
             ..
-        } => joined([
+        } => join_parts([
             Some(format!("step {}", step_index.saturating_add(1))),
             Some(duration(*millis)),
             (*tool_call_count > 0).then(|| counted(*tool_call_count, "call")),
@@ -77,7 +77,7 @@ fn details(kind: &RuntimeEventKind) -> String {
             error_message,
             error_code,
             ..
-        } => failed(*millis, error_code.as_deref(), error_message),
+        } => failure_text(*millis, error_code.as_deref(), error_message),
         RuntimeEventKind::ModelWaiting {
             provider,
             model,
@@ -102,7 +102,7 @@ fn details(kind: &RuntimeEventKind) -> String {
             duration: millis,
             shown,
             ..
-        } => joined([
+        } => join_parts([
             Some(tool_name.clone()),
             Some(duration(*millis)),
             result(shown),
@@ -112,7 +112,10 @@ fn details(kind: &RuntimeEventKind) -> String {
             duration: millis,
             error_message,
             ..
-        } => format!("{tool_name}, {}", failed(*millis, None, error_message)),
+        } => format!(
+            "{tool_name}, {}",
+            failure_text(*millis, None, error_message)
+        ),
         RuntimeEventKind::ToolProgress {
             tool_name, title, ..
         } => format!("{tool_name}: {title}"),
@@ -130,7 +133,7 @@ fn details(kind: &RuntimeEventKind) -> String {
             diagnostics,
             messages,
             ..
-        } => joined([
+        } => join_parts([
             Some(counted(*diagnostics, "error")),
             messages.first().cloned(),
         ]),
@@ -148,7 +151,7 @@ fn model_call(call: &ShownModelCall) -> String {
         .cost
         .as_ref()
         .map(|cost| format!("{:.4} {}", cost.amount, cost.currency));
-    joined([
+    join_parts([
         Some(format!("{} {}", call.provider, call.model)),
         Some(duration(call.duration)),
         tokens(call.token_usage.as_ref()),
@@ -170,7 +173,7 @@ fn result(shown: &ShownResult) -> Option<String> {
         .map(|text| shorten(&text))
 }
 
-fn failed(millis: u64, code: Option<&str>, message: &str) -> String {
+fn failure_text(millis: u64, code: Option<&str>, message: &str) -> String {
     let code = code.map_or_else(String::new, |code| format!("[{code}] "));
     format!("{}: {code}{message}", duration(millis))
 }
@@ -184,7 +187,7 @@ fn tokens(usage: Option<&TokenUsage>) -> Option<String> {
     })
 }
 
-fn joined<const COUNT: usize>(parts: [Option<String>; COUNT]) -> String {
+fn join_parts<const COUNT: usize>(parts: [Option<String>; COUNT]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 

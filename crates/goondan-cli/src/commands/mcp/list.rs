@@ -29,7 +29,7 @@ pub(crate) struct McpListArgs {
 pub(crate) type McpLookResult = (Arc<Resource<Tool>>, Result<CatalogLookup, ToolError>);
 
 /// Connects to all servers in parallel.
-pub(crate) async fn reach(servers: &ProjectMcpServers) -> Vec<McpLookResult> {
+pub(crate) async fn connect_to_all(servers: &ProjectMcpServers) -> Vec<McpLookResult> {
     let root = servers.bundle.root();
     let query = |tool: &Arc<Resource<Tool>>| {
         let tool = Arc::clone(tool);
@@ -49,7 +49,7 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let servers = ProjectMcpServers::of(&args.target, args.connect, state_root, output).await?;
     let rows: Vec<McpServerRow> = if args.connect {
-        reach(&servers)
+        connect_to_all(&servers)
             .await
             .into_iter()
             .map(|(tool, lookup)| McpServerRow::reached(tool, lookup))

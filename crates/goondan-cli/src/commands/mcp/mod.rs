@@ -15,7 +15,7 @@ use goondan::spec::kinds::{Tool, ToolEntry};
 use goondan::spec::{Bundle, Code, Resource};
 use goondan::{StateRoot, mcp_servers};
 
-pub(crate) use self::list::reach;
+pub(crate) use self::list::connect_to_all;
 use crate::commands::sandbox_exec;
 use crate::exit::{CliError, CommandExit};
 use crate::output::CommandOutput;

@@ -294,7 +294,7 @@ impl ScaffoldPlan<'_> {
         files
             .map(|(path, text)| ScaffoldFile {
                 path: folder.join(path),
-                text: self.filled(text),
+                text: self.fill_placeholders(text),
             })
             .collect()
     }
@@ -307,7 +307,7 @@ impl ScaffoldPlan<'_> {
         ScaffoldFile {
             path,
             text: self
-                .filled(self.subject.resource)
+                .fill_placeholders(self.subject.resource)
                 .replace("__FOLDER__", folder),
         }
     }
@@ -322,7 +322,7 @@ impl ScaffoldPlan<'_> {
     }
 
     /// Returns the template with all placeholders replaced.
-    fn filled(&self, template: &str) -> String {
+    fn fill_placeholders(&self, template: &str) -> String {
         let (name, main) = (
             self.name,
             self.code_files().first().map_or("", |(path, _)| path),

@@ -10,7 +10,7 @@ use goondan::spec::Code;
 use goondan::{StateRoot, Workspace};
 use serde::Serialize;
 
-use crate::commands::instance::not_opened;
+use crate::commands::instance::workspace_open_error;
 use crate::exit::CliError;
 use crate::output::CommandOutput;
 use crate::project;
@@ -164,7 +164,7 @@ async fn remove(
         match &approval.instance {
             Some(instance) => {
                 let result = forget_of_conversation(&approval.workspace, instance, grants).await;
-                result.map_err(|error| not_opened(&error))?;
+                result.map_err(|error| workspace_open_error(&error))?;
             }
             None => {
                 let result = open_approval_file(&approval.workspace, &root)?.forget(grants);

@@ -25,7 +25,7 @@ pub(crate) use client::{
     LocalClient, RemoteClient, SwarmClient, TurnFailure, follow, follow_chain,
 };
 pub(crate) use session::RunSession;
-pub(crate) use signals::{SignalReceiver, watched};
+pub(crate) use signals::{SignalReceiver, run_with_signals};
 pub(crate) use unprompted_answers::UnpromptedAnswer;
 pub(crate) use view::{TurnView, event_line};
 
@@ -142,7 +142,7 @@ pub(crate) async fn run(
     let format = output_format(&args, &mode, output)?;
     let project = find_project(&args, state_root, output).await?;
     let inputs = mode.read()?;
-    watched(async |signals| {
+    run_with_signals(async |signals| {
         start(args, &project, inputs, format, signals, state_root, output).await
     })
     .await
@@ -238,7 +238,7 @@ async fn find_project(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<PathBuf, CliError> {
-    let Some(address) = args.project.given().and_then(packages::published) else {
+    let Some(address) = args.project.given().and_then(packages::published_url) else {
         let path = args.project.find(output)?;
         return match project::require(&path) {
             Ok(()) => Ok(path),

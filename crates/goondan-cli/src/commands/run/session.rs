@@ -179,15 +179,15 @@ impl RunSession {
             std::pin::pin!(swarm.call_tool(agent, Some(instance_key), tool, arguments));
         loop {
             tokio::select! {
-                outcome = &mut outcome => return outcome.map_err(not_accepted),
+                outcome = &mut outcome => return outcome.map_err(rejected_input_error),
                 Some(question) = self.questions.next() => {
                     activity.hide();
                     let is_interrupted = self.put(question).await?;
                     if let Some(signal) = self.stopped_by.or(is_interrupted.then_some(StopSignal::Interrupt)) {
-                        return Err(interrupted_by(signal));
+                        return Err(interruption_error(signal));
                     }
                 }
-                signal = self.signals.next() => return Err(interrupted_by(signal)),
+                signal = self.signals.next() => return Err(interruption_error(signal)),
             }
         }
     }
@@ -307,7 +307,7 @@ impl RunSession {
         }
         self.endpoint.close().await;
         self.stopped_by
-            .map_or(Ok(()), |signal| Err(interrupted_by(signal)))
+            .map_or(Ok(()), |signal| Err(interruption_error(signal)))
     }
 
     /// Error of a turn without a result.
@@ -331,12 +331,12 @@ fn case_ports(prepared: &PreparedProject, args: &StartArgs) -> CasePorts {
 }
 
 /// Returns the error of a command that a signal ended.
-pub(super) fn interrupted_by(signal: StopSignal) -> CliError {
+pub(super) fn interruption_error(signal: StopSignal) -> CliError {
     CliError::stopped(signal.exit(), "Interrupted.")
 }
 
 /// Error of an input that the swarm rejected.
-pub(crate) fn not_accepted(error: SendError) -> CliError {
+pub(crate) fn rejected_input_error(error: SendError) -> CliError {
     let exit = if error.code == Code::AGENT_NOT_FOUND {
         CommandExit::Usage
     } else {

@@ -98,7 +98,7 @@ impl SignalReceiver {
 
 /// Runs `command` with a receiver of the stop signals: Ctrl-C (SIGINT) and SIGTERM. A signal that
 /// the command does not handle drops the command at once; accepted inputs are on disk.
-pub(crate) async fn watched(
+pub(crate) async fn run_with_signals(
     command: impl AsyncFnOnce(SignalReceiver) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let source = SignalSource::open()?;

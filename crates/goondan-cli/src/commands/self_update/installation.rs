@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::failed;
+use super::update_error;
 use crate::exit::CliError;
 
 /// Path of the receipt below the prefix, written by the installers.
@@ -48,7 +48,7 @@ impl InstalledProgram {
     pub(super) fn find() -> Result<InstalledProgram, CliError> {
         let binary = std::env::current_exe().and_then(|path| path.canonicalize());
         let binary = binary.map_err(|error| {
-            failed(format!("Could not find the path of this program: {error}."))
+            update_error(format!("Could not find the path of this program: {error}."))
         })?;
         let prefix = binary
             .parent()

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use goondan::internal::{directory_outside_projects, untrusted_text};
 
-use super::failed;
 use super::installation::InstalledProgram;
 use super::release::ProgramRelease;
+use super::update_error;
 use crate::exit::CliError;
 use goondan::spec::reason;
 
@@ -42,7 +42,7 @@ pub(super) fn swap(
             "The new program reports the version `{}`, not `{expected}`.",
             untrusted_text::line(reported)
         );
-        return Err(failed(message).suggest("Nothing was changed. Report this bug."));
+        return Err(update_error(message).suggest("Nothing was changed. Report this bug."));
     }
     let replace_files = || {
         copy(&folder.join("share"), &program.prefix.join("share"))?;
@@ -55,7 +55,7 @@ pub(super) fn swap(
 
 /// Returns the error of program files that can't be written.
 fn not_replaced_error(program: &InstalledProgram, error: &io::Error) -> CliError {
-    failed(format!(
+    update_error(format!(
         "The files below {} can't be replaced: {error}.",
         program.prefix.display(),
         error = reason(error)
@@ -83,7 +83,7 @@ fn unpack(file: &Path, into: &Path) -> Result<(), CliError> {
         Ok(outcome) => String::from_utf8_lossy(&outcome.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
-    Err(failed(format!(
+    Err(update_error(format!(
         "The archive can't be unpacked by `{}`: {}.",
         tar.display(),
         untrusted_text::line(problem)
@@ -99,7 +99,7 @@ fn reported_version(program: &Path) -> Result<String, CliError> {
         .stdin(Stdio::null())
         .output();
     let outcome = outcome.map_err(|error| {
-        failed(format!(
+        update_error(format!(
             "The new program can't be started: {error}.",
             error = reason(&error)
         ))

@@ -91,10 +91,10 @@ pub(super) fn run(
         mask: &mask,
         runs_tools: args.run_tools,
     };
-    let text = record(&recorded.history, &source).map_err(|reason| not_recorded(&reason))?;
+    let text = record(&recorded.history, &source).map_err(|reason| recording_error(&reason))?;
     let must_pass = !args.run_tools;
     let file = write_case(&text, folder, &bundle, must_pass).map_err(|error| match error {
-        RecordError::Unrecordable(reason) => not_recorded(&reason),
+        RecordError::Unrecordable(reason) => recording_error(&reason),
         RecordError::Io(error) => CliError::from(error),
     })?;
     file.persist(&args.output).map_err(|error| error.error)?;
@@ -123,7 +123,7 @@ async fn read_history(
         None => args.instance.clone(),
     };
     let recorded = instances::choose(&all_instances, &name)?
-        .ok_or_else(|| instances::unknown(&scope, &name))?;
+        .ok_or_else(|| instances::unknown_conversation_error(&scope, &name))?;
     let related_ids = all_instances
         .iter()
         .filter(|other| other.workspace == recorded.workspace)
@@ -137,7 +137,7 @@ async fn read_history(
         events.extend(reader.events(&id).await?);
     }
     let history = CaseHistory::of(&recorded.summary.id, &args.turns, events)
-        .map_err(|reason| not_recorded(&reason))?;
+        .map_err(|reason| recording_error(&reason))?;
     let mut conversations = BTreeMap::new();
     for id in history.instances() {
         let messages = reader.conversation(&id).await?;
@@ -198,7 +198,7 @@ impl ConversationReader<'_> {
 }
 
 /// Returns the error of a conversation that can't be recorded.
-fn not_recorded(reason: &RecordingError) -> CliError {
+fn recording_error(reason: &RecordingError) -> CliError {
     CliError::new(
         CommandExit::Failure,
         Code::CASE_NOT_RECORDED,

@@ -24,7 +24,7 @@ pub(super) fn fix(
     if !dry_run {
         for repair in &repairs {
             write(&root.join(&repair.file), &repair.after)
-                .map_err(|error| unwritten(&repair.file, &error))?;
+                .map_err(|error| file_write_error(&repair.file, &error))?;
         }
     }
     if !output.json {
@@ -99,7 +99,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Returns the error of a file that can't be written.
-fn unwritten(file: &str, error: &io::Error) -> CliError {
+fn file_write_error(file: &str, error: &io::Error) -> CliError {
     CliError::configuration(format!(
         "`{file}` can't be written: {error}.",
         error = reason(error)

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::commands::mcp::{ProjectMcpServers, reach};
+use crate::commands::mcp::{ProjectMcpServers, connect_to_all};
 use crate::commands::tool_host;
 use crate::exit::{CliError, CommandExit};
 use crate::output::CommandOutput;
@@ -256,7 +256,7 @@ async fn server_diagnostics(
 ) -> Result<Vec<Diagnostic>, CliError> {
     let servers = ProjectMcpServers::new(bundle, None, true, state_root).await?;
     let (mut diagnostics, mut sizes) = (Vec::new(), BTreeMap::new());
-    for (tool, lookup) in reach(&servers).await {
+    for (tool, lookup) in connect_to_all(&servers).await {
         sizes.insert(
             tool.id.clone(),
             lookup

@@ -165,7 +165,7 @@ impl LineEditor {
         match start.checked_sub(1) {
             Some(end) => {
                 let start = self.text[..end].rfind('\n').map_or(0, |at| at + 1);
-                self.at = start + within(&self.text[start..end], column);
+                self.at = start + fitting_length(&self.text[start..end], column);
             }
             None => self.show(
                 self.shown
@@ -182,7 +182,7 @@ impl LineEditor {
         if end < self.text.len() {
             let rest = &self.text[end + 1..];
             let line = rest.split('\n').next().unwrap_or_default();
-            self.at = end + 1 + within(line, column);
+            self.at = end + 1 + fitting_length(line, column);
         } else if let Some((index, _)) = &self.shown {
             self.show(Some(index + 1));
         }
@@ -266,7 +266,7 @@ fn or_next(end: usize, at: usize, next: usize) -> usize {
 }
 
 /// Returns how many bytes of `line` fit into `columns`.
-fn within(line: &str, columns: usize) -> usize {
+fn fitting_length(line: &str, columns: usize) -> usize {
     let mut used_columns = 0;
     let fitting_letters = line.graphemes(true).take_while(|letter| {
         used_columns += width(letter);

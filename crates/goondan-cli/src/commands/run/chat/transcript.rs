@@ -13,7 +13,7 @@ use goondan::ports::tool::ToolCallStatus;
 
 use super::markdown::StreamedAnswer;
 use super::reasoning::ReasoningView;
-use super::wrapped_text::wrapped;
+use super::wrapped_text::wrap_line;
 use crate::commands::run::UnpromptedAnswer;
 use crate::commands::run::unprompted_answers::resumed_turn_notice;
 use crate::commands::run::view::calls;
@@ -152,7 +152,7 @@ impl ChatTranscript {
         }
         let columns = super::size().columns;
         for line in text.split('\n') {
-            self.lines.push_str(&wrapped(line, columns));
+            self.lines.push_str(&wrap_line(line, columns));
             self.lines.push('\n');
         }
     }
@@ -301,7 +301,10 @@ impl ChatTranscript {
             && self.is_plain
         {
             let prefix = self.agent_prefix(event);
-            self.tell(&format!("{prefix}{}", calls::called(tool_name, arguments)));
+            self.tell(&format!(
+                "{prefix}{}",
+                calls::call_line(tool_name, arguments)
+            ));
         }
     }
 
@@ -330,14 +333,14 @@ impl ChatTranscript {
         }
         let columns = CommandOutput::columns();
         let lines = match self.output.verbose {
-            0 if !self.is_plain => vec![calls::folded(
+            0 if !self.is_plain => vec![calls::folded_call_row(
                 tool,
                 status,
                 millis,
                 result,
                 columns.saturating_sub(shorten(&event.agent_name).len() + 4),
             )],
-            _ => calls::completed(tool, status, millis, result, columns),
+            _ => calls::completed_call_lines(tool, status, millis, result, columns),
         };
         self.tell(&format!("{agent_prefix}{}", lines.join("\n")));
     }

@@ -7,7 +7,7 @@ const MIN_WRAP_COLUMNS: usize = 20;
 
 /// Wraps a line with styles between words, at most `columns` wide. Further rows are indented like
 /// the text of the first row. A longer word is not divided here.
-pub(super) fn wrapped(line: &str, columns: usize) -> String {
+pub(super) fn wrap_line(line: &str, columns: usize) -> String {
     let visible_text = anstream::adapter::strip_str(line).to_string();
     if columns < MIN_WRAP_COLUMNS || visible_text.contains('\t') || width(&visible_text) <= columns
     {

@@ -18,7 +18,7 @@ use goondan::{Input, SendError, Turn};
 
 use super::{ClientUpdate, SwarmClient, TurnFailure, joined_input};
 use crate::commands::run::approval::PendingApproval;
-use crate::commands::run::session::{RunSession, not_accepted};
+use crate::commands::run::session::{RunSession, rejected_input_error};
 use crate::commands::run::signals::{SignalReceiver, StopSignal};
 use crate::exit::CliError;
 
@@ -49,7 +49,7 @@ impl LocalClient {
     /// Submits an input through the gateway. Fails if the swarm does not accept the input.
     async fn submit(&self, input: Input) -> Result<Submission, CliError> {
         let submission = self.session.endpoint.service.gateway().submit(input).await;
-        submission.map_err(|error| not_accepted(SendError::from(error)))
+        submission.map_err(|error| rejected_input_error(SendError::from(error)))
     }
 
     /// Forgets an input that joined the running turn, because the input ends with that turn.
@@ -196,13 +196,13 @@ impl SwarmClient for LocalClient {
             ConversationOperation::Compact => swarm.compact(id).await,
             ConversationOperation::Undo => swarm.undo(id).await,
         };
-        self.follow(turn.map_err(not_accepted)?);
+        self.follow(turn.map_err(rejected_input_error)?);
         Ok(())
     }
 
     async fn retry(&mut self, id: &InstanceId, event: &str) -> Result<(), CliError> {
         let turn = self.session.swarm.retry(id, event).await;
-        self.follow(turn.map_err(not_accepted)?);
+        self.follow(turn.map_err(rejected_input_error)?);
         Ok(())
     }
 

@@ -23,7 +23,7 @@ use super::{ClientUpdate, SwarmClient, TurnFailure, joined_input};
 use crate::commands::run::approval::{
     ApprovalResponder, PendingApproval, PendingApprovals, set_up_approvals,
 };
-use crate::commands::run::session::interrupted_by;
+use crate::commands::run::session::interruption_error;
 use crate::commands::run::signals::{SignalReceiver, StopSignal};
 use crate::exit::CliError;
 use crate::output::CommandOutput;
@@ -349,7 +349,7 @@ impl SwarmClient for RemoteClient {
             };
             match event {
                 Some(Ok(ClientEvent::Accepted(state))) => {
-                    let update = begun(&state);
+                    let update = accepted_update(&state);
                     turn.accepted = Some(state);
                     return Ok(update);
                 }
@@ -362,7 +362,7 @@ impl SwarmClient for RemoteClient {
                     return Ok(ClientUpdate::Event(event));
                 }
                 Some(Ok(ClientEvent::Result(state))) => match (&turn.accepted, state.result) {
-                    (_, None) => return Ok(self.end_turn(Err(process_ended().into()))),
+                    (_, None) => return Ok(self.end_turn(Err(process_ended_error().into()))),
                     (Some(_), Some(result)) => return Ok(self.end_turn(Ok(result))),
                     (None, Some(result)) => {
                         turn.end = Some(result);
@@ -370,12 +370,12 @@ impl SwarmClient for RemoteClient {
                             result: None,
                             ..state
                         };
-                        return Ok(begun(&state));
+                        return Ok(accepted_update(&state));
                     }
                 },
                 Some(Ok(ClientEvent::Asked(_) | ClientEvent::Closed(_))) => {}
                 Some(Err(error)) => return Ok(self.end_turn(Err(failure(error.into())))),
-                None => return Ok(self.end_turn(Err(failure(process_ended())))),
+                None => return Ok(self.end_turn(Err(failure(process_ended_error())))),
             }
         }
     }
@@ -462,12 +462,12 @@ impl SwarmClient for RemoteClient {
     }
 
     async fn leave(self, signal: Option<StopSignal>) -> Result<(), CliError> {
-        signal.map_or(Ok(()), |signal| Err(interrupted_by(signal)))
+        signal.map_or(Ok(()), |signal| Err(interruption_error(signal)))
     }
 }
 
 /// Returns the update about an accepted input.
-fn begun(state: &InputState) -> ClientUpdate {
+fn accepted_update(state: &InputState) -> ClientUpdate {
     let agent = state.agent_name.as_deref().unwrap_or_default();
     ClientUpdate::Begun {
         instance: InstanceId::new(agent, state.instance_key.as_deref().unwrap_or_default()),
@@ -494,7 +494,7 @@ fn turn_continues(signal: StopSignal) -> CliError {
 }
 
 /// Error of a turn whose process ended.
-fn process_ended() -> CliError {
+fn process_ended_error() -> CliError {
     CliError::failure(
         Code::SWARM_STOPPED,
         "The process that runs the swarm ended before the turn did.",

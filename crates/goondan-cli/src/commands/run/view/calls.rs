@@ -14,7 +14,7 @@ const OUTPUT_FIELDS: [&str; 8] = [
 ];
 
 /// Formats the start of a call.
-pub(in crate::commands::run) fn called(tool_name: &str, arguments: &Value) -> String {
+pub(in crate::commands::run) fn call_line(tool_name: &str, arguments: &Value) -> String {
     let (name, faint) = (style::NAME, style::FAINT);
     let tool = untrusted_text::line(tool_name);
     let arguments = if arguments.is_null() {
@@ -26,7 +26,7 @@ pub(in crate::commands::run) fn called(tool_name: &str, arguments: &Value) -> St
 }
 
 /// Formats a finished call: its outcome, then an excerpt of its output.
-pub(in crate::commands::run) fn completed(
+pub(in crate::commands::run) fn completed_call_lines(
     tool_name: &str,
     status: ToolCallStatus,
     millis: u64,
@@ -63,7 +63,7 @@ pub(in crate::commands::run) fn completed(
 /// Formats a finished call in one row: outcome, title and first output line.
 /// For programs and failed calls it shows the last output line, which usually is the summary or
 /// reason.
-pub(in crate::commands::run) fn folded(
+pub(in crate::commands::run) fn folded_call_row(
     tool_name: &str,
     status: ToolCallStatus,
     millis: u64,
@@ -276,7 +276,7 @@ mod tests {
     }
 
     fn ended(millis: u64, output: Value) -> String {
-        plain(completed(
+        plain(completed_call_lines(
             "bash__exec",
             ToolCallStatus::Ok,
             millis,
@@ -327,7 +327,7 @@ mod tests {
             output: json!({"exitCode": 3, "stdout": ""}),
             ..Default::default()
         };
-        let line = completed("bash__exec", ToolCallStatus::Ok, 1, &result, 80).remove(0);
+        let line = completed_call_lines("bash__exec", ToolCallStatus::Ok, 1, &result, 80).remove(0);
         let red = style::ERROR;
         assert!(line.contains(&format!("{red}exit 3{red:#}")), "{line:?}");
     }
@@ -344,7 +344,13 @@ mod tests {
             output: json!({"path": "a.rs", "diff": "@@ -1 +1 @@\n-a\n+b\n"}),
             ..Default::default()
         };
-        let rows = plain(completed("fs__edit", ToolCallStatus::Ok, 4, &result, 80));
+        let rows = plain(completed_call_lines(
+            "fs__edit",
+            ToolCallStatus::Ok,
+            4,
+            &result,
+            80,
+        ));
         assert_eq!(
             rows,
             "← fs__edit ok 4 ms +3 -1 Edited a.rs\n  │ @@ -1 +1 @@\n  │ -a\n  │ +b"
@@ -357,14 +363,20 @@ mod tests {
             error,
             ..Default::default()
         };
-        let rows = plain(completed("fs__edit", ToolCallStatus::Error, 4, &result, 80));
+        let rows = plain(completed_call_lines(
+            "fs__edit",
+            ToolCallStatus::Error,
+            4,
+            &result,
+            80,
+        ));
         assert_eq!(rows, "← fs__edit error E_TOOL_DENIED 4 ms: no");
     }
 
     #[test]
     fn a_call_folds_into_one_row() {
         let fold = |status, result: &ShownResult| {
-            anstream::adapter::strip_str(&folded("bash__exec", status, 2_345, result, 60))
+            anstream::adapter::strip_str(&folded_call_row("bash__exec", status, 2_345, result, 60))
                 .to_string()
         };
         let output = json!({"exitCode": 0, "stdout": "\none\ntwo\n"});

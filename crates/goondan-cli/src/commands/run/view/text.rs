@@ -178,7 +178,9 @@ impl TextView {
                 tool_name,
                 arguments,
                 ..
-            } if self.shows_tools => self.tool_lines(event, &[calls::called(tool_name, arguments)]),
+            } if self.shows_tools => {
+                self.tool_lines(event, &[calls::call_line(tool_name, arguments)])
+            }
             RuntimeEventKind::ToolCompleted {
                 tool_name,
                 status,
@@ -187,7 +189,7 @@ impl TextView {
                 ..
             } if self.shows_tools => self.tool_lines(
                 event,
-                &calls::completed(
+                &calls::completed_call_lines(
                     tool_name,
                     *status,
                     *duration,
@@ -202,7 +204,7 @@ impl TextView {
                 ..
             } if self.shows_tools => {
                 let error_text = failed_call(error_message);
-                let lines = calls::completed(
+                let lines = calls::completed_call_lines(
                     tool_name,
                     ToolCallStatus::Error,
                     *duration,
