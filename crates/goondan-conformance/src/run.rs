@@ -15,7 +15,7 @@ use crate::case::read::{FileCases, LocatedCase};
 use crate::discover::discover;
 use crate::live::{LiveCase, LiveOptions, LiveReport, RunReport};
 use crate::report::{CaseOutcome, CaseReport, RunSummary};
-use crate::runner::{not_here, run_case, run_live};
+use crate::runner::{run_case, run_live, unsupported_live_reason};
 
 /// Default time limit of a test case.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -176,7 +176,7 @@ impl<'c> PlannedCase<'c> {
         let live = options.live.as_ref().map(|live| {
             (
                 LiveCase::for_case(located, live),
-                not_here(located, options),
+                unsupported_live_reason(located, options),
             )
         });
         let mode = match live {

@@ -49,14 +49,14 @@ impl AlbumCollector {
             let album_outcome = outcome.wait_for(Option::is_some).await;
             return match album_outcome.as_deref() {
                 Ok(Some(outcome)) => outcome.clone(),
-                _ => Err(interrupted()),
+                _ => Err(interrupted_refusal()),
             };
         }
         tokio::time::sleep(ALBUM_WAIT).await;
         let album = self.lock().remove(&key);
         let outcome = match album {
             Some(album) => accept(album.event).await,
-            None => Err(interrupted()),
+            None => Err(interrupted_refusal()),
         };
         // Fails only if the album has no other message.
         let _ = sender.send(Some(outcome.clone()));
@@ -89,7 +89,7 @@ impl AlbumCollector {
 }
 
 /// Returns the refusal of a message whose album was not accepted. The platform delivers it again.
-fn interrupted() -> EventRefusal {
+fn interrupted_refusal() -> EventRefusal {
     EventRefusal {
         message: "The album was interrupted.".to_owned(),
         is_retryable: true,

@@ -73,7 +73,7 @@ impl ApprovalChannel {
     pub(crate) fn post(self: &Arc<Self>, question: ApprovalHandle) {
         let (target, stopping) = (Arc::clone(self), self.runtime.shared.stopping.clone());
         tokio::spawn(stopping.run_until_cancelled_owned(async move {
-            if let Err(error) = put(&target, question).await {
+            if let Err(error) = run_request(&target, question).await {
                 tracing::warn!(
                     connection = target.runtime.bound.name,
                     "could not post an approval request in the channel: {error}"
@@ -84,7 +84,10 @@ impl ApprovalChannel {
 }
 
 /// Posts a request and updates its message when the request ends.
-async fn put(target: &ApprovalChannel, question: ApprovalHandle) -> Result<(), PlatformFailure> {
+async fn run_request(
+    target: &ApprovalChannel,
+    question: ApprovalHandle,
+) -> Result<(), PlatformFailure> {
     let (platform, approvals) = (&target.runtime.platform, &target.runtime.questions);
     let mark = approvals.mark(&question.request);
     let poster = ApprovalMessage::of(&**platform, &question.request, &mark);
@@ -107,7 +110,7 @@ async fn put(target: &ApprovalChannel, question: ApprovalHandle) -> Result<(), P
         );
     }
     question.ended().await;
-    let end = match (question.end(), approvals.said(&mark)) {
+    let end = match (question.end(), approvals.final_text(&mark)) {
         (_, Some(final_text)) => final_text,
         (Some(ApprovalEnd::Answered), None) => {
             format!("{text}\n\nThis request was answered elsewhere.")
@@ -327,7 +330,7 @@ impl ConnectionApprovals {
     }
 
     /// Returns the final text of an answered request.
-    fn said(&self, mark: &str) -> Option<String> {
+    fn final_text(&self, mark: &str) -> Option<String> {
         self.state().said.get(mark).cloned()
     }
 
@@ -448,7 +451,7 @@ pub(crate) fn press(runtime: &ConnectionRuntime, press: &ButtonPress) -> PressOu
 
 /// Parses a written answer: `/approve CODE` or `/deny CODE` in the last line of a message. Returns
 /// `None` for any other message.
-pub(crate) fn written(event: &PlatformEvent) -> Option<ButtonPress> {
+pub(crate) fn parse_written_answer(event: &PlatformEvent) -> Option<ButtonPress> {
     let (sender, channel) = (
         // Quoted text may come from another person.
         event.sender.clone().filter(|_| !event.quotes)?,

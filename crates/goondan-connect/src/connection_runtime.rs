@@ -157,7 +157,7 @@ impl ConnectionRuntime {
     /// Handles a written approval answer of an approver and returns true. Returns false for any
     /// other message, including the same text from another sender.
     fn take_written_answer(self: &Arc<Self>, event: &PlatformEvent) -> bool {
-        let press = channel_approvals::written(event)
+        let press = channel_approvals::parse_written_answer(event)
             .filter(|press| self.approvers().contains(&press.sender.id));
         let Some(press) = press else { return false };
         let PressOutcome { words, .. } = self.press(&press);
@@ -263,7 +263,7 @@ impl ConnectionRuntime {
             None => self.shared.gateway.submit(input).await.map(drop),
         };
         if submitted.is_err() && is_new {
-            outbox.dropped(&id).await.map_err(storage_refusal)?;
+            outbox.record_dropped(&id).await.map_err(storage_refusal)?;
         }
         match submitted {
             // Other rules routed the event to another conversation when it first arrived.
@@ -379,7 +379,7 @@ impl ConnectionRuntime {
                 );
                 self.pending_replies
                     .outbox
-                    .failed(&reply.id, &reason)
+                    .record_failed(&reply.id, &reason)
                     .await?;
                 continue;
             }
@@ -390,7 +390,12 @@ impl ConnectionRuntime {
                 .await
             {
                 // The swarm never accepted the input; the platform redelivers the event.
-                None => self.pending_replies.outbox.dropped(&reply.id).await?,
+                None => {
+                    self.pending_replies
+                        .outbox
+                        .record_dropped(&reply.id)
+                        .await?
+                }
                 Some(found) => {
                     let (sender, turn) = oneshot::channel();
                     let channel = self.approval_channel(&reply);

@@ -153,7 +153,11 @@ impl Connections {
             std::mem::take(&mut table.running)
         };
         for connection in running.values() {
-            receive_supervisor::tell(&connection.runtime, ConnectionState::Stopped, None);
+            receive_supervisor::write_connection_status(
+                &connection.runtime,
+                ConnectionState::Stopped,
+                None,
+            );
         }
     }
 
@@ -216,7 +220,7 @@ impl ConnectionsInner {
             }
         }
         for UnusableConnection { name, problem } in &problems {
-            self.tell_unusable(name, problem);
+            self.write_unusable_status(name, problem);
         }
         self.table().problems = problems;
     }
@@ -275,7 +279,7 @@ impl ConnectionsInner {
     }
 
     /// Writes the status file of a connection that cannot run.
-    fn tell_unusable(&self, name: &str, problem: &str) {
+    fn write_unusable_status(&self, name: &str, problem: &str) {
         if let Ok(folder) = self.state_dir(name).prepare() {
             let reason = Some(problem.to_owned());
             ConnectionStatus {

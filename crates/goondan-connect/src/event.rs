@@ -161,7 +161,7 @@ pub(crate) fn lines<'p>(parts: impl IntoIterator<Item = &'p str>) -> String {
 const MAX_QUOTED_CHARS: usize = 4_000;
 
 /// Returns quoted words under a line that names their origin; empty without words.
-pub(crate) fn quoted(origin: &str, words: &str) -> String {
+pub(crate) fn quoted_text(origin: &str, words: &str) -> String {
     match words.trim() {
         "" => String::new(),
         words => {
@@ -186,12 +186,12 @@ pub(crate) fn random_id() -> String {
 pub(crate) fn plain_values(object: &JsonObject) -> BTreeMap<String, String> {
     object
         .iter()
-        .filter_map(|(name, value)| Some((name.clone(), plain(value)?)))
+        .filter_map(|(name, value)| Some((name.clone(), scalar_text(value)?)))
         .collect()
 }
 
 /// Returns a number, string or boolean as a string.
-pub(crate) fn plain(value: &Value) -> Option<String> {
+pub(crate) fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),

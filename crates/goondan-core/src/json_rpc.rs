@@ -29,7 +29,7 @@ pub fn request_id(text: &str) -> Value {
                     && text.get(at..end) == Some("\"id\"")
                     && let Some(value) = value.strip_prefix(':')
                 {
-                    return id_at(value.trim_start());
+                    return read_id(value.trim_start());
                 }
                 at = end;
                 continue;
@@ -55,7 +55,7 @@ fn string_end(bytes: &[u8], start: usize) -> usize {
 }
 
 /// Returns the string or number at the beginning of `text`.
-fn id_at(text: &str) -> Value {
+fn read_id(text: &str) -> Value {
     let end = if text.starts_with('"') {
         string_end(text.as_bytes(), 0)
     } else {

@@ -114,7 +114,7 @@ impl DynamicLibraries {
         root: &Path,
     ) -> Result<LocatedLibrary, LibraryFailure> {
         let source = locate::library(root, entry)?;
-        let image = blocking(move || LibraryImage::read(&source)).await?;
+        let image = run_blocking(move || LibraryImage::read(&source)).await?;
         // Held throughout, so that two resources with the same entry share one library.
         let mut opened = self.opened.lock().await;
         let (name, content, file) = (image.name(), image.hash.clone(), image.source.clone());
@@ -151,7 +151,7 @@ impl DynamicLibraries {
         root: &Path,
     ) -> Result<(PathBuf, String), LibraryFailure> {
         let source = locate::library(root, entry)?;
-        let image = blocking(move || LibraryImage::read(&source)).await?;
+        let image = run_blocking(move || LibraryImage::read(&source)).await?;
         let mut opened = self.opened.lock().await;
         let (name, content, file) = (image.name(), image.hash.clone(), image.source.clone());
         if let Some((_, path)) = opened
@@ -242,7 +242,7 @@ impl DynamicLibraries {
             return Ok(Arc::clone(staging));
         }
         let root = self.staging_root.clone();
-        let directory = blocking(move || {
+        let directory = run_blocking(move || {
             StagingDirectory::new(&root).map_err(|cause| LibraryFailure::Unwritable { root, cause })
         })
         .await?;
@@ -394,7 +394,7 @@ async fn stage(
     staging: Arc<StagingDirectory>,
     image: LibraryImage,
 ) -> Result<PathBuf, LibraryFailure> {
-    blocking(move || {
+    run_blocking(move || {
         image::check(&image.name(), &image.source)?;
         // Copying fails if the file has changed since the check.
         staging.copy_verified(&image)
@@ -403,7 +403,7 @@ async fn stage(
 }
 
 /// Runs file operations outside of the async threads.
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LibraryFailure> + Send + 'static,
 ) -> Result<T, LibraryFailure> {
     tokio::task::spawn_blocking(work).await?

@@ -62,7 +62,7 @@ impl LibraryImage {
             }
             std::thread::sleep(READ_RETRY_INTERVAL);
         }
-        Err(changing(source))
+        Err(changing_file_failure(source))
     }
 
     /// Returns the file's name, for messages.
@@ -110,7 +110,7 @@ impl<W: Write> Write for HashingWriter<'_, W> {
 }
 
 /// Returns the error of a file that changes while it is copied.
-fn changing(source: &Path) -> LibraryFailure {
+fn changing_file_failure(source: &Path) -> LibraryFailure {
     LibraryFailure::Changing {
         name: source.display().to_string(),
     }
@@ -140,7 +140,7 @@ impl StagingDirectory {
         if hash == image.hash {
             Ok(path)
         } else {
-            Err(changing(&image.source))
+            Err(changing_file_failure(&image.source))
         }
     }
 

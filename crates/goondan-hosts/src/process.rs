@@ -432,7 +432,7 @@ impl ShimMessageReader {
                 Some(id) => {
                     self.calls.event(id, RunningMessage::Log(line));
                 }
-                None => printed(&self.name, line.level, &line.message),
+                None => log_printed_line(&self.name, line.level, &line.message),
             },
             ShimMessage::Progress { id, progress } => {
                 self.calls.event(id, RunningMessage::Progress(progress));
@@ -473,7 +473,7 @@ impl ShimMessageReader {
 }
 
 /// Logs a line that belongs to no call.
-fn printed(host: &str, level: LogLevel, message: &str) {
+fn log_printed_line(host: &str, level: LogLevel, message: &str) {
     match level {
         LogLevel::Debug => tracing::debug!(target: "gdn::tool", host, "{message}"),
         LogLevel::Info => tracing::info!(target: "gdn::tool", host, "{message}"),
@@ -518,7 +518,7 @@ impl PrintedOutputReader {
                     };
                     self.calls.event(id, RunningMessage::Log(line));
                 }
-                None => printed(&self.name, LogLevel::Info, text),
+                None => log_printed_line(&self.name, LogLevel::Info, text),
             }
         }
     }

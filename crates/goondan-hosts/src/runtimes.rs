@@ -29,7 +29,7 @@ pub fn found(module: &ScriptModule, root: &Path) -> Option<RuntimeFound> {
         let program = own_program.or_else(|| {
             programs(*runtime)
                 .iter()
-                .find_map(|name| on_path(name, &path, root))
+                .find_map(|name| find_on_path(name, &path, root))
         })?;
         Some(RuntimeFound {
             runtime: *runtime,
@@ -55,7 +55,10 @@ pub fn problem(module: &ScriptModule, root: &Path) -> Option<(String, String)> {
     } else {
         configured
     };
-    let names: Vec<&str> = runtimes.iter().map(|runtime| called(*runtime)).collect();
+    let names: Vec<&str> = runtimes
+        .iter()
+        .map(|runtime| runtime_display_name(*runtime))
+        .collect();
     let message = format!(
         "`{}` needs {}, which is not installed",
         module.path,
@@ -131,8 +134,8 @@ pub fn installed(project: &Path) -> Vec<(&'static str, Option<PathBuf>)> {
     let of = |runtime: ScriptRuntime| {
         let program = programs(runtime)
             .iter()
-            .find_map(|name| on_path(name, &path, project));
-        (called(runtime), program)
+            .find_map(|name| find_on_path(name, &path, project));
+        (runtime_display_name(runtime), program)
     };
     [
         ScriptRuntime::Node,
@@ -145,7 +148,7 @@ pub fn installed(project: &Path) -> Vec<(&'static str, Option<PathBuf>)> {
 }
 
 /// Returns the display name of a runtime.
-pub(crate) fn called(runtime: ScriptRuntime) -> &'static str {
+pub(crate) fn runtime_display_name(runtime: ScriptRuntime) -> &'static str {
     match runtime {
         ScriptRuntime::Node => "Node.js",
         ScriptRuntime::Bun => "Bun",
@@ -191,7 +194,7 @@ fn virtual_environment(runtime: ScriptRuntime, package: &Path) -> Option<PathBuf
 
 /// Finds a program in the directories of `path`. Ignores relative directories and those below the
 /// project, because a project must not replace programs such as `node`.
-fn on_path(name: &str, path: &OsStr, project: &Path) -> Option<PathBuf> {
+fn find_on_path(name: &str, path: &OsStr, project: &Path) -> Option<PathBuf> {
     let project = project
         .canonicalize()
         .unwrap_or_else(|_| project.to_owned());

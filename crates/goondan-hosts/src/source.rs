@@ -98,7 +98,10 @@ impl ScriptModules {
             "" => "the project's handler files".to_owned(),
             package => format!("the handler files in `{package}`"),
         };
-        let name = format!("{package} ({})", runtimes::called(definition.runtime));
+        let name = format!(
+            "{package} ({})",
+            runtimes::runtime_display_name(definition.runtime)
+        );
         let host = self
             .pool
             .host(&name, &definition, &contents, &self.folder, &self.programs);

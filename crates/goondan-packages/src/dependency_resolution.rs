@@ -81,7 +81,7 @@ pub async fn resolve(
     };
     for _ in 0..MAX_RESOLUTION_ROUNDS {
         if let Some(chosen) = work.try_selection(root, settings).await? {
-            return Ok(lock_of(chosen));
+            return Ok(build_lock(chosen));
         }
     }
     Err(PackageError::new(
@@ -92,7 +92,7 @@ pub async fn resolve(
 }
 
 /// Creates the lock file for the chosen packages.
-fn lock_of(chosen: BTreeMap<String, SelectedPackage>) -> PackageLock {
+fn build_lock(chosen: BTreeMap<String, SelectedPackage>) -> PackageLock {
     let version = |name: &str| {
         chosen
             .get(name)

@@ -224,7 +224,7 @@ pub(crate) async fn guard_place(
 /// If the stated length of a body exceeds `limit` bytes, replaces the body with a body that fails
 /// at the first read. The handler then reports the error in the form of its protocol. Without this,
 /// the server would read up to the limit first.
-pub(crate) async fn no_larger(
+pub(crate) async fn replace_larger_body(
     State(limit): State<usize>,
     request: Request,
     next: Next,
@@ -237,7 +237,7 @@ pub(crate) async fn no_larger(
     next.run(request).await
 }
 
-/// Like [`no_larger`], for handlers without an error form of their protocol.
+/// Like [`replace_larger_body`], for handlers without an error form of their protocol.
 pub(crate) async fn refuse_larger(
     State(limit): State<usize>,
     request: Request,

@@ -100,7 +100,7 @@ impl<S> WriteTimeoutStream<S> {
     }
 
     /// Counts the bytes of a write, and limits it.
-    fn counted(
+    fn limit_write(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
@@ -130,7 +130,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeoutStream<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
-        this.counted(cx, written)
+        this.limit_write(cx, written)
     }
 
     fn poll_write_vectored(
@@ -140,7 +140,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeoutStream<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write_vectored(cx, parts);
-        this.counted(cx, written)
+        this.limit_write(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

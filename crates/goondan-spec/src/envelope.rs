@@ -67,7 +67,7 @@ pub(crate) fn read<'n>(
 ) -> Option<DocumentEnvelope<'n>> {
     let root = FieldReader::root(root);
     if root.node.entries().is_none() {
-        findings.add(not_a_resource(&root));
+        findings.add(not_a_map_error(&root));
         return None;
     }
     let mut fields = root.fields(findings)?;
@@ -116,7 +116,7 @@ pub(crate) fn read<'n>(
 }
 
 /// Creates the error for a document that is not a map.
-fn not_a_resource(root: &FieldReader<'_>) -> Diagnostic {
+fn not_a_map_error(root: &FieldReader<'_>) -> Diagnostic {
     let message = format!(
         "A document must be a map with `apiVersion`, `kind`, `metadata` and `spec`, but is {}.",
         root.node.type_phrase()

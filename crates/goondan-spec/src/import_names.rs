@@ -21,7 +21,7 @@ pub fn imported_names(text: &str, language: ScriptLanguage) -> BTreeSet<ImportNa
         ScriptLanguage::Python => {
             let mut names = python_imports(text);
             for module in called_imports(text, language).literal {
-                names.extend(called(&module));
+                names.extend(loaded_module_names(&module));
             }
             names
         }
@@ -91,7 +91,7 @@ fn python_imports(text: &str) -> BTreeSet<ImportName> {
 }
 
 /// Returns the name of a Python module, or the path of its file, that a call loads.
-fn called(module: &str) -> Vec<ImportName> {
+fn loaded_module_names(module: &str) -> Vec<ImportName> {
     match module.strip_suffix(".py") {
         Some(path) => vec![ImportName::Relative(path.to_owned())],
         None if module.starts_with('.') => relative_modules(module, std::iter::empty()),

@@ -34,16 +34,16 @@ pub fn open_unlinked(path: &Path) -> io::Result<File> {
 fn open_with(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let flags = nix::fcntl::OFlag::O_NONBLOCK | nix::fcntl::OFlag::O_NOCTTY;
-    checked(options.custom_flags(flags.bits()).open(path)?)
+    check_regular(options.custom_flags(flags.bits()).open(path)?)
 }
 
 #[cfg(not(unix))]
 fn open_with(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    checked(options.open(path)?)
+    check_regular(options.open(path)?)
 }
 
 /// Returns the file if it is a regular one.
-fn checked(file: File) -> io::Result<File> {
+fn check_regular(file: File) -> io::Result<File> {
     let kind = file.metadata()?.file_type();
     match () {
         () if kind.is_file() => Ok(file),

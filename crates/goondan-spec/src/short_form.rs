@@ -58,12 +58,12 @@ pub(crate) fn read_model(
         let spec = map_node(
             position_in_file,
             vec![
-                left_out(
+                implied_entry(
                     "provider",
                     position_in_file,
                     text_node(provider, provider_at),
                 ),
-                left_out("model", position_in_file, text_node(model, model_at)),
+                implied_entry("model", position_in_file, text_node(model, model_at)),
             ],
         );
         let name = text_node(name.text()?, position_in_file);
@@ -73,7 +73,7 @@ pub(crate) fn read_model(
         Some(_) => format!("{}/{}", Kind::Model, name.text()?),
         None => text,
     };
-    let model_ref = left_out(
+    let model_ref = implied_entry(
         "modelRef",
         position_in_file,
         text_node(&reference, position_in_file),
@@ -155,8 +155,8 @@ fn derived_swarm(files: &[Arc<ParsedFile>]) -> Option<(String, YamlNode)> {
     let spec = map_node(
         name_position,
         vec![
-            left_out("entryAgent", name_position, reference),
-            left_out("agents", name_position, agents),
+            implied_entry("entryAgent", name_position, reference),
+            implied_entry("agents", name_position, agents),
         ],
     );
     let swarm = resource_document(
@@ -194,20 +194,20 @@ fn part_position(at: SourcePosition, text: &str, start: usize, end: usize) -> So
 
 /// Creates a document.
 fn resource_document(kind: Kind, name: YamlNode, spec: YamlNode, at: SourcePosition) -> YamlNode {
-    let metadata = map_node(at, vec![left_out("name", at, name)]);
+    let metadata = map_node(at, vec![implied_entry("name", at, name)]);
     map_node(
         at,
         vec![
-            left_out("apiVersion", at, text_node(API_VERSION, at)),
-            left_out("kind", at, text_node(kind.as_str(), at)),
-            left_out("metadata", at, metadata),
-            left_out("spec", at, spec),
+            implied_entry("apiVersion", at, text_node(API_VERSION, at)),
+            implied_entry("kind", at, text_node(kind.as_str(), at)),
+            implied_entry("metadata", at, metadata),
+            implied_entry("spec", at, spec),
         ],
     )
 }
 
 /// Creates an entry whose key is not in the file.
-fn left_out(key: &str, at: SourcePosition, value: YamlNode) -> MapEntry {
+fn implied_entry(key: &str, at: SourcePosition, value: YamlNode) -> MapEntry {
     MapEntry {
         key: key.to_owned(),
         written: (key == "modelRef").then(String::new),

@@ -28,7 +28,7 @@ impl Bundle {
                 .find(|swarm: &&Resource<_>| swarm.id.name == name)
         };
         if let Some(name) = name {
-            return find_named(name).ok_or_else(|| no_such_swarm(name, &names));
+            return find_named(name).ok_or_else(|| unknown_swarm_error(name, &names));
         }
         match (find_named("default"), swarms.len()) {
             (Some(default), _) => Ok(default),
@@ -183,7 +183,7 @@ impl Bundle {
 }
 
 /// Creates the error for an unknown swarm name.
-fn no_such_swarm(name: &str, names: &[&str]) -> Diagnostic {
+fn unknown_swarm_error(name: &str, names: &[&str]) -> Diagnostic {
     let diagnostic = Diagnostic::new(
         Code::NO_SWARM,
         format!("There is no Swarm `{}`.", excerpt(name, 80)),

@@ -172,8 +172,8 @@ pub(crate) fn record_in_config(
     literals: bool,
     findings: &mut DiagnosticSink,
 ) {
-    let source = looked_up_in(field.node).or_else(|| {
-        let literal = literals.then(|| literal_in(field.node)).flatten()?;
+    let source = value_source_of_map(field.node).or_else(|| {
+        let literal = literals.then(|| literal_of_map(field.node)).flatten()?;
         redact_in_diagnostics(field.node, findings);
         Some(ValueSource::Value(Secret::new(literal)))
     });
@@ -191,7 +191,7 @@ pub(crate) fn record_in_config(
 }
 
 /// Returns the variable or secret that the `valueFrom` of a free-form map names.
-fn looked_up_in(node: &YamlNode) -> Option<ValueSource> {
+fn value_source_of_map(node: &YamlNode) -> Option<ValueSource> {
     let from = &node.entry("valueFrom")?.value;
     if let Some(name) = from.entry("env").and_then(|env| env.value.text()) {
         return Some(ValueSource::Env(name.to_owned()));
@@ -206,7 +206,7 @@ fn looked_up_in(node: &YamlNode) -> Option<ValueSource> {
 }
 
 /// Returns the text of a free-form map whose only entry is `value`.
-fn literal_in(node: &YamlNode) -> Option<&str> {
+fn literal_of_map(node: &YamlNode) -> Option<&str> {
     match node.entries()? {
         [only] if only.key == "value" => only.value.text(),
         _ => None,

@@ -94,7 +94,7 @@ impl ToolOperation for CronJobTool {
             CronAction::Remove => {
                 let id = require_parameter(self.id, "remove", "id")?;
                 let Some(job) = schedules.remove(&id).await? else {
-                    return Err(no_job(&id, &schedules.jobs().await?));
+                    return Err(unknown_job_error(&id, &schedules.jobs().await?));
                 };
                 Ok(titled_output(
                     format!("Removed {id}"),
@@ -113,7 +113,7 @@ fn require_parameter(value: Option<String>, action: &str, name: &str) -> Result<
 }
 
 /// Returns the error of an unknown job id, with the known ids.
-fn no_job(id: &str, jobs: &[ScheduledJob]) -> ToolError {
+fn unknown_job_error(id: &str, jobs: &[ScheduledJob]) -> ToolError {
     let job_ids = jobs
         .iter()
         .map(|job| job.id.as_str())

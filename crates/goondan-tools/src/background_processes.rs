@@ -22,7 +22,7 @@ use crate::command_runner::{PreparedCommand, RunningCommand};
 use crate::instance_owner::InstanceOwner;
 use crate::mutex_lock::lock;
 use crate::output_capture::OutputCapture;
-use crate::process::{ProcessSignal, ProgramFailure, wait_for_limit, while_reading};
+use crate::process::{ProcessSignal, ProgramFailure, read_until_end, wait_for_limit};
 
 /// Maximum number of running processes per instance.
 const MAX_RUNNING_PROCESSES: usize = 32;
@@ -69,7 +69,7 @@ impl BackgroundProcesses {
     }
 
     /// Ends the processes of an instance, and removes them.
-    pub(crate) fn end_of(&self, owner: &InstanceOwner) {
+    pub(crate) fn end_processes_of(&self, owner: &InstanceOwner) {
         let mut table = lock(&self.table);
         let keys: Vec<_> = table.owned_by(owner).map(|(key, _)| key.clone()).collect();
         for key in keys {
@@ -321,7 +321,7 @@ async fn watch_process(
             forward_pipe(stderr, |piece| lock(&state).stderr.push(piece)),
         );
     };
-    let status = while_reading(end_of(&mut started, requests, &ends), reading).await;
+    let status = read_until_end(wait_for_end(&mut started, requests, &ends), reading).await;
     // Dropping it kills leftover child processes.
     drop(started);
     lock(&state).end = Some(ProcessEnd {
@@ -331,7 +331,7 @@ async fn watch_process(
 }
 
 /// Waits for the end of a process, forwards signals, and ends it at the limit.
-async fn end_of(
+async fn wait_for_end(
     started: &mut RunningCommand,
     mut requests: mpsc::UnboundedReceiver<ProcessSignal>,
     ends: &ProcessEndTriggers,

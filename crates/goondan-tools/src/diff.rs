@@ -32,10 +32,10 @@ pub fn unified(before: &str, after: &str, context: usize) -> String {
                 &new_lines[change.new_range()],
             );
             match change {
-                DiffOp::Equal { .. } => put(&mut text, ' ', gone),
+                DiffOp::Equal { .. } => append_lines(&mut text, ' ', gone),
                 _ => {
-                    put(&mut text, '-', gone);
-                    put(&mut text, '+', come);
+                    append_lines(&mut text, '-', gone);
+                    append_lines(&mut text, '+', come);
                 }
             }
         }
@@ -97,7 +97,7 @@ fn diff_operations(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
 }
 
 /// Appends each line with `sign` before it. A note follows a line without line end.
-fn put(text: &mut String, sign: char, lines: &[&str]) {
+fn append_lines(text: &mut String, sign: char, lines: &[&str]) {
     for line in lines {
         text.push(sign);
         text.push_str(line);

@@ -85,7 +85,7 @@ pub(crate) fn encoding_error(path: &str, encoding: &str) -> ToolError {
 }
 
 /// Creates the error for a file that cannot be changed as text.
-pub(crate) fn not_text(path: &str, bytes: &[u8]) -> ToolError {
+pub(crate) fn not_text_error(path: &str, bytes: &[u8]) -> ToolError {
     match detect_encoding(bytes) {
         FileEncoding::Foreign(encoding) => encoding_error(path, encoding),
         FileEncoding::Text | FileEncoding::Binary => ToolError::new(format!(

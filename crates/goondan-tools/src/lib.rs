@@ -146,7 +146,9 @@ impl BuiltinTools {
 
     /// Ends the processes of a retired instance.
     pub fn instance_ended(&self, id: &InstanceId) {
-        self.state.processes.end_of(&InstanceOwner::of_instance(id));
+        self.state
+            .processes
+            .end_processes_of(&InstanceOwner::of_instance(id));
     }
 
     /// Ends all processes, and waits until they have ended.

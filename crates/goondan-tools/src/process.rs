@@ -377,7 +377,11 @@ pub(crate) async fn run(
             stderr.read(stderr_pipe, show(OutputStream::Stderr)),
         );
     };
-    let end = while_reading(end_of(&mut started, limit, &ctx.cancellation), reading).await?;
+    let end = read_until_end(
+        wait_for_end(&mut started, limit, &ctx.cancellation),
+        reading,
+    )
+    .await?;
     let (status, timed_out) = match end {
         ProgramEnd::Exited(status) => (status, false),
         ProgramEnd::TimedOut(status) => (status, true),
@@ -400,7 +404,7 @@ enum ProgramEnd {
 }
 
 /// Waits for the program, and ends its group at the limit or on cancellation.
-async fn end_of(
+async fn wait_for_end(
     started: &mut RunningCommand,
     limit: Option<Duration>,
     cancellation: &CancellationToken,
@@ -419,7 +423,7 @@ async fn end_of(
 }
 
 /// Waits for an end while reading output, and then briefly for the end of the output.
-pub(crate) async fn while_reading<T>(
+pub(crate) async fn read_until_end<T>(
     end: impl Future<Output = T>,
     reading: impl Future<Output = ()>,
 ) -> T {
@@ -442,7 +446,7 @@ pub(crate) async fn wait_for_limit(limit: Option<Duration>) {
 }
 
 /// Returns the exit status `code` of a command that started no program.
-pub(crate) fn failed_with(code: u8) -> ExitStatus {
+pub(crate) fn exit_status_of_code(code: u8) -> ExitStatus {
     #[cfg(unix)]
     return std::os::unix::process::ExitStatusExt::from_raw(i32::from(code) << 8);
     #[cfg(windows)]

@@ -164,12 +164,12 @@ fn validation_errors(case: &ConformanceCase) -> Vec<(&'static str, String)> {
     problems.extend(tool::validation_errors(&case.tools).map(|message| ("tools", message)));
     problems.extend(live::validation_errors(case));
     problems.extend(nodes::validation_errors(case));
-    problems.extend(problems_of_lives(case).map(|message| ("steps", message)));
+    problems.extend(stopped_swarm_problems(case).map(|message| ("steps", message)));
     problems
 }
 
 /// Checks that all actions except `restart`, `advance` and file changes have a running swarm.
-fn problems_of_lives(case: &ConformanceCase) -> Option<String> {
+fn stopped_swarm_problems(case: &ConformanceCase) -> Option<String> {
     let mut alive = true;
     for (index, step) in case.steps.iter().enumerate() {
         let number = index + 1;

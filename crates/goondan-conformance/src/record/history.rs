@@ -380,7 +380,7 @@ pub(super) fn input_of(
             turn_name(turn)
         ));
     }
-    no_files(turn, input)?;
+    refuse_files(turn, input)?;
     Ok(input.text())
 }
 
@@ -402,7 +402,7 @@ pub(super) fn answer_of(
 }
 
 /// Fails for attachments, which a test case cannot contain.
-pub(super) fn no_files(turn: &RecordedTurn, message: &Message) -> Result<(), RecordingError> {
+pub(super) fn refuse_files(turn: &RecordedTurn, message: &Message) -> Result<(), RecordingError> {
     match message
         .data
         .content

@@ -216,7 +216,7 @@ fn answer(
         ))
     })?;
     if let Some(turn) = turn {
-        history::no_files(turn, &answer)?;
+        history::refuse_files(turn, &answer)?;
     }
     Ok(answer)
 }
@@ -244,7 +244,7 @@ fn recorded_call(
         )));
     };
     if let Some(turn) = history.turn(&step.turn_id) {
-        history::no_files(turn, message)?;
+        history::refuse_files(turn, message)?;
     }
     Ok(RecordedCall {
         id: format!("c{number}"),

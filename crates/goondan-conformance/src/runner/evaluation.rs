@@ -17,7 +17,10 @@ use crate::report::CheckFailure;
 use crate::run::RunOptions;
 
 /// Returns the reason why a test case cannot run live here, if any.
-pub(crate) fn not_here(located: &LocatedCase, options: &RunOptions) -> Option<String> {
+pub(crate) fn unsupported_live_reason(
+    located: &LocatedCase,
+    options: &RunOptions,
+) -> Option<String> {
     unsupported_reason(&located.case, options.database.is_some())
 }
 

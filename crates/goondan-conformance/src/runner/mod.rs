@@ -37,7 +37,7 @@ use case_context::{CaseContext, RunConditions};
 use evidence::{CaseEvidence, Catalog};
 use steps::StepResults;
 
-pub(crate) use evaluation::{not_here, run_live};
+pub(crate) use evaluation::{run_live, unsupported_live_reason};
 pub(crate) use project::walk;
 
 /// Time after the time limit for cleanup. After that, the test case is abandoned.

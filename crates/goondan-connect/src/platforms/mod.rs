@@ -26,9 +26,9 @@ use goondan::received_text;
 use reqwest::RequestBuilder;
 use serde_json::Value;
 
-use self::refusals::{not_accepted, refused};
-pub(crate) use self::request_body::{json_body, unreadable};
-use self::request_body::{read_in_time, unsupported_encoding};
+use self::refusals::{log_refused_request, log_unaccepted_event};
+pub(crate) use self::request_body::{json_body, unreadable_body_response};
+use self::request_body::{read_in_time, unsupported_encoding_response};
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome};
 use crate::connection_runtime::{ConnectionRuntime, EventAcceptance, EventRefusal};
@@ -375,21 +375,21 @@ pub(crate) async fn request(runtime: Arc<ConnectionRuntime>, request: Request) -
     }
     let encoding = header(request.headers(), "content-encoding");
     if let Some(encoding) = received_text::compression(encoding) {
-        return refused(&runtime, unsupported_encoding(encoding));
+        return log_refused_request(&runtime, unsupported_encoding_response(encoding));
     }
     // Applies the body limit of the server as well.
     let (head, body) = request.with_limited_body().into_parts();
     let received = read_in_time(body, runtime.platform.max_body_bytes()).await;
     let (body, unverified) = match received {
         Ok(received) => received,
-        Err(refusal) => return refused(&runtime, refusal),
+        Err(refusal) => return log_refused_request(&runtime, refusal),
     };
     let heard = match runtime
         .platform
         .parse_request(&head.headers, &body, runtime.now())
     {
         Ok(heard) => heard,
-        Err(refusal) => return refused(&runtime, refusal),
+        Err(refusal) => return log_refused_request(&runtime, refusal),
     };
     drop(unverified);
     match heard {
@@ -409,7 +409,7 @@ pub(crate) async fn request(runtime: Arc<ConnectionRuntime>, request: Request) -
             let name = event.name.clone();
             let accepted = accept_detached(&runtime, *event).await;
             accepted.map_or_else(
-                |error| not_accepted(&runtime, &name, &error),
+                |error| log_unaccepted_event(&runtime, &name, &error),
                 |accepted| runtime.platform.acknowledge(accepted),
             )
         }
@@ -450,12 +450,12 @@ pub(crate) async fn accept_event(
 }
 
 /// Formats text as a Markdown code block. Backticks that would end the block are escaped.
-pub(crate) fn fenced(text: &str) -> String {
+pub(crate) fn code_block(text: &str) -> String {
     format!("```\n{}\n```", text.replace("``", "`\\u{60}"))
 }
 
 /// Returns the response for a missing, wrong or expired signature. It does not reveal which.
-pub(crate) fn unauthorized() -> Response {
+pub(crate) fn unauthorized_response() -> Response {
     (
         StatusCode::UNAUTHORIZED,
         "The request has no valid signature or is too old.\n",
@@ -490,13 +490,13 @@ mod tests {
             "<!-- x -->",
             "`",
         ] {
-            let block = fenced(text);
+            let block = code_block(text);
             let inside = block
                 .strip_prefix("```\n")
                 .and_then(|rest| rest.strip_suffix("\n```"))
                 .unwrap();
             assert!(!inside.contains("``"), "{block}");
         }
-        assert_eq!(fenced("``` x"), "```\n`\\u{60}` x\n```");
+        assert_eq!(code_block("``` x"), "```\n`\\u{60}` x\n```");
     }
 }

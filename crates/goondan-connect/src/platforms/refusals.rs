@@ -6,14 +6,14 @@ use axum::response::{IntoResponse, Response};
 use crate::connection_runtime::{ConnectionRuntime, EventRefusal};
 
 /// Logs a refused request. Anyone can send requests, so the line is not a warning.
-pub(super) fn refused(runtime: &ConnectionRuntime, refusal: Response) -> Response {
+pub(super) fn log_refused_request(runtime: &ConnectionRuntime, refusal: Response) -> Response {
     let (connection, status) = (&runtime.bound.name, refusal.status().as_u16());
     tracing::debug!(connection, status, "refused a request");
     refusal
 }
 
 /// Logs an event that cannot be accepted, and returns the response to it.
-pub(super) fn not_accepted(
+pub(super) fn log_unaccepted_event(
     runtime: &ConnectionRuntime,
     event: &str,
     error: &EventRefusal,

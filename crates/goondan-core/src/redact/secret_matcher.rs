@@ -40,7 +40,7 @@ impl SecretMatcher {
             .iter()
             .filter(|(_, scope)| **scope == MaskScope::Anywhere);
         Some(SecretMatcher {
-            reversed: anywhere.map(|(form, _)| reversed(form)).collect(),
+            reversed: anywhere.map(|(form, _)| reverse_text(form)).collect(),
             first: forms
                 .keys()
                 .filter_map(|form| form.chars().next())
@@ -160,7 +160,7 @@ impl SecretMatcher {
     /// suffix, at least half of an encoded secret. `line` has at least [`MIN_FRAGMENT_BYTES`] bytes.
     fn suffix_at_line_start(&self, line: &str) -> Option<Range<usize>> {
         let limit = line.floor_char_boundary(self.longest.min(line.len()));
-        let beginning = reversed(&line[..limit]);
+        let beginning = reverse_text(&line[..limit]);
         let is_long_suffix = |suffix: &str| {
             let forms = self
                 .reversed
@@ -200,7 +200,7 @@ impl SecretMatcher {
 }
 
 /// Returns the characters of `text` in reverse order.
-fn reversed(text: &str) -> String {
+fn reverse_text(text: &str) -> String {
     text.chars().rev().collect()
 }
 

@@ -279,7 +279,7 @@ impl<'a> CommandReader<'a> {
             }
             (_, Some('(')) => {
                 self.rest.next();
-                self.bracketed()?
+                self.take_bracketed()?
             }
             _ => return Some(()),
         };
@@ -306,7 +306,7 @@ impl<'a> CommandReader<'a> {
     }
 
     /// Returns the text up to the closing bracket.
-    fn bracketed(&mut self) -> Option<String> {
+    fn take_bracketed(&mut self) -> Option<String> {
         let (mut text, mut depth) = (String::new(), 1);
         loop {
             let c = self.rest.next()?;
@@ -328,7 +328,7 @@ impl<'a> CommandReader<'a> {
         self.end_word()?;
         if self.rest.next_if_eq(&'(').is_some() {
             self.current().is_expanded = true;
-            let inner = self.bracketed()?;
+            let inner = self.take_bracketed()?;
             return self.add_inner(&inner);
         }
         if sign == '<' && self.rest.next_if_eq(&'<').is_some() {

@@ -258,7 +258,7 @@ fn with_inner_commands(commands: Vec<LineCommand>, depth: usize) -> Option<Vec<L
         if runs_output_as_text(&command.words) {
             return None;
         }
-        let words = unwrapped(&command.words);
+        let words = without_wrappers(&command.words);
         let effect = effect(&command.words);
         let name = words
             .first()
@@ -327,7 +327,7 @@ fn copies_unknown_data(
     effect: CommandEffect,
     has_known_input: bool,
 ) -> bool {
-    let words = unwrapped(&command.words);
+    let words = without_wrappers(&command.words);
     let name = words.first().map_or("", |word| word.text.as_str());
     let is_plain_copy = || {
         let mut words = words.iter().skip(1);
@@ -431,7 +431,7 @@ fn has_listing_code(words: &[LineWord]) -> bool {
 /// Returns the effect of a command with these words.
 fn effect(words: &[LineWord]) -> CommandEffect {
     let all_words = words;
-    let words = unwrapped(all_words);
+    let words = without_wrappers(all_words);
     let outer = all_words
         .get(..all_words.len() - words.len())
         .unwrap_or_default();
@@ -533,7 +533,7 @@ pub(crate) fn is_assignment(word: &str) -> bool {
 
 /// Returns the words without assignments and without programs that only start another one. A program
 /// with options is kept, because the value of an option can look like a command.
-fn unwrapped(words: &[LineWord]) -> &[LineWord] {
+fn without_wrappers(words: &[LineWord]) -> &[LineWord] {
     let mut words = words;
     while let Some((first, rest)) = words.split_first() {
         let text = first.text.as_str();

@@ -295,8 +295,8 @@ impl StatementReader<'_> {
                 }
                 (text, true)
             }
-            (_, Some('(')) => (self.bracketed('(', ')'), true),
-            (_, Some('{')) => (self.bracketed('{', '}'), false),
+            (_, Some('(')) => (self.take_bracketed('(', ')'), true),
+            (_, Some('{')) => (self.take_bracketed('{', '}'), false),
             _ => (self.variable_name(), false),
         };
         let value = self.value(&name, is_command);
@@ -314,7 +314,7 @@ impl StatementReader<'_> {
     }
 
     /// Reads the text between two brackets.
-    fn bracketed(&mut self, open: char, close: char) -> String {
+    fn take_bracketed(&mut self, open: char, close: char) -> String {
         let (mut text, mut depth) = (String::new(), 0);
         for c in self.rest.by_ref() {
             depth += usize::from(c == open);

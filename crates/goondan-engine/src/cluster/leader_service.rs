@@ -237,7 +237,7 @@ impl WorkerRequestHandler {
                         .send(&handler.node, &ToWorker::Sign { call, is_asked })
                 };
                 let result = tokio::select! {
-                    result = of_slot(&task_slot) => result,
+                    result = wait_for_slot_result(&task_slot) => result,
                     () = life.report_heartbeats(send_heartbeat) => None,
                 };
                 if let Some(result) = result {
@@ -281,7 +281,7 @@ impl WorkerRequestHandler {
 }
 
 /// Waits for the result in a slot. Returns `None` if the slot is emptied or the sender is dropped.
-async fn of_slot(slot: &ResultSlot) -> Option<TurnResult> {
+async fn wait_for_slot_result(slot: &ResultSlot) -> Option<TurnResult> {
     std::future::poll_fn(|context| {
         match &mut *slot.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(result) => Future::poll(std::pin::Pin::new(result), context).map(Result::ok),

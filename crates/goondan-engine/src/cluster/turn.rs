@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::placement::{RemoteTurnEnd, TurnPlacement, WorkerPool};
 use super::protocol::{EndOfTurn, ToWorker};
 use crate::turn::instance::{self, TurnEnd, TurnStart, failed_result};
-use crate::turn::{TurnInterruption, publish_end, store_failed};
+use crate::turn::{TurnInterruption, publish_end, store_failure_error};
 use goondan_core::ports::cluster::EndedTurn;
 use goondan_core::ports::store::StoreError;
 
@@ -34,7 +34,7 @@ pub(crate) async fn run(
         match run_remote(&roster, &node, placement.is_home, &start).await {
             Some(RemoteTurnEnd::Done(end)) => {
                 roster.take_published(&end.result.turn_id);
-                return of_worker(*end, &start);
+                return turn_end_of_worker(*end, &start);
             }
             // Same effect as a panic on this node.
             Some(RemoteTurnEnd::Panicked) => {
@@ -46,7 +46,7 @@ pub(crate) async fn run(
                     is_home: false,
                 }
             }
-            None => match end_of_lost(&roster, &start).await {
+            None => match stored_turn_end(&roster, &start).await {
                 Some(end) => return end,
                 None => {
                     start.interruption = Some(TurnInterruption::WithOthers);
@@ -97,7 +97,7 @@ async fn run_remote(
 }
 
 /// Converts the end of a turn that a worker sent. Removes the events that the worker handled.
-fn of_worker(end: EndOfTurn, start: &TurnStart) -> TurnEnd {
+fn turn_end_of_worker(end: EndOfTurn, start: &TurnStart) -> TurnEnd {
     let EndOfTurn {
         result,
         handled,
@@ -119,7 +119,7 @@ fn of_worker(end: EndOfTurn, start: &TurnStart) -> TurnEnd {
 
 /// Reads the stored end of a turn whose node disconnected, or returns `None` if the turn did not
 /// end.
-async fn end_of_lost(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> {
+async fn stored_turn_end(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> {
     let joined: Vec<String> = start
         .joined
         .waiting_events()
@@ -158,7 +158,7 @@ async fn end_of_lost(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> 
 
 /// Returns the end of a turn whose stored data cannot be read.
 fn damaged_turn_end(start: &TurnStart, error: &StoreError) -> TurnEnd {
-    let result = failed_result(start.facts.turn_id.clone(), store_failed(error));
+    let result = failed_result(start.facts.turn_id.clone(), store_failure_error(error));
     let (handled, meta) = (vec![start.event.id.clone()], start.meta.clone());
     TurnEnd {
         result,

@@ -12,7 +12,7 @@ use crate::plan::AgentPlan;
 use crate::turn::model_call::ModelCall;
 use crate::turn::model_call_timing::ModelCallTiming;
 use crate::turn::step;
-use crate::turn::{TurnContext, store_failed};
+use crate::turn::{TurnContext, store_failure_error};
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnError;
 use goondan_core::ids::InstanceId;
@@ -196,7 +196,7 @@ impl TurnContext {
             .journal
             .run(effect, Box::pin(async { stored }))
             .await
-            .map_err(|error| store_failed(&error))?;
+            .map_err(|error| store_failure_error(&error))?;
         let EffectOutcome::Done { value, .. } = outcome else {
             unreachable!("an interrupted effect runs again")
         };
@@ -224,7 +224,7 @@ impl TurnContext {
             .store
             .get(self.instance(), extension)
             .await
-            .map_err(|error| store_failed(&error))?;
+            .map_err(|error| store_failure_error(&error))?;
         Ok(record.map(|record| record.value))
     }
 

@@ -274,9 +274,9 @@ impl RegisteredLayers {
     /// Sorts the layers by priority.
     fn into_stack(self, transcript: Arc<TurnTranscript>) -> MiddlewareStack {
         MiddlewareStack {
-            turn: in_order(self.turn),
-            step: in_order(self.step),
-            tool_call: in_order(self.tool_call),
+            turn: sort_by_priority(self.turn),
+            step: sort_by_priority(self.step),
+            tool_call: sort_by_priority(self.tool_call),
             extension_contexts: self.extension_contexts,
             tools: self.tools,
             offered: Mutex::default(),
@@ -286,7 +286,7 @@ impl RegisteredLayers {
 }
 
 /// Sorts by priority, lowest outermost. Equal priorities keep the registration order.
-fn in_order(mut layers: Vec<(f64, Arc<dyn Middleware>)>) -> Arc<[Arc<dyn Middleware>]> {
+fn sort_by_priority(mut layers: Vec<(f64, Arc<dyn Middleware>)>) -> Arc<[Arc<dyn Middleware>]> {
     layers.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     layers.into_iter().map(|(_, layer)| layer).collect()
 }

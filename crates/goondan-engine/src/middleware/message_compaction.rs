@@ -18,7 +18,7 @@ use crate::tooling::registry::ToolCatalog;
 use crate::turn::context_usage::{self, CHARACTERS_PER_TOKEN};
 use crate::turn::model_call::turn_error;
 use crate::turn::step::{StepContext, StepOutcome};
-use crate::turn::{TurnContext, TurnOutcome, store_failed};
+use crate::turn::{TurnContext, TurnOutcome, store_failure_error};
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
 use goondan_core::message::{Message, MessageEvent, MessageRole};
@@ -219,7 +219,7 @@ async fn keep_original(
     let change = |stored: Option<Value>| stored.is_none().then(|| original.clone());
     update(&*context.engine.store, context.instance(), &name, change)
         .await
-        .map_err(|error| store_failed(&error))
+        .map_err(|error| store_failure_error(&error))
 }
 
 impl MessageCompaction {

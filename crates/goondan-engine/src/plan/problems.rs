@@ -7,7 +7,7 @@ use goondan_spec::kinds::{Model, Tool, ToolEntry};
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
 
 /// Returns the diagnostic for an export that the tool's entry does not have.
-pub(super) fn no_such_export(
+pub(super) fn missing_export_diagnostic(
     bundle: &Bundle,
     tool: &Resource<Tool>,
     set: &ToolSet,

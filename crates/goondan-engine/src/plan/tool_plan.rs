@@ -5,7 +5,7 @@ use std::sync::Arc;
 use goondan_spec::kinds::{ExportOverride, ExportSpec, Tool, ToolEntry, ToolUse};
 use goondan_spec::{Bundle, Diagnostic, Resource};
 
-use super::problems::no_such_export;
+use super::problems::missing_export_diagnostic;
 use crate::tooling::registry::{RegisteredTool, ToolLimits};
 use goondan_core::ids::derived_id;
 use goondan_core::ports::tool::{ToolHandler, ToolSet};
@@ -56,7 +56,7 @@ impl ToolPlan {
                 .map(|tool| Arc::new(tool.with_settings(settings.clone())));
             (
                 name.to_owned(),
-                registered.ok_or_else(|| no_such_export(bundle, tool, set, name)),
+                registered.ok_or_else(|| missing_export_diagnostic(bundle, tool, set, name)),
             )
         };
         ToolPlan {

@@ -431,7 +431,7 @@ fn decide_call<'p>(
                 let permission = rule
                     .permission
                     .filter(|_| rule.action == PermissionAction::Allow)
-                    .filter(|permission| opened_with(asked) != Some(*permission));
+                    .filter(|permission| redirection_permission(asked) != Some(*permission));
                 let Some(permission) = permission else {
                     decision = rule_decision;
                     break;
@@ -490,7 +490,7 @@ fn allows_by_pattern(rule: &PermissionRule, asked: Option<&ArgumentPart<'_>>) ->
 
 /// Returns the permission that a redirection needs. A rule that allows it decides about the
 /// redirection, because the command is a separate part.
-fn opened_with(asked: Option<&ArgumentPart<'_>>) -> Option<Permission> {
+fn redirection_permission(asked: Option<&ArgumentPart<'_>>) -> Option<Permission> {
     match asked?.part.what {
         CommandPartKind::Read { .. } => Some(Permission::Read),
         CommandPartKind::Write { .. } => Some(Permission::Write),
@@ -569,7 +569,7 @@ pub(super) fn command_containment(
 ) -> CommandContainment {
     sandbox.programs.get_or_insert_default();
     sandbox.network |= opens_network(permissions, question.tool_name);
-    let writes = by_permission(permissions, question.tool_name, Permission::Write)
+    let writes = permission_action(permissions, question.tool_name, Permission::Write)
         != (PermissionAction::Deny, true);
     let writes = writes && !shell::only_prints(part);
     CommandContainment { sandbox, writes }
@@ -577,12 +577,12 @@ pub(super) fn command_containment(
 
 /// Returns `true` if the policy allows the tool's commands to use the network in any case.
 pub fn opens_network(permissions: Option<&Permissions>, tool_name: &str) -> bool {
-    by_permission(permissions, tool_name, Permission::Network).0 == PermissionAction::Allow
+    permission_action(permissions, tool_name, Permission::Network).0 == PermissionAction::Allow
 }
 
 /// Returns the action for a permission of a tool with any arguments, and `true` if a rule defines
 /// it.
-fn by_permission(
+fn permission_action(
     permissions: Option<&Permissions>,
     tool_name: &str,
     wanted_permission: Permission,

@@ -71,8 +71,10 @@ impl GrantScope {
                 .map(|part| &part.because)
                 .collect(),
         };
-        let asks_by_tool =
-            !decision.in_doubt && whys().into_iter().all(|why| by_tool(permissions, why));
+        let asks_by_tool = !decision.in_doubt
+            && whys()
+                .into_iter()
+                .all(|why| asks_for_any_arguments(permissions, why));
         let [argument] = question.marked.commands.as_slice() else {
             return GrantScope {
                 asks_by_tool,
@@ -162,7 +164,7 @@ impl GrantScope {
             ApprovalCoverage::Call => Some(vec![call.clone()]),
             ApprovalCoverage::Program => {
                 let forms = self.command_forms(has_sandbox)?.into_iter();
-                Some(forms.map(|form| self.of_form(call, &form)).collect())
+                Some(forms.map(|form| self.grant_for_form(call, &form)).collect())
             }
             ApprovalCoverage::Tool if self.asks_by_tool => {
                 let args = serde_json::Map::new();
@@ -237,7 +239,7 @@ impl GrantScope {
     }
 
     /// Returns the grant for all commands of this form.
-    fn of_form(&self, call: &ApprovalGrant, form: &str) -> ApprovalGrant {
+    fn grant_for_form(&self, call: &ApprovalGrant, form: &str) -> ApprovalGrant {
         let mut args = call.args.clone();
         args.retain(|name, _| self.telling.contains(name));
         // A sandbox limits the files of the commands, so only links in these arguments count.
@@ -298,8 +300,8 @@ fn grant_covers(held: &ApprovalGrant, needed: &ApprovalGrant) -> bool {
 }
 
 /// Returns `true` if the policy requires an approval with any arguments.
-fn by_tool(permissions: Option<&Permissions>, because: &DecisionReason) -> bool {
-    only_of(permissions, because).is_some_and(|args| args.is_none())
+fn asks_for_any_arguments(permissions: Option<&Permissions>, because: &DecisionReason) -> bool {
+    rule_argument_patterns(permissions, because).is_some_and(|args| args.is_none())
 }
 
 /// Returns the pattern of a rule that depends only on the command; `Some(None)` without a pattern.
@@ -308,7 +310,7 @@ fn only_pattern(
     because: &DecisionReason,
     argument: &str,
 ) -> Option<Option<String>> {
-    match only_of(permissions, because)? {
+    match rule_argument_patterns(permissions, because)? {
         None => Some(None),
         Some(args) if args.len() == 1 => Some(Some(args.get(argument)?.clone())),
         Some(_) => None,
@@ -318,7 +320,7 @@ fn only_pattern(
 type RuleArguments = std::collections::BTreeMap<String, String>;
 
 /// Returns the argument patterns of the rule; `None` if the deciding rule is uncertain.
-fn only_of<'p>(
+fn rule_argument_patterns<'p>(
     permissions: Option<&'p Permissions>,
     because: &DecisionReason,
 ) -> Option<Option<&'p RuleArguments>> {

@@ -557,7 +557,7 @@ pub(crate) async fn remembered_grants(context: &ToolCallContext) -> Vec<Approval
         .get(&context.facts.instance, APPROVALS_RECORD)
         .await
     {
-        Ok(record) => grants.extend(of_record(record.map(|record| record.value))),
+        Ok(record) => grants.extend(decode_grants(record.map(|record| record.value))),
         Err(error) => tracing::warn!(%error, "could not read the remembered approvals of the \
             conversation; they do not apply to this call"),
     }
@@ -566,7 +566,7 @@ pub(crate) async fn remembered_grants(context: &ToolCallContext) -> Vec<Approval
 
 /// Decodes the grants of a record. Ignores grants of another shape: an older version of gdn wrote
 /// them, and they no longer apply.
-fn of_record(record: Option<Value>) -> Vec<ApprovalGrant> {
+fn decode_grants(record: Option<Value>) -> Vec<ApprovalGrant> {
     let Some(Value::Array(grants)) = record else {
         return Vec::new();
     };
@@ -588,7 +588,7 @@ pub(crate) async fn remember(
         ApprovalDuration::Once => return,
         ApprovalDuration::Conversation => {
             let add_grants = |record| {
-                let mut all_grants = of_record(record);
+                let mut all_grants = decode_grants(record);
                 all_grants.extend(grants.iter().cloned());
                 Some(json!(all_grants))
             };

@@ -63,7 +63,7 @@ pub(crate) async fn check_call(
         .iter_mut()
         .map(|verdict| std::mem::take(&mut verdict.run_mode));
     let run_mode = modes.fold(RunMode::Shell, RunMode::and);
-    let permit = permit_needed(context, tool, arguments, &paths, verdicts_of_call).await?;
+    let permit = request_permit(context, tool, arguments, &paths, verdicts_of_call).await?;
     let mut granted = needs.clone();
     for &optional in tool.spec.optional_permissions.difference(needs) {
         let more_needs = needs.iter().copied().chain([optional]).collect();
@@ -90,7 +90,7 @@ pub(crate) async fn check_call(
 }
 
 /// Checks the required permissions, and requests the missing approvals.
-async fn permit_needed(
+async fn request_permit(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
@@ -174,7 +174,7 @@ async fn permit_needed(
                 || CallSnapshot::capture(context, tool, arguments, &paths_now).await != snapshot
                 || approval_request::preview(context, tool, arguments).await != preview;
             if is_changed {
-                return Err(changed_during_request(context, tool));
+                return Err(changed_during_request_error(context, tool));
             }
             let is_offered = offers.iter().any(|offer| offer.covers == covers);
             let covers = if is_offered && scope != ApprovalDuration::Once {
@@ -225,7 +225,7 @@ async fn permit_needed(
 }
 
 /// Returns the error for an approved call that is no longer the shown one.
-fn changed_during_request(context: &ToolCallContext, tool: &RegisteredTool) -> ToolError {
+fn changed_during_request_error(context: &ToolCallContext, tool: &RegisteredTool) -> ToolError {
     let reason = "the files or directories that it uses changed during the approval request";
     denied_error(context, tool, reason, DenialRemedy::Ask, None)
 }

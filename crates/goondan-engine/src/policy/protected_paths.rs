@@ -181,7 +181,7 @@ pub(crate) fn find(
         .nth(2)
         .map(real_path_or_self);
     let own_folder = real_path_or_self(environment.own_folder);
-    let bundle_paths = LazyCell::new(|| of_bundle(environment.bundle, &root));
+    let bundle_paths = LazyCell::new(|| bundle_protections(environment.bundle, &root));
     let imports = LazyCell::new(|| {
         let programs = bundle_paths.iter();
         let programs = programs.filter(|(_, why)| *why == ProtectionReason::Program);
@@ -197,7 +197,7 @@ pub(crate) fn find(
             return None;
         }
         let base = protection_base(path, &root, &folder, &own_folder)?;
-        let protection = by_name(base, path)
+        let protection = protection_by_name(base, path)
             .filter(|(_, why)| *why != ProtectionReason::Own || !environment.is_builtin);
         let decides = || base == root || is_ignore_file_above(path, &root);
         let protection =
@@ -300,7 +300,7 @@ fn protection_base<'a>(
 }
 
 /// Returns the path below `base` that is protected by its name in any project.
-fn by_name(base: &Path, path: &Path) -> Option<(PathBuf, ProtectionReason)> {
+fn protection_by_name(base: &Path, path: &Path) -> Option<(PathBuf, ProtectionReason)> {
     let depth = base.components().count();
     let parts: Vec<&Path> = path
         .ancestors()
@@ -381,7 +381,7 @@ fn is_ignore_file_above(path: &Path, root: &Path) -> bool {
 
 /// Returns the files of a bundle, the files its tools run and are built from, and the replay files
 /// of its models.
-fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, ProtectionReason)> {
+fn bundle_protections(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, ProtectionReason)> {
     let entries = bundle
         .tools()
         .values()
@@ -611,7 +611,7 @@ mod tests {
     fn why(path: &str) -> Option<ProtectionReason> {
         let (root, folder) = (Path::new("/home/u/shop"), Path::new("/home/u"));
         let path = Path::new(path);
-        by_name(
+        protection_by_name(
             protection_base(path, root, folder, Path::new("/state"))?,
             path,
         )

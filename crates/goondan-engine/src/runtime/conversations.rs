@@ -25,7 +25,7 @@ impl SwarmRuntime {
         message_id: Option<&str>,
     ) -> Result<Option<InstanceId>, SubmitError> {
         let messages = self.conversation(source).await?;
-        let Some(messages) = up_to(&messages, message_id) else {
+        let Some(messages) = messages_up_to(&messages, message_id) else {
             return Ok(None);
         };
         let source_meta = self
@@ -123,7 +123,10 @@ impl SwarmRuntime {
 
 /// Returns the messages up to `message_id`, including the results of its tool calls: providers
 /// refuse a call without a result.
-fn up_to<'m>(messages: &'m [Arc<Message>], message_id: Option<&str>) -> Option<&'m [Arc<Message>]> {
+fn messages_up_to<'m>(
+    messages: &'m [Arc<Message>],
+    message_id: Option<&str>,
+) -> Option<&'m [Arc<Message>]> {
     let Some(message_id) = message_id else {
         return Some(messages);
     };

@@ -177,7 +177,7 @@ impl AgentCalls {
             Err(error) if error.is_passing() => {
                 return Err(SubmissionFailure::Refused(error.into()));
             }
-            passed_on => passed_on.map_err(taint_failed)?,
+            passed_on => passed_on.map_err(taint_error)?,
         }
         let (accepted, answer) = oneshot::channel();
         let (waiter, result) = waits.then(oneshot::channel).unzip();
@@ -262,7 +262,7 @@ impl AgentCalls {
 }
 
 /// Returns the error for untrusted input that could not be marked as untrusted.
-fn taint_failed(error: StoreError) -> ToolError {
+fn taint_error(error: StoreError) -> ToolError {
     ToolError::new(format!(
         "the message is untrusted, and recording that failed: {error}"
     ))
@@ -310,7 +310,7 @@ impl AgentToolRuntime for AgentCalls {
         let turn = self.wait(&event, answer, limit).await?;
         untrusted_content::pass_on(&self.engine, &event.target, &self.facts.instance)
             .await
-            .map_err(taint_failed)?;
+            .map_err(taint_error)?;
         result.event_id = answer_id(&event.id);
         result.response = Some(response_of(target, &turn)?);
         Ok(result)

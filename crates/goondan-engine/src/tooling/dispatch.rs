@@ -259,7 +259,11 @@ pub(crate) async fn run_core(context: &mut ToolCallContext) -> ToolCallResult {
         .filter(is_in_bounds)
         .cloned()
     else {
-        return error_result(&context.call, DEFAULT_ERROR_CHARS, not_in_catalog(context));
+        return error_result(
+            &context.call,
+            DEFAULT_ERROR_CHARS,
+            unavailable_tool_error(context),
+        );
     };
     let outcome = match permitted_arguments(context, &tool).await {
         Ok((arguments, permit)) => run_handler(context, &tool, arguments, permit).await,
@@ -307,7 +311,7 @@ fn invalid_arguments(invalid: InvalidArguments) -> ToolError {
 }
 
 /// Returns the error for an unavailable tool, with a similar name and all names.
-fn not_in_catalog(context: &ToolCallContext) -> ToolError {
+fn unavailable_tool_error(context: &ToolCallContext) -> ToolError {
     let (name, agent) = (&context.call.tool_name, &context.facts.agent);
     if let Some(unavailable) = agent.unavailable.iter().find(|tool| tool.has_export(name)) {
         let message = format!("the tool `{name}` is unavailable: {}", unavailable.reason);
@@ -374,7 +378,7 @@ async fn run_handler(
             return outcome.unwrap_or_else(|panic| Err(panic_error(tool, panic.as_ref())));
         }
         never = reporter.publish_output() => match never {},
-        () = context.life.wait_for_silence(tool.limits.timeout) => timed_out(tool),
+        () = context.life.wait_for_silence(tool.limits.timeout) => call_timeout_error(tool),
         () = context.cancel.cancelled() => cancelled_error(tool),
     };
     cancellation.cancel();
@@ -407,7 +411,7 @@ async fn taint_output(
 }
 
 /// Returns the error for a call that exceeded its time limit.
-fn timed_out(tool: &RegisteredTool) -> ToolError {
+fn call_timeout_error(tool: &RegisteredTool) -> ToolError {
     ToolError::new(format!(
         "{} did not finish within {} ms",
         tool.name,

@@ -63,12 +63,14 @@ impl ExcerptBuilder<'_> {
         self.room = self.room.saturating_sub(VALUE_OVERHEAD_CHARS);
         match value {
             Value::String(text) => Value::String(self.text(text)),
-            Value::Array(_) | Value::Object(_) if depth >= MAX_EXCERPT_DEPTH => self.left_out(),
+            Value::Array(_) | Value::Object(_) if depth >= MAX_EXCERPT_DEPTH => {
+                self.omission_marker()
+            }
             Value::Array(items) => {
                 let mut excerpt: Vec<Value> = Vec::new();
                 for item in items {
                     if self.is_full(excerpt.len()) {
-                        excerpt.push(self.left_out());
+                        excerpt.push(self.omission_marker());
                         break;
                     }
                     excerpt.push(self.value(item, depth + 1));
@@ -79,7 +81,7 @@ impl ExcerptBuilder<'_> {
                 let mut excerpt = Map::new();
                 for (name, field) in fields {
                     if self.is_full(excerpt.len()) {
-                        excerpt.insert(OMISSION_MARKER.to_owned(), self.left_out());
+                        excerpt.insert(OMISSION_MARKER.to_owned(), self.omission_marker());
                         break;
                     }
                     let name = self.name(name);
@@ -97,7 +99,7 @@ impl ExcerptBuilder<'_> {
     }
 
     /// Returns the marker for an omitted value and marks the excerpt as cut.
-    fn left_out(&mut self) -> Value {
+    fn omission_marker(&mut self) -> Value {
         self.is_cut = true;
         OMISSION_MARKER.into()
     }

@@ -16,7 +16,8 @@ use crate::middleware::{ExtensionStates, TurnNotes};
 use crate::policy::untrusted_content;
 use crate::tooling::dispatch::TurnScope;
 use crate::turn::{
-    self, ConversationLog, JoiningEvents, TurnContext, TurnInterruption, TurnProgress, store_failed,
+    self, ConversationLog, JoiningEvents, TurnContext, TurnInterruption, TurnProgress,
+    store_failure_error,
 };
 use crate::turn::{journal_repair, poison, step};
 use goondan_core::agent_event::AgentEvent;
@@ -88,7 +89,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     });
     let mut end = match opened {
         Err(error) => TurnEnd {
-            result: not_begun(&facts, &error),
+            result: not_started_result(&facts, &error),
             handled: vec![],
             answer: None,
             warm: None,
@@ -461,7 +462,7 @@ async fn finish(mut context: TurnContext, result: TurnResult, mut meta: Instance
         Err(error) => {
             let result = TurnResult {
                 finish_reason: FinishReason::Error,
-                error: Some(store_failed(&error)),
+                error: Some(store_failure_error(&error)),
                 ..result
             };
             TurnEnd {
@@ -516,8 +517,8 @@ async fn end_turn(
 }
 
 /// Returns the result of a turn whose conversation could not be opened.
-fn not_begun(facts: &TurnScope, error: &StoreError) -> TurnResult {
-    failed_result(facts.turn_id.clone(), store_failed(error))
+fn not_started_result(facts: &TurnScope, error: &StoreError) -> TurnResult {
+    failed_result(facts.turn_id.clone(), store_failure_error(error))
 }
 
 /// Returns the result of a turn that ended before its first step.

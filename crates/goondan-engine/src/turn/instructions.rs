@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::policy::PathArguments;
 use crate::turn::step::StepContext;
-use crate::turn::{TurnContext, model_effect, store_failed};
+use crate::turn::{TurnContext, model_effect, store_failure_error};
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
 use goondan_core::message::{Message, MessagePart, MessageRole, MessageSource, ToolCall};
@@ -81,7 +81,8 @@ pub(super) async fn append_instructions(
         .journal
         .run(effect, Box::pin(async move { files }))
         .await;
-    let EffectOutcome::Done { value: files, .. } = outcome.map_err(|error| store_failed(&error))?
+    let EffectOutcome::Done { value: files, .. } =
+        outcome.map_err(|error| store_failure_error(&error))?
     else {
         unreachable!("an interrupted effect runs again")
     };

@@ -11,7 +11,7 @@ use goondan_spec::kinds::SwarmPolicy;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::{TurnContext, model_effect, store_failed};
+use super::{TurnContext, model_effect, store_failure_error};
 
 /// Events offered to a running turn.
 #[derive(Clone, Default)]
@@ -138,7 +138,7 @@ impl TurnContext {
             .run(effect, Box::pin(async move { joined.take() }))
             .await;
         let EffectOutcome::Done { value: events, .. } =
-            outcome.map_err(|error| store_failed(&error))?
+            outcome.map_err(|error| store_failure_error(&error))?
         else {
             unreachable!("an interrupted effect runs again")
         };

@@ -158,7 +158,7 @@ impl TurnContext {
             .store
             .append(&event)
             .await
-            .map_err(|error| store_failed(&error))?;
+            .map_err(|error| store_failure_error(&error))?;
         let extension_event = self
             .facts
             .layers
@@ -526,7 +526,7 @@ pub(crate) fn cancelled_error() -> TurnError {
 }
 
 /// Returns the error of a turn that could not be stored. Such a turn is not over.
-pub(crate) fn store_failed(error: &StoreError) -> TurnError {
+pub(crate) fn store_failure_error(error: &StoreError) -> TurnError {
     if let StoreError::Damaged { .. } = error {
         return TurnError::new(Code::JOURNAL, error.to_string());
     }

@@ -385,11 +385,11 @@ fn wait_before_retry(error: &ModelError, retries: u32) -> Duration {
     };
     error
         .retry_after
-        .unwrap_or_else(|| with_jitter(back_off(retries).min(longest)))
+        .unwrap_or_else(|| with_jitter(retry_wait(retries).min(longest)))
 }
 
 /// Returns the wait before a retry: doubled each time, up to the maximum.
-fn back_off(retries: u32) -> Duration {
+fn retry_wait(retries: u32) -> Duration {
     FIRST_RETRY_WAIT
         .saturating_mul(1_u32.checked_shl(retries).unwrap_or(u32::MAX))
         .min(MAX_RETRY_WAIT)
@@ -472,13 +472,13 @@ mod tests {
     #[test]
     fn waits_double_up_to_a_bound() {
         let waits: Vec<u128> = (0..8)
-            .map(|retries| back_off(retries).as_millis())
+            .map(|retries| retry_wait(retries).as_millis())
             .collect();
         assert_eq!(
             waits,
             [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
         );
-        assert_eq!(back_off(200), MAX_RETRY_WAIT);
+        assert_eq!(retry_wait(200), MAX_RETRY_WAIT);
     }
 
     #[test]

@@ -20,7 +20,8 @@ use crate::turn::call_order::CallOrder;
 use crate::turn::model_call::{ModelAnswer, ModelCall, ModelCallError, turn_error};
 use crate::turn::model_call_timing::{ModelCallStart, ModelCallTiming};
 use crate::turn::{
-    TurnContext, cancelled_error, instructions, model_effect, step_id, store_failed, tool_effect,
+    TurnContext, cancelled_error, instructions, model_effect, step_id, store_failure_error,
+    tool_effect,
 };
 use goondan_core::JsonObject;
 use goondan_core::event::{RuntimeEventKind, TurnError};
@@ -407,7 +408,7 @@ pub(crate) async fn call_journaled(
         .journal
         .run(effect, work)
         .await
-        .map_err(|error| store_failed(&error))?
+        .map_err(|error| store_failure_error(&error))?
     {
         EffectOutcome::Done {
             value: Ok(answer), ..
@@ -564,15 +565,15 @@ async fn run_call(
         .journal
         .run(effect, work)
         .await
-        .map_err(|error| store_failed(&error))?;
-    noted.map_err(|error| store_failed(&error))?;
+        .map_err(|error| store_failure_error(&error))?;
+    noted.map_err(|error| store_failure_error(&error))?;
     match outcome {
         EffectOutcome::Done { value, replayed } => {
             context.is_new.fetch_or(!replayed, Ordering::Relaxed);
             if replayed && let Some(kept) = &kept {
                 kept.put_back(&turn.journal, id)
                     .await
-                    .map_err(|error| store_failed(&error))?;
+                    .map_err(|error| store_failure_error(&error))?;
             }
             Ok(value)
         }

@@ -183,7 +183,7 @@ impl FailureContext {
                 ModelErrorKind::Declined,
                 format!(
                     "The model declined to answer ({reason}){}",
-                    after_colon(&explanation)
+                    quoted_ending(&explanation)
                 ),
             ),
             ProviderError::Failed {
@@ -191,7 +191,7 @@ impl FailureContext {
                 explanation,
             } => connection_error(format!(
                 "{host} aborted the answer ({reason}){}",
-                after_colon(&explanation)
+                quoted_ending(&explanation)
             )),
         };
         self.without_secrets(failure)
@@ -210,7 +210,7 @@ impl FailureContext {
         self.without_secrets(with_suggestion(
             protocol_error(format!(
                 "{host} returned an error instead of a stream{}",
-                after_colon(&reported.message)
+                quoted_ending(&reported.message)
             )),
             format!("Check `endpoint` and `model` of {}.", self.resource),
         ))
@@ -226,7 +226,7 @@ impl FailureContext {
             None if is_quota(reported) => {
                 let message = format!(
                     "{host} refused the request{}",
-                    after_colon(&reported.message)
+                    quoted_ending(&reported.message)
                 );
                 self.quota_error(402, message)
             }
@@ -234,7 +234,7 @@ impl FailureContext {
                 retry_after: reported.retry_after,
                 ..connection_error(format!(
                     "{host} aborted the answer{}",
-                    after_colon(&reported.message)
+                    quoted_ending(&reported.message)
                 ))
             },
         }
@@ -252,7 +252,7 @@ impl FailureContext {
         let message = format!(
             "{host} answered {}{}",
             code_and_reason(status),
-            after_colon(&reported.message)
+            quoted_ending(&reported.message)
         );
         let code = status.as_u16();
         if is_quota(reported) && matches!(code, 400 | 402 | 403 | 429) || code == 402 {
@@ -522,7 +522,7 @@ fn code_and_reason(status: StatusCode) -> String {
 }
 
 /// Returns the end of a sentence that quotes a provider.
-fn after_colon(explanation: &str) -> String {
+fn quoted_ending(explanation: &str) -> String {
     let explanation = clip_message(explanation.trim());
     match explanation.chars().last() {
         None => ".".to_owned(),

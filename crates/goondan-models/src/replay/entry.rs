@@ -190,7 +190,7 @@ impl AskedMessage {
                 Some(format!(
                     "{} {name} {}",
                     file.media_type,
-                    digest_of(&file.data)
+                    short_digest(&file.data)
                 ))
             }
             _ => None,
@@ -208,11 +208,11 @@ impl AskedMessage {
 /// Returns the digest of a request, including the descriptions and schemas of its tools.
 pub(crate) fn digest(asked: &RecordedRequest, request: &ModelRequest) -> String {
     let content = json!({"asked": asked, "tools": &*request.tools});
-    digest_of(&canonical_json(&content))
+    short_digest(&canonical_json(&content))
 }
 
 /// Returns the first 8 bytes of the SHA-256 of `text` in hexadecimal.
-fn digest_of(text: &str) -> String {
+fn short_digest(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes())[..8])
 }
 

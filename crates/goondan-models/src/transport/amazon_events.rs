@@ -31,7 +31,7 @@ impl AmazonEvents {
         loop {
             let frame = self.decoder.decode_frame(&mut self.buffer);
             match frame.map_err(|error| FramingError::Damaged(error.to_string()))? {
-                DecodedFrame::Complete(message) => pass_on(&message, sink)?,
+                DecodedFrame::Complete(message) => emit_message(&message, sink)?,
                 DecodedFrame::Incomplete if self.buffer.len() > self.max_bytes => {
                     return Err(FramingError::TooLong);
                 }
@@ -41,7 +41,7 @@ impl AmazonEvents {
     }
 }
 
-fn pass_on(message: &Message, sink: EventSink<'_>) -> Result<(), FramingError> {
+fn emit_message(message: &Message, sink: EventSink<'_>) -> Result<(), FramingError> {
     let value = |name: &str| {
         let header = message
             .headers()

@@ -30,7 +30,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::description::ApiDescription;
-use crate::auth::{AccessPolicy, no_larger, refuse_larger, require_access};
+use crate::auth::{AccessPolicy, refuse_larger, replace_larger_body, require_access};
 use crate::case_runner::CaseRunner;
 use crate::problem::ApiProblem;
 use crate::project_editor::ProjectEditor;
@@ -185,7 +185,7 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
     let (guarded, document) = documented_routes(has_studio.then_some(ports)).split_for_parts();
     let description = ApiDescription::new(document, has_studio, &service.inner.version);
     let description = Arc::new(description);
-    let no_larger = middleware::from_fn_with_state(limits.body, no_larger);
+    let limit_body = middleware::from_fn_with_state(limits.body, replace_larger_body);
     let readable = middleware::from_fn_with_state(limits.body, received_body::require_readable);
     let obey = middleware::from_fn_with_state(limits.body, crate::mcp::http_rules::enforce_rules);
     let mcp = Router::new()
@@ -194,7 +194,7 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
         .route_layer(middleware::from_fn_with_state(limits.body, refuse_larger));
     let guarded = guarded
         .route_layer(readable)
-        .route_layer(no_larger.clone())
+        .route_layer(limit_body.clone())
         .merge(mcp)
         .route_layer(middleware::from_fn_with_state(
             Arc::clone(&access),
@@ -216,7 +216,7 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
     };
     let all_routes = open_routes.merge(guarded).nest(
         "/v1",
-        openai::router(Arc::clone(&access), limits).layer(no_larger),
+        openai::router(Arc::clone(&access), limits).layer(limit_body),
     );
     let all_routes = match site {
         Some(folder) => {
@@ -224,7 +224,7 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
             let folder = real_path(&folder).unwrap_or(folder);
             all_routes.fallback(move |request: Request| site::file(folder, request))
         }
-        None => all_routes.fallback(nothing_there),
+        None => all_routes.fallback(unknown_path_error),
     };
     all_routes
         .method_not_allowed_fallback(wrong_method)
@@ -295,7 +295,7 @@ pub(crate) fn find_agent(service: &Service, name: &str) -> Option<String> {
 }
 
 /// Error 404 for an unknown path.
-async fn nothing_there() -> ApiProblem {
+async fn unknown_path_error() -> ApiProblem {
     ApiProblem::new(Code::SERVE_NOT_FOUND, "There is nothing at this URL.")
         .suggest("/openapi.json lists all URLs.")
 }

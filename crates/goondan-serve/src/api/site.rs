@@ -42,7 +42,7 @@ pub(super) async fn file(folder: PathBuf, request: Request) -> Response {
     match entry.ok().flatten() {
         Some(SiteEntry::Page { file, path }) => serve_file(&file, &path, request).await,
         Some(SiteEntry::Directory) => add_slash(&request),
-        None => super::nothing_there().await.into_response(),
+        None => super::unknown_path_error().await.into_response(),
     }
 }
 
@@ -52,7 +52,7 @@ async fn serve_file(file: &File, path: &Path, request: Request) -> Response {
     let mut files = ServeFile::new_with_mime(served_path(file, path), &media_type);
     match files.try_call(request).await {
         Ok(response) if response.status() == StatusCode::NOT_FOUND => {
-            super::nothing_there().await.into_response()
+            super::unknown_path_error().await.into_response()
         }
         Ok(response) => response.map(Body::new),
         Err(error) => ApiProblem::new(

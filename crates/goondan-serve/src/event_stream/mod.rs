@@ -312,7 +312,7 @@ impl EventPump {
                 // Sends pending events before the end.
                 biased;
                 received = live.recv() => match received {
-                    Ok(received) => if let Some(next) = self.pass_on(&received).await? {
+                    Ok(received) => if let Some(next) = self.send_if_selected(&received).await? {
                         return Ok(next);
                     },
                     Err(RecvError::Lagged(_)) => return Ok(StreamStep::ReadAgain),
@@ -327,7 +327,7 @@ impl EventPump {
 
     /// Sends an event, if the client selected it. Returns the next step if the followed input is
     /// over.
-    async fn pass_on(
+    async fn send_if_selected(
         &mut self,
         published: &PublishedEvent,
     ) -> Result<Option<StreamStep>, StreamClosed> {

@@ -309,8 +309,8 @@ impl CommandParser<'_> {
         while !self.is_at_end_of_word() {
             let Some(c) = self.rest.next() else { break };
             match c {
-                '\'' => word.push_text(&self.single_quoted()?),
-                '"' => self.double_quoted(&mut word)?,
+                '\'' => word.push_text(&self.parse_single_quoted()?),
+                '"' => self.parse_double_quoted(&mut word)?,
                 '\\' => match self.rest.next() {
                     Some('\n') | None => return needs_shell("breaks a line with a backslash"),
                     Some(c) => word.push_char(c),
@@ -346,7 +346,7 @@ impl CommandParser<'_> {
     }
 
     /// Reads up to the closing single quote.
-    fn single_quoted(&mut self) -> Result<String, ShellRequired> {
+    fn parse_single_quoted(&mut self) -> Result<String, ShellRequired> {
         let mut text = String::new();
         loop {
             match self.rest.next() {
@@ -358,7 +358,7 @@ impl CommandParser<'_> {
     }
 
     /// Reads up to the closing double quote into `word`.
-    fn double_quoted(&mut self, word: &mut WordBuilder) -> Result<(), ShellRequired> {
+    fn parse_double_quoted(&mut self, word: &mut WordBuilder) -> Result<(), ShellRequired> {
         word.push_text("");
         loop {
             match self.rest.next() {

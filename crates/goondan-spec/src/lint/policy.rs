@@ -209,7 +209,7 @@ fn unreachable_path(
     (rule.action == PermissionAction::Allow && about.iter().all(stays)).then(|| RuleProblem {
         reason: format!(
             "`{pattern_excerpt}` is outside the working directory, and {} cannot leave that directory",
-            list_of(&about)
+            format_tools(&about)
         ),
         remedy: "add the directory to `config.roots` of a Tool with `entry: builtin:fs`, or \
             remove the rule"
@@ -297,7 +297,7 @@ fn command_arguments(
 }
 
 /// Formats a list of tools.
-fn list_of(tools: &[&Resource<Tool>]) -> String {
+fn format_tools(tools: &[&Resource<Tool>]) -> String {
     format_list(
         &tools
             .iter()

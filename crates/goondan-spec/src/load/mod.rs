@@ -146,7 +146,7 @@ fn run<T>(
         .file_names
         .extend((!installed.members.is_empty()).then(|| LOCK_FILE.to_owned()));
     if documents.is_empty() && gathered.is_clean() {
-        gathered.diagnostics.push(nothing_defined(&root));
+        gathered.diagnostics.push(no_resources_error(&root));
     }
     if gathered.is_clean() {
         let specs = documents
@@ -215,7 +215,7 @@ fn find_root(path: &Path, files: &dyn FileAccess) -> Result<PathBuf, Diagnostic>
 }
 
 /// Creates the error for a project without resources.
-fn nothing_defined(root: &Path) -> Diagnostic {
+fn no_resources_error(root: &Path) -> Diagnostic {
     let path = root.to_string_lossy();
     let shown_path = if path.is_empty() || path == "." {
         "This directory".to_owned()

@@ -20,7 +20,7 @@ use goondan_spec::command_line::{
     CD_COMMAND, CommandGroup, CommandScript, PipelineStage, ScriptStep, ShellCommand, StepCondition,
 };
 
-use crate::process::{self, Environment, ProgramGroup as Processes, failed_with};
+use crate::process::{self, Environment, ProgramGroup as Processes, exit_status_of_code};
 use crate::sandbox::program_files::{self, FoundProgram};
 use crate::sandbox::{ProgramLauncher, SandboxApplyError};
 use running_command::RunningGroups;
@@ -131,7 +131,7 @@ impl<'a> CommandLineRun<'a> {
         'a: 's,
     {
         Box::pin(async move {
-            let mut last = failed_with(0);
+            let mut last = exit_status_of_code(0);
             for step in &script.steps {
                 let runs = match step.when {
                     StepCondition::Always => true,
@@ -173,7 +173,7 @@ impl<'a> CommandLineRun<'a> {
         stage_results
             .into_iter()
             .next_back()
-            .unwrap_or_else(|| Ok(failed_with(0)))
+            .unwrap_or_else(|| Ok(exit_status_of_code(0)))
     }
 
     /// Runs `cd`, a command, or a group.
@@ -214,7 +214,7 @@ impl<'a> CommandLineRun<'a> {
         scope: &mut CommandState,
     ) -> io::Result<ExitStatus> {
         let target = command.cd_target().unwrap_or_default();
-        let folder = by_text(&scope.folder.join(&target));
+        let folder = remove_dots(&scope.folder.join(&target));
         if !folder.is_dir() {
             return scope
                 .streams
@@ -225,7 +225,7 @@ impl<'a> CommandLineRun<'a> {
                 .await;
         }
         scope.folder = folder;
-        Ok(failed_with(0))
+        Ok(exit_status_of_code(0))
     }
 
     /// Expands the words of a command, redirects its streams, and runs the program.
@@ -349,7 +349,7 @@ impl CommandLineRunner {
     fn is_elsewhere(&self, name: &str, folder: &Path) -> bool {
         name.contains('/')
             && !name.starts_with('/')
-            && by_text(folder) != by_text(&self.ctx.workdir)
+            && remove_dots(folder) != remove_dots(&self.ctx.workdir)
     }
 
     /// Finds the program of a name, or returns the message and exit code of a shell.
@@ -379,7 +379,7 @@ fn wrong_directory_message(name: &str) -> String {
 }
 
 /// Removes `.` and `..` from an absolute path textually, like a shell.
-fn by_text(path: &Path) -> PathBuf {
+fn remove_dots(path: &Path) -> PathBuf {
     path.to_str()
         .map_or_else(|| path.to_owned(), |text| PathBuf::from(shell::fold(text)))
 }

@@ -14,7 +14,8 @@ use super::CommandLineRunner;
 use super::standard_streams::{StandardStreams, StreamTarget};
 use crate::mutex_lock::lock;
 use crate::process::{
-    ProcessSignal, ProgramGroup, TERMINATION_GRACE_PERIOD, failed_with, reading_end, writing_end,
+    ProcessSignal, ProgramGroup, TERMINATION_GRACE_PERIOD, exit_status_of_code, reading_end,
+    writing_end,
 };
 use crate::sandbox::SandboxedCommand;
 
@@ -120,7 +121,7 @@ impl CommandLineJob {
         let running = Arc::new(RunningGroups::default());
         Ok(CommandLineJob {
             commands: Some(line.run(streams, Arc::clone(&running)).boxed()),
-            status: failed_with(0),
+            status: exit_status_of_code(0),
             running,
             input: input.map(writing_end).transpose()?,
             output: Some(reading_end(output)?),
@@ -145,7 +146,7 @@ impl CommandLineJob {
             Err(_) => {
                 // Dropping the commands kills the remaining processes.
                 self.commands = None;
-                self.status = failed_with(1);
+                self.status = exit_status_of_code(1);
                 Ok(self.status)
             }
         }

@@ -12,7 +12,7 @@ use std::string::FromUtf8Error;
 use goondan_core::ports::tool::ToolError;
 use goondan_spec::Code;
 
-use crate::encoding::{FileEncoding, detect_encoding, not_text};
+use crate::encoding::{FileEncoding, detect_encoding, not_text_error};
 use crate::errors;
 use crate::paths::{FileRoot, ResolvedPath};
 use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle, FileOpenMode};
@@ -255,7 +255,7 @@ const MAX_TEXT_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// Reads a complete text file that is to be changed.
 pub(crate) fn read_text(root: &FileRoot, resolved: &ResolvedPath) -> Result<String, ToolError> {
     let (file, _) = root.open(resolved)?;
-    text_in(file, resolved)
+    decode_text_file(file, resolved)
 }
 
 /// Reads a complete text file that no argument of the call names.
@@ -263,12 +263,12 @@ pub(crate) fn read_unnamed_text(
     root: &FileRoot,
     resolved: &ResolvedPath,
 ) -> Result<String, ToolError> {
-    text_in(root.open_unnamed(resolved)?, resolved)
+    decode_text_file(root.open_unnamed(resolved)?, resolved)
 }
 
-fn text_in(file: File, resolved: &ResolvedPath) -> Result<String, ToolError> {
+fn decode_text_file(file: File, resolved: &ResolvedPath) -> Result<String, ToolError> {
     let bytes = read_bytes(file, &resolved.given)?;
-    text_of(bytes).map_err(|bytes| not_text(&resolved.given, &bytes))
+    text_of(bytes).map_err(|bytes| not_text_error(&resolved.given, &bytes))
 }
 
 /// Reads a complete file. `path` is its path for messages.

@@ -19,7 +19,7 @@ use self::passages::NotePassage;
 use self::vector_cache::{VectorCache, cosine_similarity};
 use crate::builtin_tool::BuiltinTool;
 use crate::config_error::ConfigError;
-use crate::encoding::{decoded_text, not_text};
+use crate::encoding::{decoded_text, not_text_error};
 use crate::errors::{self, lossy_path, run_blocking};
 use crate::file_changes::read_bytes;
 use crate::host_capabilities;
@@ -147,7 +147,10 @@ impl ToolOperation for SearchNotes {
         .await?;
         let (ranked, note) = match &shared.model {
             None => (by_words, None),
-            Some(model) => match shared.by_meaning(ctx, model, &self.query, &passages).await {
+            Some(model) => match shared
+                .similarities(ctx, model, &self.query, &passages)
+                .await
+            {
                 Ok(likeness) => (combined_scores(&by_words, &likeness), None),
                 // A search by words is better than none.
                 Err(error) => (
@@ -182,7 +185,7 @@ impl ToolOperation for SearchNotes {
 
 impl MemorySearchState {
     /// Returns the semantic similarity of each passage to the query.
-    async fn by_meaning(
+    async fn similarities(
         &self,
         ctx: &ToolContext,
         model: &str,
@@ -326,7 +329,7 @@ fn list_notes(root: &FileRoot) -> Result<Vec<PathBuf>, ToolError> {
 /// Reads a note in any encoding that `fs__grep` reads.
 fn note_text(file: File, shown: &str) -> Result<String, ToolError> {
     let bytes = read_bytes(file, shown)?;
-    decoded_text(bytes).map_err(|bytes| not_text(shown, &bytes))
+    decoded_text(bytes).map_err(|bytes| not_text_error(shown, &bytes))
 }
 
 /// Returns the passages of a note with its path. An unreadable note has none.

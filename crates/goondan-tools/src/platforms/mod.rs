@@ -413,7 +413,7 @@ fn merge_emojis(one: Option<String>, several: Vec<String>, clean: fn(&str) -> &s
 }
 
 /// Returns the error of a call without an emoji.
-fn no_emoji() -> ToolError {
+fn no_emoji_error() -> ToolError {
     errors::invalid_argument("pass `emoji` or a non-empty `emojis`")
 }
 

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::file_transfer::{DownloadOptions, UploadedFile};
-use super::outgoing_text::{OutgoingText, after_sent, restore_mentions};
+use super::outgoing_text::{OutgoingText, add_sent_count, restore_mentions};
 use super::{
     ApiAnswer, ApiRequestBody, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription,
-    TimeLimit, merge_emojis, no_emoji, without_nulls,
+    TimeLimit, merge_emojis, no_emoji_error, without_nulls,
 };
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
@@ -139,7 +139,7 @@ impl ToolOperation for SlackSend {
                 "reply_broadcast": self.reply_broadcast,
             });
             let answer = call(bot, "chat.postMessage", body, self.timeout_ms).await;
-            sent.push(answer.map_err(|error| after_sent(error, sent.len(), texts.len()))?);
+            sent.push(answer.map_err(|error| add_sent_count(error, sent.len(), texts.len()))?);
         }
         let first = &sent[0];
         let channel = first["channel"].as_str().unwrap_or(&self.channel_id);
@@ -349,7 +349,7 @@ impl ToolOperation for SlackReact {
     async fn run(self, _ctx: &ToolContext, bot: &PlatformClient) -> Result<ToolOutput, ToolError> {
         let names = merge_emojis(self.emoji, self.emojis, |name| name.trim_matches(':'));
         if names.is_empty() {
-            return Err(no_emoji());
+            return Err(no_emoji_error());
         }
         if let Some(wrong) = names.iter().find(|name| name.contains(char::is_whitespace)) {
             return Err(errors::invalid_argument(format!(

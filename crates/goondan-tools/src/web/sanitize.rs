@@ -179,7 +179,7 @@ impl HtmlWriter {
         while self
             .open
             .last()
-            .is_some_and(|open| implicitly_closed(name).contains(&open.as_str()))
+            .is_some_and(|open| implicitly_closed_elements(name).contains(&open.as_str()))
         {
             self.close_down_to(self.open.len() - 1);
         }
@@ -242,7 +242,7 @@ impl HtmlWriter {
 }
 
 /// Returns the open elements that a start tag closes implicitly.
-fn implicitly_closed(start: &str) -> &'static [&'static str] {
+fn implicitly_closed_elements(start: &str) -> &'static [&'static str] {
     match start {
         "li" => &["li", "p"],
         "dt" | "dd" => &["dt", "dd", "p"],

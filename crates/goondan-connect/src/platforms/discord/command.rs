@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::event::{lines, plain, quoted};
+use crate::event::{lines, quoted_text, scalar_text};
 use crate::event_files::EventFile;
 
 /// Option types.
@@ -36,7 +36,7 @@ pub(super) fn read(data: &Value) -> Option<DiscordCommand> {
         .partition(|option| option["type"] == OPTION_ATTACHMENT);
     let name = data["name"].as_str()?;
     let text = match (path.is_empty(), options.as_slice()) {
-        (true, [option]) if is_nonempty_text(option) => plain(&option["value"])?,
+        (true, [option]) if is_nonempty_text(option) => scalar_text(&option["value"])?,
         _ => {
             let path = path.iter().map(|name| format!(" {name}"));
             let options = options.iter().filter_map(|option| {
@@ -98,7 +98,7 @@ fn is_nonempty_text(option: &Value) -> bool {
 
 /// Returns the value of an option; users, channels and roles with their names.
 fn option_text(option: &Value, resolved: &Value) -> Option<String> {
-    let value = plain(&option["value"])?;
+    let value = scalar_text(&option["value"])?;
     let shown_option = |kinds: &[&str]| {
         let name = kinds
             .iter()
@@ -159,7 +159,7 @@ fn target(data: &Value) -> (String, Vec<EventFile>) {
         &file_lines.join("\n"),
     ]);
     let origin = format!("a message of {}", author.unwrap_or("an unknown user"));
-    (quoted(&origin, &words), files)
+    (quoted_text(&origin, &words), files)
 }
 
 /// Returns the words of an embed.

@@ -19,12 +19,13 @@ use serde_json::{Value, json};
 
 use self::command::{DiscordCommand, choices};
 use super::{
-    IgnoredUpdate, ParsedRequest, PlatformConnector, fenced, header, json_body, unauthorized,
+    IgnoredUpdate, ParsedRequest, PlatformConnector, code_block, header, json_body,
+    unauthorized_response,
 };
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome, button, parse_button};
 use crate::connection_runtime::EventAcceptance;
-use crate::event::{EventSender, PlatformEvent, plain};
+use crate::event::{EventSender, PlatformEvent, scalar_text};
 use crate::event_files::{self, EventFile};
 use crate::http::{self, PlatformFailure};
 use crate::signature::{is_ed25519, is_fresh};
@@ -88,7 +89,7 @@ impl PlatformConnector for DiscordConnector {
         if !is_fresh(timestamp, now)
             || !is_ed25519(&self.public_key, &[timestamp.as_bytes(), body], given)
         {
-            return Err(unauthorized());
+            return Err(unauthorized_response());
         }
         let interaction = json_body(headers, body)?;
         match interaction["type"].as_u64() {
@@ -129,7 +130,7 @@ impl PlatformConnector for DiscordConnector {
     }
 
     fn literal(&self, text: &str) -> String {
-        fenced(text)
+        code_block(text)
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
@@ -346,7 +347,7 @@ fn event(interaction: &Value) -> Option<PlatformEvent> {
         key: format!("discord:{channel}"),
         properties: facts
             .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+            .filter_map(|(name, value)| Some((name.to_owned(), scalar_text(value)?)))
             .collect(),
         sender: Some(EventSender {
             id: sender.to_owned(),
@@ -365,7 +366,7 @@ fn component(data: &Value) -> Option<DiscordCommand> {
     let values = data["values"].as_array().map(|values| {
         values
             .iter()
-            .filter_map(plain)
+            .filter_map(scalar_text)
             .collect::<Vec<_>>()
             .join(", ")
     });

@@ -25,10 +25,10 @@ use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use self::socket::SlackSocket;
-use self::text::unescaped;
+use self::text::decode_escapes;
 use super::{
-    IgnoredUpdate, ParsedRequest, PlatformConnector, bad_request, fenced, header, json_body,
-    unauthorized,
+    IgnoredUpdate, ParsedRequest, PlatformConnector, bad_request, code_block, header, json_body,
+    unauthorized_response,
 };
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome, button};
@@ -174,7 +174,7 @@ impl PlatformConnector for SlackConnector {
         now: DateTime<Utc>,
     ) -> Result<ParsedRequest, Response> {
         if !self.is_signed(headers, body, now) {
-            return Err(unauthorized());
+            return Err(unauthorized_response());
         }
         let payload = match form(body) {
             None => json_body(headers, body)?,
@@ -204,7 +204,7 @@ impl PlatformConnector for SlackConnector {
     }
 
     fn literal(&self, text: &str) -> String {
-        goondan_markup::escaped_mrkdwn(&fenced(text))
+        goondan_markup::escaped_mrkdwn(&code_block(text))
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
@@ -237,7 +237,7 @@ impl PlatformConnector for SlackConnector {
             .await
             .map_err(repeatable_failure)?;
         let body = json!({"files": [{"id": file_id, "title": file.name}], "channel_id": origin["channel"]});
-        let body = in_thread(origin, body);
+        let body = add_thread(origin, body);
         self.call("files.completeUploadExternal", &body)
             .await
             .map(drop)
@@ -249,7 +249,7 @@ impl PlatformConnector for SlackConnector {
         text: &str,
         mark: Option<&str>,
     ) -> Result<Value, PlatformFailure> {
-        let mut body = in_thread(origin, json!({"channel": origin["channel"], "text": text}));
+        let mut body = add_thread(origin, json!({"channel": origin["channel"], "text": text}));
         if let Some(mark) = mark {
             body["blocks"] = blocks(text, mark);
         }
@@ -335,7 +335,7 @@ fn check_ok(answer: Value) -> Result<Value, PlatformFailure> {
 }
 
 /// Adds the thread of an event to a message. Direct messages are answered outside of threads.
-fn in_thread(origin: &Value, mut message: Value) -> Value {
+fn add_thread(origin: &Value, mut message: Value) -> Value {
     if !origin["thread"].is_null() {
         message["thread_ts"] = origin["thread"].clone();
     }
@@ -394,7 +394,7 @@ fn blocks(text: &str, mark: &str) -> Value {
         })
     };
     // A section holds at most 3,000 characters.
-    let text: String = unescaped(text).chars().take(2_900).collect();
+    let text: String = decode_escapes(text).chars().take(2_900).collect();
     json!([
         {"type": "section", "text": {"type": "plain_text", "text": text}},
         {"type": "actions", "elements": [key("Allow", "primary", true), key("Deny", "danger", false)]},

@@ -6,15 +6,15 @@ use serde_json::Value;
 use crate::event::lines;
 
 /// Returns the text that people see. Each part is decoded once, so no one can type a mention.
-pub(super) fn decoded(text: &str) -> String {
+pub(super) fn decode_text(text: &str) -> String {
     let mut decoded = String::new();
     let mut remaining = text;
     while let Some((before, token, after)) = next_token(remaining) {
-        decoded.push_str(&unescaped(before));
-        decoded.push_str(&unescaped(&shown(token)));
+        decoded.push_str(&decode_escapes(before));
+        decoded.push_str(&decode_escapes(&visible_token(token)));
         remaining = after;
     }
-    decoded + &unescaped(remaining)
+    decoded + &decode_escapes(remaining)
 }
 
 /// Returns the text before the next `<…>`, its content, and the text after it.
@@ -25,14 +25,14 @@ fn next_token(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// Decodes the escapes. `&amp;` is the last one, so that `&amp;lt;` stays `&lt;`.
-pub(super) fn unescaped(text: &str) -> String {
+pub(super) fn decode_escapes(text: &str) -> String {
     text.replace("&lt;", "<")
         .replace("&gt;", ">")
         .replace("&amp;", "&")
 }
 
 /// Returns the content of angle brackets as people see it.
-fn shown(token: &str) -> String {
+fn visible_token(token: &str) -> String {
     let (target, label) = match token.split_once('|') {
         Some((target, label)) => (target, Some(label).filter(|label| !label.is_empty())),
         None => (token, None),
@@ -104,7 +104,7 @@ fn text_of(block: &Value) -> String {
 fn append(element: &Value, text: &mut String) {
     let field = |name: &str| element[name].as_str().unwrap_or_default();
     match field("type") {
-        "mrkdwn" => text.push_str(&decoded(field("text"))),
+        "mrkdwn" => text.push_str(&decode_text(field("text"))),
         "plain_text" | "text" | "markdown" | "raw_text" => text.push_str(field("text")),
         "date" => text.push_str(field("fallback")),
         "color" => text.push_str(field("value")),
@@ -204,7 +204,7 @@ mod tests {
             ("a < b", "a < b"),
             ("", ""),
         ] {
-            assert_eq!(decoded(text), expected, "{text}");
+            assert_eq!(decode_text(text), expected, "{text}");
         }
     }
 
@@ -262,7 +262,7 @@ mod tests {
     proptest! {
         #[test]
         fn escaping_is_undone_by_decoding(text in "(\\PC|[<>&]){0,60}") {
-            prop_assert_eq!(decoded(&escaped(&text)), text);
+            prop_assert_eq!(decode_text(&escaped(&text)), text);
         }
     }
 }

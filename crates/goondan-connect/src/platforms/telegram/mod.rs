@@ -22,7 +22,7 @@ use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
 use self::update::{TelegramUpdate, merge_albums};
-use super::{ParsedRequest, PlatformConnector, header, json_body, unauthorized};
+use super::{ParsedRequest, PlatformConnector, header, json_body, unauthorized_response};
 use crate::albums::ALBUM_WAIT;
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome, button};
@@ -335,7 +335,7 @@ impl PlatformConnector for TelegramConnector {
             .as_ref()
             .is_some_and(|webhook| constant_time_eq(sent_secret, &webhook.secret))
         {
-            return Err(unauthorized());
+            return Err(unauthorized_response());
         }
         Ok(match self.read(&json_body(headers, body)?) {
             TelegramUpdate::Press(press) => ParsedRequest::Press(press),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::content::{self, MessageContent};
 use crate::channel_approvals::{ButtonPress, parse_button};
-use crate::event::{EventSender, PlatformEvent, plain, quoted};
+use crate::event::{EventSender, PlatformEvent, quoted_text, scalar_text};
 use crate::platforms::IgnoredUpdate;
 
 /// Id of the general topic of a forum. Messages to it must not name a topic.
@@ -114,7 +114,7 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
         name: "telegram_message".to_owned(),
         id: id.to_string(),
         text,
-        quoted: replied_to(message),
+        quoted: replied_message(message),
         unsupported,
         key: match thread {
             Some(thread) => format!("telegram:{chat_id}:{thread}"),
@@ -127,7 +127,7 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
         quotes: ["forward_origin", "forward_date", "via_bot"]
             .iter()
             .any(|forwarded| message.get(forwarded).is_some()),
-        album: plain(&message["media_group_id"]),
+        album: scalar_text(&message["media_group_id"]),
         files: file.into_iter().collect(),
         origin: Some(json!({"chat": chat_id, "thread": thread})),
     })
@@ -148,7 +148,7 @@ fn properties(message: &Value, file_id: &Value) -> BTreeMap<String, String> {
     ];
     facts
         .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+        .filter_map(|(name, value)| Some((name.to_owned(), scalar_text(value)?)))
         .collect()
 }
 
@@ -178,7 +178,7 @@ fn sender(message: &Value) -> Option<EventSender> {
 }
 
 /// Returns the message that is replied to, or the selected part of it.
-fn replied_to(message: &Value) -> String {
+fn replied_message(message: &Value) -> String {
     let replied = [&message["reply_to_message"], &message["external_reply"]]
         .into_iter()
         .find(|replied| replied.is_object())
@@ -194,7 +194,7 @@ fn replied_to(message: &Value) -> String {
         "" => "in reply to a message".to_owned(),
         author => format!("in reply to a message of {author}"),
     };
-    quoted(&origin, &words)
+    quoted_text(&origin, &words)
 }
 
 /// Removes the mention of the bot that begins or ends a text, and the name of the bot in a command

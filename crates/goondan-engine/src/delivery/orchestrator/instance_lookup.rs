@@ -16,7 +16,7 @@ use super::{
 };
 use crate::delivery::lifecycle::{self, IdleTime};
 use crate::turn::instance::failed_result;
-use crate::turn::store_failed;
+use crate::turn::store_failure_error;
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
@@ -187,7 +187,7 @@ impl Orchestrator {
         });
         for (event_id, turn_id, trace_id) in waiting.collect::<Vec<_>>() {
             self.settling.notify(|trace| trace == trace_id);
-            let result: TurnResult = failed_result(turn_id, store_failed(error));
+            let result: TurnResult = failed_result(turn_id, store_failure_error(error));
             self.notify_external_waiters(&event_id, &result);
         }
         self.stalled.add(id.clone());

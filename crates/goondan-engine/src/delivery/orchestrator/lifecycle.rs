@@ -41,7 +41,7 @@ pub enum StoreWorkResult {
 }
 
 /// Returns since when an instance is idle or retired.
-fn idle_of(meta: &CompactInstanceMeta) -> IdleTime {
+fn idle_time_of(meta: &CompactInstanceMeta) -> IdleTime {
     IdleTime {
         since: meta.updated_at(),
         retired: meta.retired_at().filter(|_| meta.is_retired()),
@@ -89,7 +89,7 @@ impl Orchestrator {
         let idle = self
             .instances
             .idle_instances()
-            .map(|(agent, key, meta)| ((agent, key), idle_of(meta)));
+            .map(|(agent, key, meta)| ((agent, key), idle_time_of(meta)));
         let due = lifecycle::due_instances(idle, self.engine.clock.now(), &policy);
         let ids = |names: Vec<(&str, &str)>| -> Vec<_> {
             names
@@ -112,7 +112,7 @@ impl Orchestrator {
         let Some(instance) = self.instances.get(id).filter(|instance| instance.is_idle()) else {
             return;
         };
-        let idle = idle_of(&instance.known);
+        let idle = idle_time_of(&instance.known);
         match next_step(
             &self.engine.generation.load_full(),
             &id.agent,
@@ -161,7 +161,7 @@ impl Orchestrator {
         }
         let (meta, store) = (instance.meta(id), Arc::clone(&self.engine.store));
         self.spawn_store_work(id, async move {
-            or_failed(
+            log_failure(
                 store
                     .put_instance(&meta)
                     .await
@@ -178,7 +178,7 @@ impl Orchestrator {
         };
         let store = Arc::clone(&self.engine.store);
         self.spawn_store_work(id, async move {
-            or_failed(
+            log_failure(
                 store
                     .put_instance(&meta)
                     .await
@@ -196,7 +196,7 @@ impl Orchestrator {
                 blocking(move || approvals.forget_conversation(&owner)).await?;
                 engine.store.delete_instance(&instance).await
             };
-            or_failed(deleting.await.map(|_| StoreWorkResult::Deleted))
+            log_failure(deleting.await.map(|_| StoreWorkResult::Deleted))
         });
     }
 
@@ -289,7 +289,7 @@ impl Orchestrator {
 }
 
 /// Returns the result of store work; logs an error and returns `Failed` for it.
-fn or_failed(done: Result<StoreWorkResult, StoreError>) -> StoreWorkResult {
+fn log_failure(done: Result<StoreWorkResult, StoreError>) -> StoreWorkResult {
     done.unwrap_or_else(|error| {
         tracing::warn!(%error, "failed to retire, delete or unload an idle instance; retrying \
             later");

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::delivery::routing::WaitGraph;
 use crate::engine::Engine;
 use crate::turn::instance::{TurnEnd, failed_result};
-use crate::turn::{TurnInterruption, store_failed};
+use crate::turn::{TurnInterruption, store_failure_error};
 use goondan_core::agent_event::{AgentEvent, turn_id};
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
@@ -567,7 +567,7 @@ fn unreadable_result(event_id: &str, cause: serde_json::Error) -> TurnResult {
         what: format!("the result of {event_id}"),
         cause: Arc::new(cause),
     };
-    failed_result(turn_id(event_id), store_failed(&damaged))
+    failed_result(turn_id(event_id), store_failure_error(&damaged))
 }
 
 type EndedTurnTask = Result<(Id, (InstanceId, TurnEnd)), JoinError>;

@@ -10,7 +10,7 @@ use crate::cluster::protocol::{LeaderRequest, NewJob};
 use crate::delivery::orchestrator::{InstanceSpawnRequest, OrchestratorCommand};
 use crate::engine::Engine;
 use crate::tooling::agents::{AgentCalls, stopped_error};
-use crate::tooling::host_capabilities::of_store;
+use crate::tooling::host_capabilities::store_tool_error;
 use goondan_core::ids::{InstanceId, derived_id};
 use goondan_core::ports::capabilities::{JobRequest, PromptScheduler, ScheduledJob};
 use goondan_core::ports::tool::ToolError;
@@ -81,10 +81,14 @@ pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, To
         bound_by,
         narrowing,
     } = job;
-    let schedule = CronSchedule::parse(&wanted.schedule, &wanted.timezone).map_err(no_schedule)?;
+    let schedule =
+        CronSchedule::parse(&wanted.schedule, &wanted.timezone).map_err(invalid_schedule_error)?;
     let now = engine.timetable.now(&*engine.clock);
     let Some(due) = schedule.next(now) else {
-        return Err(no_schedule(format!("`{}` is never due", wanted.schedule)));
+        return Err(invalid_schedule_error(format!(
+            "`{}` is never due",
+            wanted.schedule
+        )));
     };
     store_instance(engine, &own).await?;
     let _one_at_a_time = engine.timetable.writing.lock().await;
@@ -121,7 +125,9 @@ pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, To
         narrowing,
     };
     jobs.push(job.clone());
-    store_jobs(engine, &own, jobs).await.map_err(of_store)?;
+    store_jobs(engine, &own, jobs)
+        .await
+        .map_err(store_tool_error)?;
     Ok(job)
 }
 
@@ -137,7 +143,9 @@ pub(crate) async fn remove(
         return Ok(None);
     };
     let removed = jobs.remove(index);
-    store_jobs(engine, instance, jobs).await.map_err(of_store)?;
+    store_jobs(engine, instance, jobs)
+        .await
+        .map_err(store_tool_error)?;
     Ok(Some(removed))
 }
 
@@ -174,7 +182,7 @@ impl AgentCalls {
 }
 
 /// Returns the error for an invalid schedule.
-fn no_schedule(message: String) -> ToolError {
+fn invalid_schedule_error(message: String) -> ToolError {
     ToolError::new(message).code(Code::TOOL_INVALID_ARGS).suggest(
         "write minute, hour, day of month, month and day of week, such as `0 9 * * MON-FRI`, and a \
         time zone such as `Europe/Berlin`",

@@ -142,7 +142,7 @@ impl LayerHost for TurnLayerHost<'_, '_> {
         };
         let layer_result = outcome
             .as_ref()
-            .map(|outcome| results::of_turn(self.context, outcome))
+            .map(|outcome| results::turn_result_json(self.context, outcome))
             .map_err(Clone::clone);
         self.inner.outcome = Some(outcome);
         let result = layer_result.map_err(|error| self.inner.layer_error(error))?;
@@ -245,7 +245,7 @@ impl LayerHost for StepLayerHost<'_, '_, '_> {
         };
         let layer_result = outcome
             .as_ref()
-            .map(|outcome| results::of_step(outcome, &self.context.metadata));
+            .map(|outcome| results::step_result_json(outcome, &self.context.metadata));
         let layer_result = layer_result.map_err(Clone::clone);
         self.inner.outcome = Some(outcome);
         let result = layer_result.map_err(|error| self.inner.layer_error(error))?;
@@ -327,16 +327,16 @@ impl LayerHost for ToolCallLayerHost<'_, '_> {
     }
 
     async fn request(&mut self, _message: LayerRequest) -> Result<Value, ToolError> {
-        Err(no_agents())
+        Err(no_agents_error())
     }
 
     async fn send(&mut self, _message: LayerRequest) -> Result<Value, ToolError> {
-        Err(no_agents())
+        Err(no_agents_error())
     }
 }
 
 /// Returns the error for a request from a layer around a tool call.
-fn no_agents() -> ToolError {
+fn no_agents_error() -> ToolError {
     ToolError::new("a layer around a tool call cannot reach other agents")
         .suggest("Use a layer around the turn or the step.")
 }

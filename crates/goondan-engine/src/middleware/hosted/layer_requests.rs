@@ -8,7 +8,7 @@ use goondan_core::ports::tool::{AgentEventInput, AgentToolRuntime, RequestOption
 use serde_json::{Value, json};
 
 use crate::tooling::agents::AgentCalls;
-use crate::turn::{TurnContext, store_failed};
+use crate::turn::{TurnContext, store_failure_error};
 
 /// Default timeout for an answer, in milliseconds.
 const ANSWER_TIMEOUT_MS: u64 = 60_000;
@@ -65,7 +65,7 @@ impl LayerRequests {
             .journal
             .run(effect, work)
             .await
-            .map_err(|error| store_failed(&error))?
+            .map_err(|error| store_failure_error(&error))?
         {
             EffectOutcome::Done { value, .. } => Ok(decode_outcome(value)),
             EffectOutcome::Interrupted => unreachable!("an interrupted effect runs again"),

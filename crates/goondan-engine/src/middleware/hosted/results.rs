@@ -18,7 +18,7 @@ use crate::turn::step::{StepContext, StepOutcome};
 use crate::turn::{TurnContext, TurnOutcome};
 
 /// Encodes the result of a turn for its layer.
-pub(super) fn of_turn(context: &TurnContext, outcome: &TurnOutcome) -> Value {
+pub(super) fn turn_result_json(context: &TurnContext, outcome: &TurnOutcome) -> Value {
     let mut shape = json!({"turnId": context.turn_id(), "finishReason": outcome.finish_reason});
     if let Some(message) = &outcome.response {
         shape["responseMessage"] = json!(message);
@@ -90,7 +90,7 @@ pub(super) fn to_turn(
 }
 
 /// Encodes the result of a step for its layer.
-pub(super) fn of_step(outcome: &StepOutcome, metadata: &JsonObject) -> Value {
+pub(super) fn step_result_json(outcome: &StepOutcome, metadata: &JsonObject) -> Value {
     let calls: Vec<Value> = outcome
         .message
         .iter()
@@ -182,7 +182,7 @@ pub(super) fn to_tool_call(
     inner: Option<&ToolCallResult>,
 ) -> Result<ToolCallResult, ToolError> {
     let Value::Object(mut shape) = value else {
-        return Err(no_result("a tool call", &value));
+        return Err(no_result_error("a tool call", &value));
     };
     // A layer cannot change which call the result belongs to.
     shape.insert(
@@ -217,7 +217,7 @@ pub(super) fn to_tool_call(
 /// Decodes the value that a layer returned. `what`: the wrapped call, for the error.
 fn decode_result<T: serde::de::DeserializeOwned>(what: &str, value: Value) -> Result<T, ToolError> {
     if !value.is_object() {
-        return Err(no_result(what, &value));
+        return Err(no_result_error(what, &value));
     }
     serde_json::from_value(value).map_err(|error| {
         invalid_value(format_args!(
@@ -227,7 +227,7 @@ fn decode_result<T: serde::de::DeserializeOwned>(what: &str, value: Value) -> Re
 }
 
 /// Returns the error for a layer that returned `value` instead of the result of `what`.
-fn no_result(what: &str, value: &Value) -> ToolError {
+fn no_result_error(what: &str, value: &Value) -> ToolError {
     let returned = if value.is_null() {
         "nothing".to_owned()
     } else {

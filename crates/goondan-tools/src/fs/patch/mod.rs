@@ -122,7 +122,7 @@ fn changed_paths(root: &FileRoot, sections: &[FilePatch]) -> Result<Vec<Resolved
 fn plan_all(root: &FileRoot, sections: &[FilePatch]) -> Result<Vec<PlannedFileChange>, ToolError> {
     let changes = sections.iter().map(|section| plan_section(root, section));
     let changes: Vec<PlannedFileChange> = changes.collect::<Result<_, _>>()?;
-    no_path_twice(&changes)?;
+    refuse_duplicate_paths(&changes)?;
     Ok(changes)
 }
 
@@ -276,7 +276,7 @@ fn must_be_free(place: &ResolvedPath) -> Result<(), ToolError> {
 }
 
 /// Refuses several sections for the same file, because each is planned independently.
-fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), ToolError> {
+fn refuse_duplicate_paths(changes: &[PlannedFileChange]) -> Result<(), ToolError> {
     let mut seen_paths: BTreeSet<&PathBuf> = BTreeSet::new();
     for change in changes {
         let target = change

@@ -16,10 +16,10 @@ use url::Url;
 
 use self::files::{DiscordDownloadFile, DiscordSendFile};
 use self::read::DiscordRead;
-use super::outgoing_text::{OutgoingText, after_sent, restore_mentions};
+use super::outgoing_text::{OutgoingText, add_sent_count, restore_mentions};
 use super::{
     ApiRequestBody, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription, TimeLimit,
-    merge_emojis, no_emoji, without_nulls,
+    merge_emojis, no_emoji_error_error, without_nulls,
 };
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
@@ -168,7 +168,7 @@ impl ToolOperation for DiscordSend {
                     self.timeout_ms,
                 )
                 .await;
-            sent.push(answer.map_err(|error| after_sent(error, sent.len(), texts.len()))?);
+            sent.push(answer.map_err(|error| add_sent_count(error, sent.len(), texts.len()))?);
         }
         let first = &sent[0];
         let mut output = json!({
@@ -307,7 +307,7 @@ impl ToolOperation for DiscordReact {
             name.trim_matches(['<', '>']).trim_matches(':')
         });
         if names.is_empty() {
-            return Err(no_emoji());
+            return Err(no_emoji_error());
         }
         let method = if self.remove {
             Method::DELETE
