@@ -58,7 +58,7 @@ pub(crate) async fn await_answer(
         let message = first_message(runtime, &text.borrow_and_update());
         // Not cancelled when the turn ends: a pending edit must arrive before the answer.
         let wait = match update_draft(runtime, reply, &message).await {
-            Ok(()) => runtime.platform.pace(),
+            Ok(()) => runtime.platform.edit_interval(),
             Err(PlatformFailure::Later(wait)) => wait,
             Err(failure) => {
                 tracing::debug!(

@@ -200,7 +200,7 @@ pub(crate) trait PlatformConnector: Send + Sync {
     }
 
     /// Minimum time between two edits of a message.
-    fn pace(&self) -> Duration {
+    fn edit_interval(&self) -> Duration {
         Duration::from_secs(1)
     }
 
@@ -384,15 +384,15 @@ pub(crate) async fn request(runtime: Arc<ConnectionRuntime>, request: Request) -
         Ok(received) => received,
         Err(refusal) => return log_refused_request(&runtime, refusal),
     };
-    let heard = match runtime
+    let parsed = match runtime
         .platform
         .parse_request(&head.headers, &body, runtime.now())
     {
-        Ok(heard) => heard,
+        Ok(parsed) => parsed,
         Err(refusal) => return log_refused_request(&runtime, refusal),
     };
     drop(unverified);
-    match heard {
+    match parsed {
         ParsedRequest::Answer(answer) => answer,
         ParsedRequest::Ignored(update, answer) => {
             update.log(&runtime);

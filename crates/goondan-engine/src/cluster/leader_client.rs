@@ -84,7 +84,7 @@ impl LeaderClient {
             question: Box::new(request),
         });
         LeaderCall {
-            uplink: Arc::clone(self),
+            leader_client: Arc::clone(self),
             number,
             answer,
         }
@@ -213,7 +213,7 @@ impl LeaderClient {
 
 /// A sent request. Dropping this value before the answer arrives cancels the request.
 pub(crate) struct LeaderCall {
-    uplink: Arc<LeaderClient>,
+    leader_client: Arc<LeaderClient>,
     number: CallNumber,
     answer: oneshot::Receiver<Value>,
 }
@@ -234,8 +234,9 @@ impl LeaderCall {
 
 impl Drop for LeaderCall {
     fn drop(&mut self) {
-        if self.uplink.remove_waiter(self.number).is_some() {
-            self.uplink.send(&ToLeader::Gone { call: self.number });
+        if self.leader_client.remove_waiter(self.number).is_some() {
+            self.leader_client
+                .send(&ToLeader::Gone { call: self.number });
         }
     }
 }
@@ -262,14 +263,14 @@ impl Approver for LeaderApprover {
 
 /// Remembered approvals, as the leader sent them with the latest turn.
 pub(crate) struct GrantCache {
-    uplink: Arc<LeaderClient>,
+    leader_client: Arc<LeaderClient>,
     grants: Mutex<Vec<ApprovalGrant>>,
 }
 
 impl GrantCache {
-    pub(crate) fn new(uplink: &Arc<LeaderClient>) -> Arc<Self> {
+    pub(crate) fn new(leader_client: &Arc<LeaderClient>) -> Arc<Self> {
         Arc::new(GrantCache {
-            uplink: Arc::clone(uplink),
+            leader_client: Arc::clone(leader_client),
             grants: Mutex::default(),
         })
     }
@@ -290,7 +291,7 @@ impl ApprovalStore for GrantCache {
 
     fn remember(&self, grants: Vec<ApprovalGrant>) -> Result<(), StoreError> {
         let call = self
-            .uplink
+            .leader_client
             .send_request(LeaderRequest::Remember(grants.clone()));
         // Callers run on threads that may block.
         let answer: Option<Result<(), String>> =

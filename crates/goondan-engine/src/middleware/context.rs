@@ -142,10 +142,13 @@ impl TurnContext {
             trace,
             course: ModelCallTiming::default(),
             bus: None,
-            swarm: (&self.engine.pace, self.engine.generation.load().limits),
+            swarm: (
+                &self.engine.rate_limiter,
+                self.engine.generation.load().limits,
+            ),
             engine_bus: &self.engine.bus,
             cancel: &self.cancel,
-            life: &self.facts.life,
+            tracker: &self.facts.tracker,
             has_fallback: false,
         };
         let budget = self.engine.generation.load().policy.budget.clone();

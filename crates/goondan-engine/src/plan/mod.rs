@@ -263,8 +263,8 @@ impl GenerationPlanner<'_> {
             .and_then(|serving| serving.generation.model(&model.id.name)?.as_ref().ok());
         let serving_pace = serving_model
             .filter(|serving| serving.identity == identity)
-            .map(|serving| Arc::clone(&serving.pace));
-        let (limits, pace) = (model.spec.limits, serving_pace.unwrap_or_default());
+            .map(|serving| Arc::clone(&serving.rate_limiter));
+        let (limits, rate_limiter) = (model.spec.limits, serving_pace.unwrap_or_default());
         let planned = client.map(|client| {
             let is_schema_sent = stated_support.unwrap_or_else(|| client.is_schema_sent());
             let context_window = stated_window
@@ -287,7 +287,7 @@ impl GenerationPlanner<'_> {
                     .map_or(DEFAULT_TOTAL_TIMEOUT, Duration::from_secs_f64),
                 pricing,
                 limits,
-                pace,
+                rate_limiter,
                 is_schema_sent,
                 context_window,
             }

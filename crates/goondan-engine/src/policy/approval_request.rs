@@ -169,8 +169,8 @@ async fn request_approval(
     };
     let answer = {
         let trackers = [
-            &context.life,
-            &context.facts.life,
+            &context.tracker,
+            &context.facts.tracker,
             &context.engine.activity.run,
         ];
         let _paused = trackers.map(ActivityTracker::pause);

@@ -49,7 +49,7 @@ pub(crate) struct AgentCalls {
     trace: TraceContext,
     cancel: CancellationToken,
     /// Activity of the call.
-    life: Arc<ActivityTracker>,
+    tracker: Arc<ActivityTracker>,
     asked: AtomicU32,
 }
 
@@ -63,7 +63,7 @@ impl AgentCalls {
             place: format!("{}/{}", context.step_id, context.call.tool_call_id),
             trace: context.trace.clone(),
             cancel,
-            life: Arc::clone(&context.life),
+            tracker: Arc::clone(&context.tracker),
             asked: AtomicU32::new(0),
         }
     }
@@ -78,7 +78,7 @@ impl AgentCalls {
             trace: context.facts.trace.clone(),
             place,
             cancel: context.cancel.clone(),
-            life: ActivityTracker::new(),
+            tracker: ActivityTracker::new(),
             asked: AtomicU32::new(0),
         }
     }
@@ -241,9 +241,9 @@ impl AgentCalls {
         let target = &event.target.agent;
         let (target_activity, caller_activities) = (
             self.engine.activity.tracker_for(&event.target),
-            [&self.life, &self.facts.life],
+            [&self.tracker, &self.facts.tracker],
         );
-        let _waiting = caller_activities.map(|life| life.wait_for(&target_activity));
+        let _waiting = caller_activities.map(|tracker| tracker.wait_for(&target_activity));
         tokio::select! {
             result = answer => result.map_err(|_| stopped_error()),
             () = target_activity.forward_approvals(caller_activities) => unreachable!("it holds for as long as this waits"),

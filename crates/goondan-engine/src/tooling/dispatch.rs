@@ -74,7 +74,7 @@ pub struct TurnScope {
     /// Middleware around the turn and its parts.
     pub(crate) layers: Arc<MiddlewareStack>,
     /// Activity of the instance.
-    pub(crate) life: Arc<ActivityTracker>,
+    pub(crate) tracker: Arc<ActivityTracker>,
 }
 
 impl TurnScope {
@@ -127,7 +127,7 @@ pub struct ToolCallContext {
     pub(crate) trace: TraceContext,
     pub(crate) cancel: CancellationToken,
     /// Activity of the call: pending approvals and agents that it waits for.
-    pub(crate) life: Arc<ActivityTracker>,
+    pub(crate) tracker: Arc<ActivityTracker>,
     /// Metadata that the middleware of this call share.
     pub(crate) metadata: JsonObject,
     /// Journal and effect id of the approval; `None` for a call outside a turn.
@@ -155,8 +155,8 @@ impl ToolCallContext {
 
 /// Runs a call through the agent's middleware, with its runtime events.
 pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
-    let started = ActiveStopwatch::start(&context.life);
-    context.facts.life.record_heartbeat();
+    let started = ActiveStopwatch::start(&context.tracker);
+    context.facts.tracker.record_heartbeat();
     let (tool_call_id, tool_name) = (
         context.call.tool_call_id.clone(),
         context.call.tool_name.clone(),
@@ -177,8 +177,8 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
     let layers = Arc::clone(&context.facts.layers);
     let mut result = ToolCallNext::new(&layers.tool_call).run(&mut context).await;
     redact_result(&context.engine.redactor, &mut result);
-    let duration = started.elapsed_millis(&context.life);
-    context.facts.life.record_heartbeat();
+    let duration = started.elapsed_millis(&context.tracker);
+    context.facts.tracker.record_heartbeat();
     let (status, shown) = (
         result.status,
         shown_result(&context.engine.redactor, &result),
@@ -367,7 +367,7 @@ async fn run_handler(
         workdir,
         ..tool_context(context, tool, cancellation.clone(), Arc::clone(&reporter))
     };
-    let _working = context.facts.life.wait_for(&context.life);
+    let _working = context.facts.tracker.wait_for(&context.tracker);
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
     tokio::pin!(running);
     let stopped = tokio::select! {
@@ -378,7 +378,7 @@ async fn run_handler(
             return outcome.unwrap_or_else(|panic| Err(panic_error(tool, panic.as_ref())));
         }
         never = reporter.publish_output() => match never {},
-        () = context.life.wait_for_silence(tool.limits.timeout) => call_timeout_error(tool),
+        () = context.tracker.wait_for_silence(tool.limits.timeout) => call_timeout_error(tool),
         () = context.cancel.cancelled() => cancelled_error(tool),
     };
     cancellation.cancel();

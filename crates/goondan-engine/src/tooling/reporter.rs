@@ -92,7 +92,7 @@ impl ToolCallReporter {
             title: goondan_core::limits::head(title, 200).to_owned(),
             metadata: goondan_core::limits::bounded_metadata(&metadata),
         };
-        self.facts.life.record_heartbeat();
+        self.facts.tracker.record_heartbeat();
         self.engine
             .bus
             .runtime(&self.facts.instance, &self.trace, kind);

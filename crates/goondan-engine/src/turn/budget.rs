@@ -16,7 +16,7 @@ use goondan_core::ports::model::TokenUsage;
 /// Usage of all turns of a run, or of one turn.
 pub(crate) struct UsageTotals {
     /// Provides the clock, which pauses while an approval is pending.
-    life: Arc<ActivityTracker>,
+    tracker: Arc<ActivityTracker>,
     since: ActiveStopwatch,
     tokens: AtomicU64,
     steps: AtomicU64,
@@ -24,10 +24,10 @@ pub(crate) struct UsageTotals {
 }
 
 impl UsageTotals {
-    pub(crate) fn new(life: &Arc<ActivityTracker>) -> Self {
-        let (life, since) = (Arc::clone(life), ActiveStopwatch::start(life));
+    pub(crate) fn new(tracker: &Arc<ActivityTracker>) -> Self {
+        let (tracker, since) = (Arc::clone(tracker), ActiveStopwatch::start(tracker));
         UsageTotals {
-            life,
+            tracker,
             since,
             tokens: AtomicU64::new(0),
             steps: AtomicU64::new(0),
@@ -73,7 +73,7 @@ impl UsageTotals {
         limit: Option<Duration>,
         budget_field: &str,
     ) -> Result<(), TurnError> {
-        let seconds = self.since.elapsed(&self.life).as_secs();
+        let seconds = self.since.elapsed(&self.tracker).as_secs();
         match limit.map(|limit| limit.as_secs()) {
             Some(limit) if seconds >= limit => Err(exceeded_error(
                 &seconds.to_string(),
@@ -91,7 +91,7 @@ impl UsageTotals {
             return std::future::pending().await;
         };
         loop {
-            let time_left = limit.saturating_sub(self.since.elapsed(&self.life));
+            let time_left = limit.saturating_sub(self.since.elapsed(&self.tracker));
             if time_left.is_zero() {
                 return;
             }

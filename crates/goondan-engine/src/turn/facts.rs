@@ -87,7 +87,7 @@ impl Engine {
             turn_id,
             layers: Arc::clone(agent.extensions.built_in()),
             agent,
-            life: self.activity.tracker_for(&event.target),
+            tracker: self.activity.tracker_for(&event.target),
         }
     }
 

@@ -74,7 +74,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         interruption,
         warm,
     } = start;
-    let started = ActiveStopwatch::start(&facts.life);
+    let started = ActiveStopwatch::start(&facts.tracker);
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
     let new_meta = is_new.then_some(&meta);
@@ -130,7 +130,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         &of,
         &end.result,
         end.cost.take(),
-        started.elapsed_millis(&of.life),
+        started.elapsed_millis(&of.tracker),
     );
     end
 }
@@ -143,12 +143,12 @@ async fn run_within_limit(context: &mut TurnContext, event: &Arc<AgentEvent>) ->
     let Some(limit) = limit.filter(|ms| *ms > 0).map(Duration::from_millis) else {
         return turn::run(context, event).await;
     };
-    let (life, cancel) = (Arc::clone(&context.facts.life), context.cancel.clone());
+    let (tracker, cancel) = (Arc::clone(&context.facts.tracker), context.cancel.clone());
     let mut run = pin!(turn::run(context, event));
     tokio::select! {
         biased;
         result = &mut run => return result,
-        () = life.wait_for_silence(limit) => cancel.cancel(),
+        () = tracker.wait_for_silence(limit) => cancel.cancel(),
     }
     let result = run.await;
     let message = responses::timeout_message(&event.target.agent, limit);

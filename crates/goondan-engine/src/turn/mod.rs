@@ -425,7 +425,7 @@ pub(crate) fn publish_end(
 /// cut off, including during a model or tool call.
 pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, TurnError> {
     let policy = context.engine.generation.load().policy.clone();
-    let own_usage = UsageTotals::new(&context.facts.life);
+    let own_usage = UsageTotals::new(&context.facts.tracker);
     let (cancel, limit) = (context.cancel.clone(), policy.turn_budget.max_duration);
     let over_budget = async {
         own_usage.exceeded_duration(limit).await;

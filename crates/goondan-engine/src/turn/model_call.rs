@@ -79,7 +79,7 @@ pub(crate) struct ModelCall<'a> {
     pub(crate) engine_bus: &'a EventBus,
     pub(crate) cancel: &'a CancellationToken,
     /// Activity of the calling instance.
-    pub(crate) life: &'a Arc<ActivityTracker>,
+    pub(crate) tracker: &'a Arc<ActivityTracker>,
     /// True if another model follows when this one fails.
     pub(crate) has_fallback: bool,
 }
@@ -214,20 +214,23 @@ impl<'a> ModelCall<'a> {
             self.engine_bus
                 .runtime(&self.request.instance, &self.trace, kind);
         };
-        let (pace, limits) = self.swarm;
-        if let Some(uplink) = self.leader_if_limited() {
-            let waits = self.life.pause();
-            uplink.acquire_rate_limit(self.rate_limit_request()).await;
+        let (rate_limiter, limits) = self.swarm;
+        if let Some(leader_client) = self.leader_if_limited() {
+            let waits = self.tracker.pause();
+            leader_client
+                .acquire_rate_limit(self.rate_limit_request())
+                .await;
             drop(waits);
             return;
         }
         // The model's limiter comes last because a request counts from the time at which it admits
         // the call.
-        pace.acquire(limits, self.life, |full| tell(RateScope::Swarm, full))
+        rate_limiter
+            .acquire(limits, self.tracker, |full| tell(RateScope::Swarm, full))
             .await;
         self.model
-            .pace
-            .acquire(self.model.limits, self.life, |full| {
+            .rate_limiter
+            .acquire(self.model.limits, self.tracker, |full| {
                 tell(RateScope::Model, full)
             })
             .await;
@@ -271,7 +274,7 @@ impl<'a> ModelCall<'a> {
         let mut streamed_bytes = 0;
         while let Some(chunk) = stream.next().await {
             let chunk = chunk?;
-            self.life.record_heartbeat();
+            self.tracker.record_heartbeat();
             self.course.record_first_part(begun);
             match chunk {
                 ModelChunk::Text(delta) => {
@@ -316,10 +319,12 @@ impl<'a> ModelCall<'a> {
             .zip(self.model.pricing.as_ref())
             .map(|(usage, pricing)| UsageCost::for_usage(usage, pricing));
         match self.leader_if_limited() {
-            Some(uplink) => uplink.report_model_usage(&self.model.identity, tokens, cost.clone()),
+            Some(leader_client) => {
+                leader_client.report_model_usage(&self.model.identity, tokens, cost.clone())
+            }
             None => {
                 self.model
-                    .pace
+                    .rate_limiter
                     .record_usage(self.model.limits, tokens, cost.as_ref());
                 self.swarm
                     .0

@@ -52,7 +52,7 @@ impl RateLimiter {
     pub(crate) async fn acquire(
         &self,
         limits: RateLimits,
-        life: &Arc<ActivityTracker>,
+        tracker: &Arc<ActivityTracker>,
         tell: impl FnOnce(RateLimitHit),
     ) {
         if limits.is_none() {
@@ -60,7 +60,7 @@ impl RateLimiter {
         }
         let (mut tell, mut waits) = (Some(tell), None);
         let mut say = |full: RateLimitHit| {
-            waits.get_or_insert_with(|| life.pause());
+            waits.get_or_insert_with(|| tracker.pause());
             if let Some(tell) = tell.take() {
                 tell(full);
             }
@@ -81,7 +81,7 @@ impl RateLimiter {
             };
             say(full);
             tokio::time::sleep_until(full.until.min(now + WAIT_HEARTBEAT_INTERVAL)).await;
-            life.record_heartbeat();
+            tracker.record_heartbeat();
         }
     }
 
@@ -194,47 +194,57 @@ mod tests {
     }
 
     async fn enter(
-        pace: &RateLimiter,
+        rate_limiter: &RateLimiter,
         limits: RateLimits,
-        life: &Arc<ActivityTracker>,
+        tracker: &Arc<ActivityTracker>,
     ) -> Option<&'static str> {
         let mut told = None;
-        pace.acquire(limits, life, |full| told = Some(full.limit))
+        rate_limiter
+            .acquire(limits, tracker, |full| told = Some(full.limit))
             .await;
         told
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_waits_until_the_minute_of_an_earlier_one_is_over() {
-        let (pace, life, limits) = (
+        let (rate_limiter, tracker, limits) = (
             RateLimiter::default(),
             ActivityTracker::new(),
             limits(Some(2), None),
         );
         let begun = Instant::now();
-        assert_eq!(enter(&pace, limits, &life).await, None);
+        assert_eq!(enter(&rate_limiter, limits, &tracker).await, None);
         tokio::time::sleep(Duration::from_secs(20)).await;
-        assert_eq!(enter(&pace, limits, &life).await, None);
-        assert_eq!(enter(&pace, limits, &life).await, Some("requestsPerMinute"));
+        assert_eq!(enter(&rate_limiter, limits, &tracker).await, None);
+        assert_eq!(
+            enter(&rate_limiter, limits, &tracker).await,
+            Some("requestsPerMinute")
+        );
         assert_eq!(begun.elapsed().as_secs(), 60);
-        assert_eq!(enter(&pace, limits, &life).await, Some("requestsPerMinute"));
+        assert_eq!(
+            enter(&rate_limiter, limits, &tracker).await,
+            Some("requestsPerMinute")
+        );
         assert_eq!(begun.elapsed().as_secs(), 80);
     }
 
     #[tokio::test(start_paused = true)]
     async fn tokens_count_from_their_answer_and_the_last_one_may_go_over() {
-        let (pace, life, limits) = (
+        let (rate_limiter, tracker, limits) = (
             RateLimiter::default(),
             ActivityTracker::new(),
             limits(None, Some(100)),
         );
         let begun = Instant::now();
-        enter(&pace, limits, &life).await;
-        pace.record_usage(limits, 60, None);
+        enter(&rate_limiter, limits, &tracker).await;
+        rate_limiter.record_usage(limits, 60, None);
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(enter(&pace, limits, &life).await, None);
-        pace.record_usage(limits, 500, None);
-        assert_eq!(enter(&pace, limits, &life).await, Some("tokensPerMinute"));
+        assert_eq!(enter(&rate_limiter, limits, &tracker).await, None);
+        rate_limiter.record_usage(limits, 500, None);
+        assert_eq!(
+            enter(&rate_limiter, limits, &tracker).await,
+            Some("tokensPerMinute")
+        );
         assert_eq!(
             begun.elapsed().as_secs(),
             70,
@@ -244,7 +254,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn money_counts_from_its_answer() {
-        let (pace, life) = (RateLimiter::default(), ActivityTracker::new());
+        let (rate_limiter, tracker) = (RateLimiter::default(), ActivityTracker::new());
         let limits = RateLimits {
             cost_per_minute: Some(0.5),
             ..RateLimits::default()
@@ -254,28 +264,31 @@ mod tests {
             currency: "EUR".to_owned(),
         };
         let begun = Instant::now();
-        pace.record_usage(limits, 10, Some(&cost(0.3)));
-        assert_eq!(enter(&pace, limits, &life).await, None);
+        rate_limiter.record_usage(limits, 10, Some(&cost(0.3)));
+        assert_eq!(enter(&rate_limiter, limits, &tracker).await, None);
         tokio::time::sleep(Duration::from_secs(10)).await;
-        pace.record_usage(limits, 10, Some(&cost(0.3)));
-        assert_eq!(enter(&pace, limits, &life).await, Some("costPerMinute"));
+        rate_limiter.record_usage(limits, 10, Some(&cost(0.3)));
+        assert_eq!(
+            enter(&rate_limiter, limits, &tracker).await,
+            Some("costPerMinute")
+        );
         assert_eq!(begun.elapsed().as_secs(), 60);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_is_served_in_order_and_may_go_away() {
-        let (pace, limits) = (Arc::new(RateLimiter::default()), limits(Some(1), None));
+        let (rate_limiter, limits) = (Arc::new(RateLimiter::default()), limits(Some(1), None));
         let begun = Instant::now();
-        enter(&pace, limits, &ActivityTracker::new()).await;
-        let wait = |pace: Arc<RateLimiter>| {
+        enter(&rate_limiter, limits, &ActivityTracker::new()).await;
+        let wait = |rate_limiter: Arc<RateLimiter>| {
             tokio::spawn(async move {
-                let told = enter(&pace, limits, &ActivityTracker::new()).await;
+                let told = enter(&rate_limiter, limits, &ActivityTracker::new()).await;
                 (told, begun.elapsed().as_secs())
             })
         };
         let mut waiting = Vec::new();
         for _ in 0..3 {
-            waiting.push(wait(Arc::clone(&pace)));
+            waiting.push(wait(Arc::clone(&rate_limiter)));
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         // Cancelling a waiting turn must not delay the others.
@@ -287,22 +300,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_clock_of_the_turn_stands_still_and_it_gives_signs_of_life() {
-        let (pace, life, above, limits) = (
+        let (rate_limiter, tracker, above, limits) = (
             RateLimiter::default(),
             ActivityTracker::new(),
             ActivityTracker::new(),
             limits(Some(1), None),
         );
-        let _waits = above.wait_for(&life);
-        let watch = ActiveStopwatch::start(&life);
-        enter(&pace, limits, &life).await;
-        let entering = enter(&pace, limits, &life);
+        let _waits = above.wait_for(&tracker);
+        let watch = ActiveStopwatch::start(&tracker);
+        enter(&rate_limiter, limits, &tracker).await;
+        let entering = enter(&rate_limiter, limits, &tracker);
         tokio::select! {
             told = entering => assert_eq!(told, Some("requestsPerMinute")),
             () = above.wait_for_silence(Duration::from_secs(30)) => panic!("nobody may take it for dead"),
         }
         assert_eq!(
-            (watch.elapsed(&life).as_secs(), life.is_paused()),
+            (watch.elapsed(&tracker).as_secs(), tracker.is_paused()),
             (0, false)
         );
     }

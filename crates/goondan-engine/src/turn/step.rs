@@ -111,9 +111,9 @@ impl StepContext<'_> {
 
 /// Runs step `index` through the agent's middleware, with its runtime events.
 pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcome, TurnError> {
-    let life = Arc::clone(&turn.facts.life);
-    let started = ActiveStopwatch::start(&life);
-    life.record_heartbeat();
+    let tracker = Arc::clone(&turn.facts.tracker);
+    let started = ActiveStopwatch::start(&tracker);
+    tracker.record_heartbeat();
     let layers = Arc::clone(&turn.facts.layers);
     let id = step_id(&turn.facts.turn_id, index);
     let trace = turn.facts.trace.child(&id);
@@ -141,8 +141,8 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
         });
     }
     let outcome = StepNext::new(&layers.step).run(&mut context).await;
-    let duration = started.elapsed_millis(&life);
-    life.record_heartbeat();
+    let duration = started.elapsed_millis(&tracker);
+    tracker.record_heartbeat();
     if !context.is_new.load(Ordering::Relaxed) {
         // The whole step was recorded and published before the turn was resumed.
         return outcome;
@@ -356,10 +356,13 @@ async fn call_model(
         trace,
         course: ModelCallTiming::default(),
         bus: Some(&turn.engine.bus),
-        swarm: (&turn.engine.pace, turn.engine.generation.load().limits),
+        swarm: (
+            &turn.engine.rate_limiter,
+            turn.engine.generation.load().limits,
+        ),
         engine_bus: &turn.engine.bus,
         cancel: &turn.cancel,
-        life: &turn.facts.life,
+        tracker: &turn.facts.tracker,
         has_fallback: false,
     };
     let effect = context.effect_id(effect);
@@ -545,7 +548,7 @@ async fn run_call(
         message: Arc::clone(message),
         trace: context.trace.child(&format!("{}-tool-{index}", context.id)),
         cancel: turn.cancel.clone(),
-        life: ActivityTracker::new(),
+        tracker: ActivityTracker::new(),
         metadata: JsonObject::new(),
         approval: Some((Arc::clone(&turn.journal), approval)),
     };

@@ -210,13 +210,13 @@ impl ToolOperation for CreateCustomTool {
         settings: &CustomToolsState,
     ) -> Result<Option<String>, ToolError> {
         is_name(&self.name)?;
-        let shelf = match self.scope {
+        let tools_directory = match self.scope {
             CustomToolScope::Project => PROJECT_TOOLS_DIR.to_owned(),
             CustomToolScope::User => settings.folder_of(ctx, self.scope)?.display().to_string(),
         };
         let scaffold = build_scaffold(self.template, &self.name, &self.description);
         let files = scaffold.files.iter().map(|(path, content, _)| {
-            let path = format!("{shelf}/{}/{path}", self.name);
+            let path = format!("{tools_directory}/{}/{path}", self.name);
             crate::file_changes::diff(&path, "", content)
         });
         Ok(Some(files.collect()))

@@ -104,14 +104,14 @@ impl GroupWatcher {
 impl WatcherState {
     /// Returns true if the watcher has received the lines.
     fn send_lines(&mut self, lines: &str) -> bool {
-        let heard = self
+        let was_received = self
             .pipe
             .as_mut()
             .is_some_and(|pipe| pipe.write_all(lines.as_bytes()).is_ok());
-        if !heard {
+        if !was_received {
             self.pipe = None;
         }
-        heard
+        was_received
     }
 }
 

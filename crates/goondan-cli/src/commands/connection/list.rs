@@ -90,7 +90,7 @@ fn connection_rows(connections: &SwarmConnections) -> Result<Vec<ConnectionRow>,
                 approved,
                 owed,
                 failed,
-            } = connections.shelf(&name).look()?;
+            } = connections.state_dir(&name).look()?;
             let connector = connection.spec.connector.name.clone();
             let (state, why) = shown_state(status, is_running);
             io::Result::Ok(ConnectionRow {

@@ -156,7 +156,7 @@ impl SwarmConnections {
     }
 
     /// Returns the directory with the state of a connection.
-    fn shelf(&self, name: &str) -> ConnectionStateDir {
+    fn state_dir(&self, name: &str) -> ConnectionStateDir {
         ConnectionStateDir::of(&self.workspace.dir, name)
     }
 }
@@ -189,7 +189,7 @@ fn approve(
         let message = format!("The connection needs no approval of senders. {reason}");
         return Err(CliError::usage(message).suggest(suggestion));
     }
-    let is_new = connections.shelf(&connection.id.name).approve(sender)?;
+    let is_new = connections.state_dir(&connection.id.name).approve(sender)?;
     if output.json {
         return output
             .json_line(&json!({"connection": args.name, "sender": sender, "isNew": is_new}));

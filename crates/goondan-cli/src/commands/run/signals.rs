@@ -103,18 +103,18 @@ pub(crate) async fn run_with_signals(
 ) -> Result<(), CliError> {
     let source = SignalSource::open()?;
     let (sender, arrived) = mpsc::unbounded_channel();
-    let (hurry, hurried) = oneshot::channel();
+    let (unhandled, unhandled_signal) = oneshot::channel();
     let (taken_over, mut is_taken_over) = mpsc::unbounded_channel();
     let next_ends = Arc::new(AtomicBool::new(false));
     tokio::spawn(forward_signals(
         source,
         sender,
         Arc::clone(&next_ends),
-        hurry,
+        unhandled,
     ));
     tokio::select! {
         biased;
-        Ok(signal) = hurried => Err(CliError::stopped(signal.exit(), "Ended at once.")
+        Ok(signal) = unhandled_signal => Err(CliError::stopped(signal.exit(), "Ended at once.")
             .suggest("Unfinished turns resume at the next start.")),
         Some(()) = is_taken_over.recv() => Err(store::taken_over()),
         outcome = command(SignalReceiver { returned: None, arrived, next_ends, taken_over }) => outcome,
@@ -122,12 +122,12 @@ pub(crate) async fn run_with_signals(
 }
 
 /// Forwards the signals that the command handles to `sender`. Sends the first other signal to
-/// `hurry`, and ends the process if the command does not end in time.
+/// `unhandled`, and ends the process if the command does not end in time.
 async fn forward_signals(
     mut source: SignalSource,
     sender: UnboundedSender<StopSignal>,
     next_ends: Arc<AtomicBool>,
-    hurry: oneshot::Sender<StopSignal>,
+    unhandled: oneshot::Sender<StopSignal>,
 ) {
     let last = loop {
         let signal = source.next().await;
@@ -137,7 +137,7 @@ async fn forward_signals(
         // A command that no longer listens is about to end.
         let _ = sender.send(signal);
     };
-    let _ = hurry.send(last);
+    let _ = unhandled.send(last);
     // Reached only if something blocks, such as a write to a pipe without a reader.
     tokio::time::sleep(FORCED_EXIT_DELAY).await;
     terminal::abandon();

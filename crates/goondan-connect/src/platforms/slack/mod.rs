@@ -297,7 +297,7 @@ impl PlatformConnector for SlackConnector {
     }
 
     /// Slack allows about fifty edits per minute.
-    fn pace(&self) -> Duration {
+    fn edit_interval(&self) -> Duration {
         Duration::from_millis(1_200)
     }
 

@@ -64,7 +64,7 @@ struct PlacementState {
     /// Node of the last turn of recent instances.
     homes: LruCache<InstanceId, NodeName>,
     /// Number of `homes` entries per node.
-    residents: HashMap<NodeName, usize>,
+    instance_counts: HashMap<NodeName, usize>,
     /// Nodes of the running turns.
     placed: HashMap<InstanceId, NodeName>,
     last_turn: TurnNumber,
@@ -127,7 +127,7 @@ impl WorkerPool {
             homes: LruCache::new(
                 NonZeroUsize::new(MAX_REMEMBERED_HOMES).expect("some are remembered"),
             ),
-            residents: HashMap::new(),
+            instance_counts: HashMap::new(),
             placed: HashMap::new(),
             last_turn: 0,
         };
@@ -201,9 +201,10 @@ impl WorkerPool {
         let free_nodes = fit
             .filter_map(|member| free_node(Some(member.node.clone()), member.turns))
             .chain(own_node);
-        let residents = |node: &NodeName| state.residents.get(node).copied().unwrap_or_default();
+        let instance_counts =
+            |node: &NodeName| state.instance_counts.get(node).copied().unwrap_or_default();
         free_nodes
-            .min_by_key(|(load, node)| (*load, residents(node)))
+            .min_by_key(|(load, node)| (*load, instance_counts(node)))
             .map(|(_, node)| placement(node))
     }
 
@@ -313,7 +314,7 @@ impl WorkerPool {
         for id in strays {
             state.homes.pop(&id);
         }
-        state.residents.remove(&name);
+        state.instance_counts.remove(&name);
         drop(state);
         drop(removed);
     }
@@ -331,7 +332,7 @@ impl WorkerPool {
         state.last_turn += 1;
         let turn = state.last_turn;
         let (ended, end) = oneshot::channel();
-        let mirror = RemoteActivity::new(Arc::clone(&start.facts.life));
+        let mirror = RemoteActivity::new(Arc::clone(&start.facts.tracker));
         state
             .nodes
             .get_mut(node)?
@@ -442,7 +443,7 @@ impl PlacementState {
     /// Sets the home of an instance. Returns an evicted entry.
     fn set_home(&mut self, id: &InstanceId, home: NodeName) -> Option<(InstanceId, NodeName)> {
         self.take_home(id);
-        *self.residents.entry(home.clone()).or_default() += 1;
+        *self.instance_counts.entry(home.clone()).or_default() += 1;
         let forgotten = self.homes.push(id.clone(), home);
         self.moved_out(forgotten.as_ref().map(|(_, home)| home));
         forgotten
@@ -457,7 +458,7 @@ impl PlacementState {
 
     /// Decreases the number of instances that have this home node.
     fn moved_out(&mut self, home: Option<&NodeName>) {
-        if let Some(count) = home.and_then(|home| self.residents.get_mut(home)) {
+        if let Some(count) = home.and_then(|home| self.instance_counts.get_mut(home)) {
             *count = count.saturating_sub(1);
         }
     }

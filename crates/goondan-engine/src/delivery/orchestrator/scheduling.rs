@@ -117,12 +117,12 @@ impl Orchestrator {
 
     /// Returns the node for the next turn of an instance; `None` if there is no free slot.
     fn slot_for(&self, id: &InstanceId) -> Option<TurnPlacement> {
-        let Some(roster) = &self.engine.roster else {
+        let Some(worker_pool) = &self.engine.worker_pool else {
             return Some(TurnPlacement::local());
         };
         let is_waiting =
             |id: &InstanceId| self.waits.is_waiting(id) || self.engine.activity.is_paused(id);
-        roster.choose_node(id, self.engine.is_bound_here(id), is_waiting)
+        worker_pool.choose_node(id, self.engine.is_bound_here(id), is_waiting)
     }
 
     /// Returns the number of running turns that wait neither for another agent nor for an approval.
@@ -233,17 +233,20 @@ impl Orchestrator {
             warm,
         };
         let target = id.clone();
-        let task = match &self.engine.roster {
+        let task = match &self.engine.worker_pool {
             None => self
                 .turns
                 .spawn(async move { (target, instance::handle(start).await) }),
-            Some(roster) => {
-                if let Some(gone) = roster.take(id, &placement) {
+            Some(worker_pool) => {
+                if let Some(gone) = worker_pool.take(id, &placement) {
                     self.engine.observer.on_instance_end(&gone);
                 }
-                let roster = Arc::clone(roster);
+                let worker_pool = Arc::clone(worker_pool);
                 self.turns.spawn(async move {
-                    (target, cluster::turn::run(roster, placement, start).await)
+                    (
+                        target,
+                        cluster::turn::run(worker_pool, placement, start).await,
+                    )
                 })
             }
         };
@@ -289,8 +292,8 @@ impl Orchestrator {
 
     /// Frees the place of a turn on its node.
     fn release_slot(&self, id: &InstanceId) {
-        if let Some(roster) = &self.engine.roster {
-            roster.end_placement(id);
+        if let Some(worker_pool) = &self.engine.worker_pool {
+            worker_pool.end_placement(id);
         }
     }
 

@@ -22,9 +22,9 @@ const MAX_JOBS: usize = 100;
 impl PromptScheduler for AgentCalls {
     async fn jobs(&self) -> Result<Vec<ScheduledJob>, ToolError> {
         let instance = &self.facts.instance;
-        match &self.engine.uplink {
+        match &self.engine.leader_client {
             None => Ok(jobs(&self.engine, instance)),
-            Some(uplink) => uplink
+            Some(leader_client) => leader_client
                 .send_request(LeaderRequest::Jobs(instance.clone()))
                 .answer()
                 .await
@@ -42,9 +42,9 @@ impl PromptScheduler for AgentCalls {
             bound_by: self.facts.bound_by.clone(),
             narrowing: self.facts.narrowing.clone(),
         };
-        match &self.engine.uplink {
+        match &self.engine.leader_client {
             None => add(&self.engine, job).await,
-            Some(uplink) => uplink
+            Some(leader_client) => leader_client
                 .send_request(LeaderRequest::AddJob(job))
                 .answer()
                 .await
@@ -54,11 +54,11 @@ impl PromptScheduler for AgentCalls {
 
     async fn remove(&self, id: &str) -> Result<Option<ScheduledJob>, ToolError> {
         let instance = &self.facts.instance;
-        match &self.engine.uplink {
+        match &self.engine.leader_client {
             None => remove(&self.engine, instance, id).await,
-            Some(uplink) => {
-                let call =
-                    uplink.send_request(LeaderRequest::RemoveJob(instance.clone(), id.to_owned()));
+            Some(leader_client) => {
+                let call = leader_client
+                    .send_request(LeaderRequest::RemoveJob(instance.clone(), id.to_owned()));
                 call.answer().await.unwrap_or_else(|| Err(stopped_error()))
             }
         }

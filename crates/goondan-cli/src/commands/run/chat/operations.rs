@@ -15,12 +15,12 @@ impl<P: SwarmClient> TerminalChat<P> {
         operation: ConversationOperation,
     ) -> Result<(), CliError> {
         if self.turn.is_some() {
-            self.pane
-                .tell("A turn is running. Wait for its end, or cancel it with /cancel.");
+            self.transcript
+                .add_notice("A turn is running. Wait for its end, or cancel it with /cancel.");
             return Ok(());
         }
-        let target = conversation(&self.target, &self.partner);
-        match self.partner.operate(&target, operation).await {
+        let target = conversation(&self.target, &self.client);
+        match self.client.operate(&target, operation).await {
             Ok(()) => {
                 self.turn = Some(target);
                 self.operation = Some(operation);
@@ -34,12 +34,12 @@ impl<P: SwarmClient> TerminalChat<P> {
     pub(super) fn show_operation_end(&mut self, result: &TurnResult) -> Result<(), CliError> {
         match (turn_error(result), &result.output) {
             (Some(error), _) => {
-                self.pane.flush()?;
+                self.transcript.flush()?;
                 write_error(&error, false)?;
             }
             (None, Some(output)) => {
                 for line in operation_lines(output) {
-                    self.pane.tell(&line);
+                    self.transcript.add_notice(&line);
                 }
             }
             (None, None) => {}

@@ -126,27 +126,27 @@ impl ChatTranscript {
     pub(super) fn add_input(&mut self, agent: &str, text: &str) {
         let (bold, faint) = (style::HEADING, style::FAINT);
         let lines: Vec<&str> = text.lines().collect();
-        self.tell("");
+        self.add_notice("");
         for (index, line) in lines.iter().take(MAX_INPUT_LINES).enumerate() {
             let line = TextEscaper::new(KeptCharacters::Writing)
                 .escape(line)
                 .replace('\t', "    ");
             match index {
-                0 => self.tell(&format!(
+                0 => self.add_notice(&format!(
                     "{bold}{SENDER}{}>{bold:#} {line}",
                     untrusted_text::line(agent)
                 )),
-                _ => self.tell(&format!("  {line}")),
+                _ => self.add_notice(&format!("  {line}")),
             }
         }
         if let more @ 1.. = lines.len().saturating_sub(MAX_INPUT_LINES) {
-            self.tell(&format!("  {faint}⋮ {more} more lines{faint:#}"));
+            self.add_notice(&format!("  {faint}⋮ {more} more lines{faint:#}"));
         }
     }
 
     /// Adds lines of gdn, unless `--quiet` suppresses them. A line that is too wide is divided
     /// between words.
-    pub(super) fn tell(&mut self, text: &str) {
+    pub(super) fn add_notice(&mut self, text: &str) {
         if self.output.quiet {
             return;
         }
@@ -177,14 +177,14 @@ impl ChatTranscript {
                 let was_shown = !self.said.is_empty();
                 self.end_answer();
                 if was_shown {
-                    self.tell(BROKEN_OFF_NOTICE);
+                    self.add_notice(BROKEN_OFF_NOTICE);
                 }
             }
             SwarmEvent::Runtime(event) => self.runtime_event(event),
             _ => {}
         }
         if let Some(notice) = resumed_turn_notice(event, &is_mine) {
-            self.tell(&notice);
+            self.add_notice(&notice);
         }
         if let Some(answer) = UnpromptedAnswer::of(event, is_mine) {
             self.show_unprompted_answer(&answer);
@@ -201,7 +201,7 @@ impl ChatTranscript {
         }
         self.end_answer();
         if let Some(warning) = cut_warning(result) {
-            self.tell(&warning);
+            self.add_notice(&warning);
         }
     }
 
@@ -217,7 +217,7 @@ impl ChatTranscript {
             return;
         }
         if let Some(text) = answer.words() {
-            self.tell(&text);
+            self.add_notice(&text);
         }
     }
 
@@ -229,7 +229,7 @@ impl ChatTranscript {
             RuntimeEventKind::TurnStarted { event_type, .. } if is_mine => {
                 let faint = style::FAINT;
                 if let Some(reason) = goes_on(event_type) {
-                    self.tell(&format!("{faint}{reason}{faint:#}"));
+                    self.add_notice(&format!("{faint}{reason}{faint:#}"));
                 }
             }
             // Text that the model wrote before its calls comes before everything that they cause.
@@ -242,7 +242,7 @@ impl ChatTranscript {
             RuntimeEventKind::ToolCalled { .. } => self.show_begin(event),
             RuntimeEventKind::ModelRetrying { .. } => {
                 if let Some(line) = retry_line(event, is_mine) {
-                    self.tell(&line);
+                    self.add_notice(&line);
                 }
             }
             RuntimeEventKind::ModelCompleted { call, .. }
@@ -285,7 +285,7 @@ impl ChatTranscript {
                 );
             }
             RuntimeEventKind::ApprovalRemembered { scope, grants, .. } => {
-                remembered(*scope, grants).for_each(|line| self.tell(&line));
+                remembered(*scope, grants).for_each(|line| self.add_notice(&line));
             }
             _ => {}
         }
@@ -301,7 +301,7 @@ impl ChatTranscript {
             && self.is_plain
         {
             let prefix = self.agent_prefix(event);
-            self.tell(&format!(
+            self.add_notice(&format!(
                 "{prefix}{}",
                 calls::call_line(tool_name, arguments)
             ));
@@ -342,13 +342,13 @@ impl ChatTranscript {
             )],
             _ => calls::completed_call_lines(tool, status, millis, result, columns),
         };
-        self.tell(&format!("{agent_prefix}{}", lines.join("\n")));
+        self.add_notice(&format!("{agent_prefix}{}", lines.join("\n")));
     }
 
     /// Replaces the streamed reasoning by its final lines.
     fn fold_reasoning(&mut self) {
         if let Some(lines) = self.reasoning.fold(self.output.verbose > 0) {
-            self.tell(&lines);
+            self.add_notice(&lines);
         }
     }
 
