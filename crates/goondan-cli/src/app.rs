@@ -51,7 +51,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
         Err(error) => Err(error),
     };
     screen::release();
-    terminal::abandon();
+    terminal::restore_before_exit();
     match exit {
         Ok(()) => CommandExit::Ok.into(),
         Err(error) => {

@@ -44,7 +44,8 @@ pub(crate) struct ProjectPathArgOrOption {
 }
 
 impl ProjectPathArgOrOption {
-    /// See [`ProjectPathArg::known`].
+    /// Returns the project path, or `None` if there is no project. Prints a note if the project is
+    /// found above the current directory.
     pub(crate) fn known(&self, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
         let given_path = self.option.as_deref().or(self.positional.given());
         known_path(given_path, output)
@@ -62,8 +63,8 @@ impl ProjectPathArg {
         self.project.as_deref()
     }
 
-    /// Takes the argument if it contains whitespace and no file has this name. Such an argument is an
-    /// input instead of a path.
+    /// Removes and returns the argument if it is an input instead of a path: it contains whitespace
+    /// and no file has this name.
     pub(crate) fn take_text(&mut self) -> Option<String> {
         let is_text = |path: &mut PathBuf| {
             let text = path.to_str();
@@ -81,17 +82,19 @@ impl ProjectPathArg {
 }
 
 impl ProjectPathOption {
-    /// See [`ProjectPathArg::known`].
+    /// Returns the project path, or `None` if there is no project. Prints a note if the project is
+    /// found above the current directory.
     pub(crate) fn known(&self, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
         known_path(self.project.as_deref(), output)
     }
 
-    /// See [`ProjectPathArg::given`].
+    /// Returns the path that the user gave.
     pub(crate) fn given(&self) -> Option<&Path> {
         self.project.as_deref()
     }
 
-    /// See [`ProjectPathArg::find`].
+    /// Returns the project path. Prints a note if the project is found above the current directory.
+    /// Fails if there is no project.
     pub(crate) fn find(&self, output: &CommandOutput) -> Result<PathBuf, CliError> {
         find_path(self.project.as_deref(), output)
     }

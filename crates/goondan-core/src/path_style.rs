@@ -48,7 +48,8 @@ impl PathStyle {
         Cow::Owned(parts.collect::<Vec<_>>().join("/"))
     }
 
-    /// Returns `text` with `/` as separator, otherwise unchanged.
+    /// Returns `text` with `/` as the separator. Text in a style that already uses `/` is
+    /// unchanged.
     pub fn separated(self, text: &str) -> Cow<'_, str> {
         if self == PathStyle::Windows && text.contains('\\') {
             Cow::Owned(text.replace('\\', "/"))

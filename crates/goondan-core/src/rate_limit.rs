@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Wait after an exceeded rate limit if the platform does not state one.
 const DEFAULT_WAIT: Duration = Duration::from_secs(5);
-/// Same as [`DEFAULT_WAIT`], for a limit on creating content, which lasts longer.
+/// Default wait after a limit on creating content, which lasts longer than other limits.
 const SECONDARY_LIMIT_WAIT: Duration = Duration::from_secs(60);
 /// Longest stated wait that counts; a longer one is a mistake of the platform or of its clock.
 const MAX_STATED_WAIT: Duration = Duration::from_secs(24 * 60 * 60);

@@ -44,7 +44,7 @@ struct ProcessScope {
     workdir: PathBuf,
 }
 
-/// The properties that hosts must share to be the same host.
+/// Properties of a host. Modules with equal properties share a host.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ScriptHostDefinition {
     pub(crate) runtime: ScriptRuntime,

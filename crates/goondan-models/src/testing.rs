@@ -129,8 +129,8 @@ pub(crate) fn decode_stream(
     decode_pieces(format, family, [body])
 }
 
-/// Returns the same response body in other spellings: with CRLF, keep-alives between events, and
-/// cuts at any byte. `body` is text with an empty line after each event, or one event a line.
+/// Returns a response body in other spellings: with CRLF, with keep-alives between events, and cut
+/// at any byte. `body` is text with an empty line after each event, or one event a line.
 pub(crate) fn messy_bodies(
     framing: EventFraming,
     body: String,

@@ -376,8 +376,8 @@ impl PackageResolver<'_> {
     }
 }
 
-/// Returns the requirement whose source and settings count: the project's, else any of them if all
-/// name the same source. Returns `None` if they name different sources.
+/// Returns the requirement whose source and settings are used: the project's requirement, or any
+/// requirement if all name one source. Returns `None` if they name different sources.
 fn source_requirement(requirements: &[DependencyRequirement]) -> Option<&DependencyRequirement> {
     if let Some(of_project) = requirements.iter().find(|one| one.is_root) {
         return Some(of_project);

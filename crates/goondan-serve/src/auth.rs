@@ -209,7 +209,7 @@ pub(crate) async fn require_access(
     }
 }
 
-/// Like [`guard`], for routes that need no token.
+/// Checks the host and the origin of a request, like [`guard`], for routes that need no token.
 pub(crate) async fn guard_place(
     State(access): State<Arc<AccessPolicy>>,
     request: Request,

@@ -17,7 +17,7 @@ pub(crate) struct RpcForm {
     pub(crate) reason: &'static str,
 }
 
-/// The request is wrong. Repeating it gives the same error.
+/// Error for a wrong request, which fails again if it is repeated.
 const INVALID: RpcForm = RpcForm {
     code: -32602,
     reason: "INVALID_PARAMS",

@@ -1,4 +1,4 @@
-//! Reasons why a turn has no answer, in the same wording for each protocol.
+//! Reasons why a turn has no answer. All protocols use these texts.
 
 use goondan::event::{FinishReason, TurnResult};
 

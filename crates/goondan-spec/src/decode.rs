@@ -69,7 +69,7 @@ impl<'n> FieldReader<'n> {
         self.with_replace_fix(diagnostic.suggest(format!("did you mean `{near}`?")), near)
     }
 
-    /// Works like [`FieldReader::did_you_mean`] for the key.
+    /// Adds a suggestion like [`FieldReader::did_you_mean`], for the key instead of the value.
     pub(crate) fn did_you_mean_key(&self, diagnostic: Diagnostic, near: &str) -> Diagnostic {
         let diagnostic = diagnostic.suggest(format!("did you mean `{near}`?"));
         match self.key_at {

@@ -92,7 +92,7 @@ pub(crate) fn discover_all(files: &dyn FileAccess, root: &Path) -> Vec<String> {
 }
 
 /// Returns the YAML files of the project that contain resources but are not read, because of their
-/// names. Test cases and other projects below the root are no such files.
+/// names. Excludes test cases, and files of other projects below the root.
 pub fn unread_resource_files(files: &dyn FileAccess, root: &Path) -> Vec<String> {
     let discovered = discover_files(files, root);
     let is_of_project = |file: &&String| {

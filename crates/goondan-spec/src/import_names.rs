@@ -1,5 +1,5 @@
-//! Names under which a script imports code of its project. A new file of such a name can run in
-//! place of the imported one.
+//! Names under which a script imports code of its project. A new file with one of these names can
+//! run in place of the imported file.
 
 use std::collections::BTreeSet;
 

@@ -111,7 +111,7 @@ impl ResourceIndex {
     }
 
     /// Resolves `reference` as seen from package `from`: first in that package, then in the
-    /// built-in one. Otherwise the match must be unique.
+    /// built-in package. In any other package, the name must be unique.
     pub(crate) fn resolve(
         &self,
         reference: &ObjectRef,

@@ -29,7 +29,7 @@ pub(crate) struct BundleDirectory<'f> {
     repository: Option<PathBuf>,
     /// Cached file kinds by path: ten thousand tools may share one library.
     seen: Mutex<HashMap<String, PathState>>,
-    /// Cached files of a module, by its path, for the same reason.
+    /// Cached files of a module, by its path: ten thousand tools may share one module.
     modules: Mutex<HashMap<String, ModuleFiles>>,
     /// Files with keys.
     secrets: SecretFiles,
@@ -213,7 +213,7 @@ impl<'f> PathLookups<'f> {
         self.path_of(field, text, findings)
     }
 
-    /// Works like [`PathLookups::path`], but always starts from the project, even in a package.
+    /// Resolves a path like [`PathLookups::path`], but always from the project, even in a package.
     pub(crate) fn path_in_project(
         &self,
         field: &FieldReader<'_>,
@@ -222,7 +222,7 @@ impl<'f> PathLookups<'f> {
         PathLookups::for_package(self.folder, "").path(field, findings)
     }
 
-    /// Works like [`PathLookups::path`] with `text` as the value of `field`.
+    /// Resolves `text`, the value of `field`, like [`PathLookups::path`].
     pub(crate) fn path_of(
         &self,
         field: &FieldReader<'_>,

@@ -27,8 +27,8 @@ pub(crate) fn approved_file(error: &ApprovedFileError) -> ToolError {
         .suggest(error.suggestion())
 }
 
-/// Returns a path as text, with replacement characters if it is not UTF-8. A path itself in `json!`
-/// panics for such a name.
+/// Returns a path as text, with replacement characters if it is not UTF-8. Use it in `json!`, which
+/// panics for a path that is not UTF-8.
 pub(crate) fn lossy_path(path: &Path) -> Cow<'_, str> {
     path.to_string_lossy()
 }

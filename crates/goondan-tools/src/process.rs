@@ -315,7 +315,7 @@ pub(crate) struct FinishedProgram {
     pub(crate) duration: Duration,
     /// Standard output, truncated in the middle if it is long.
     pub(crate) stdout: String,
-    /// Standard error, truncated in the same way.
+    /// Standard error, truncated in the middle if it is long.
     pub(crate) stderr: String,
 }
 

@@ -193,7 +193,8 @@ struct ManageProcess {
 impl ToolOperation for ManageProcess {
     type Shared = RuntimeToolState;
 
-    /// After a restart, another process has the same id.
+    /// Adds the identity of the process to its id, because another process has the same id after a
+    /// restart.
     fn unique_arguments(self, ctx: &ToolContext, shared: &RuntimeToolState) -> JsonObject {
         let process = shared.processes.find(ctx, &self.process_id).ok();
         let identity = process.map_or("no process".to_owned(), |process| process.identity.clone());

@@ -138,9 +138,9 @@ pub(crate) fn restore(
     output.note(&format!("Restored the workspace `{}`.", workspace.id))
 }
 
-/// Copies a backup to the directory of a new workspace, which gets its name when it is complete.
-/// With `keeps_owner`, the workspace still belongs to its project; otherwise it belongs to the
-/// project that uses it first.
+/// Copies a backup to the directory of a new workspace. The directory gets its name when it is
+/// complete. With `keeps_owner`, the workspace still belongs to its project. Without it, the
+/// workspace belongs to the first project that uses it.
 fn create_workspace(
     workspace: &Workspace,
     source: &Path,

@@ -369,7 +369,7 @@ enum TokenSource {
     OfWorkspace,
 }
 
-/// Returns the token that the arguments or the environment name, or the source to use otherwise.
+/// Returns the token of the arguments or of the environment. Default: the workspace token.
 fn token_source(args: &ServeArgs) -> Result<TokenSource, CliError> {
     if args.no_token {
         return Ok(TokenSource::None);

@@ -366,8 +366,8 @@ fn style_length(text: &str) -> usize {
     }
 }
 
-/// Escapes invisible characters in JSON. The value stays the same, because JSON is ASCII outside of
-/// strings.
+/// Escapes invisible characters in JSON. The escaped JSON encodes the same value, because JSON has
+/// only ASCII characters outside of strings.
 fn json(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut units = [0; 2];

@@ -76,7 +76,7 @@ impl ValueMatcher {
         self.check_at("", actual)
     }
 
-    /// Like [`ValueMatcher::check`], with paths that begin with `path`.
+    /// Checks a value like [`ValueMatcher::check`]. The paths in the result begin with `path`.
     pub fn check_at(&self, path: &str, actual: Option<&Value>) -> Vec<ValueMismatch> {
         let mut mismatches = Vec::new();
         self.collect(path, actual, &mut mismatches);

@@ -175,7 +175,7 @@ impl<'c> CaseContext<'c> {
             .map_err(|_| OutOfTime)
     }
 
-    /// Loads the project and starts a swarm if possible. Otherwise `diagnostics` contains the
+    /// Loads the project and starts a swarm. If the swarm cannot start, `diagnostics` contains the
     /// reasons.
     pub(crate) fn start(&mut self) -> Result<(), String> {
         let project = goondan::load(self.project.root());

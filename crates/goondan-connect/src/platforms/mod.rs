@@ -69,7 +69,8 @@ impl IgnoredUpdate {
         }
     }
 
-    /// Same as [`IgnoredUpdate::new`], for updates that arrive all the time.
+    /// Creates an ignored update like [`IgnoredUpdate::new`], for updates that arrive all the time
+    /// and are logged at a lower level.
     pub(crate) fn usual(kind: impl Into<String>) -> IgnoredUpdate {
         IgnoredUpdate {
             is_usual: true,
@@ -199,7 +200,7 @@ pub(crate) trait PlatformConnector: Send + Sync {
         self.post(origin, text, None).await
     }
 
-    /// Minimum time between two edits of a message.
+    /// Returns the minimum time between two edits of a message.
     fn edit_interval(&self) -> Duration {
         Duration::from_secs(1)
     }

@@ -206,8 +206,7 @@ fn has_certain_subcommand(before: &[PartialWord]) -> bool {
     })
 }
 
-/// Returns true if a word is the message of a commit or a tag, which git never interprets
-/// otherwise.
+/// Returns true if a word is the message of a commit or a tag, which git treats only as text.
 fn is_message(before: &[PartialWord], word: &PartialWord) -> bool {
     let text = |word: Option<&PartialWord>| word.and_then(PartialWord::text).unwrap_or_default();
     let option = text(before.last());

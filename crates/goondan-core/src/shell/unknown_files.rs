@@ -84,7 +84,7 @@ const BUILD_PROGRAMS: [&str; 17] = [
     "ld", "meson", "phpunit", "rspec", "rustc", "swiftc",
 ];
 
-/// Modules of Python that are such programs.
+/// Python modules that build or test the code of the directory.
 const BUILD_MODULES: [&str; 9] = [
     "black",
     "build",

@@ -57,7 +57,7 @@ pub(super) struct ScriptStatement {
 struct VariableValue {
     /// The text; `None` if it is unknown, or there are several.
     text: Option<String>,
-    /// See [`ScriptWord::is_computed`].
+    /// True if the script computes the value at run time.
     is_computed: bool,
 }
 

@@ -82,7 +82,8 @@ pub(super) struct ConversationTrim {
 }
 
 impl ConversationTrim {
-    /// `stays` selects the messages to keep. Messages in the same group are also kept.
+    /// Groups the messages. `stays` selects the messages to keep; the other messages in their
+    /// groups are also kept.
     pub(super) fn new(messages: &[Arc<Message>], stays: impl Fn(&Message) -> bool) -> Self {
         let mut groups: Vec<MessageGroup> = Vec::new();
         // Last message that made a call with this id. Ids are unique within a step, not within a

@@ -15,7 +15,7 @@ use super::protected_paths::{is_in, lowercase_text, normalize_path};
 /// Limit of scripts whose imports are read.
 const MAX_SCRIPTS: usize = 500;
 
-/// Size limit of such a script, in bytes.
+/// Size limit of a script whose imports are searched, in bytes.
 const MAX_SCRIPT_BYTES: u64 = 1 << 20;
 
 /// Suffixes of files that no import loads.

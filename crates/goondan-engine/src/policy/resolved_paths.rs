@@ -53,8 +53,8 @@ impl ResolvedPaths {
         )
     }
 
-    /// Works like [`ResolvedPaths::of`], with parsed redirections, and with the further files that
-    /// the call writes.
+    /// Resolves the paths of a call like [`ResolvedPaths::of`], with parsed redirections and the
+    /// additional files that the call writes.
     pub(crate) fn with(
         environment: &PathEnvironment<'_>,
         marked: &MarkedArguments,

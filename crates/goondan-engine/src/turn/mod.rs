@@ -525,7 +525,7 @@ pub(crate) fn cancelled_error() -> TurnError {
     TurnError::new(Code::TURN_CANCELLED, "the turn was cancelled")
 }
 
-/// Returns the error of a turn that could not be stored. Such a turn is not over.
+/// Returns the error of a turn that could not be stored. The turn resumes at the next start.
 pub(crate) fn store_failure_error(error: &StoreError) -> TurnError {
     if let StoreError::Damaged { .. } = error {
         return TurnError::new(Code::JOURNAL, error.to_string());

@@ -33,8 +33,9 @@ const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 /// `maxRetries`.
 const SERVER_START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The same time if the server ended in the middle of a call. It has worked, so it is probably
-/// restarting, and the turn has work to lose.
+/// Time during which a server that ended in the middle of a call is retried, regardless of
+/// `maxRetries`. It is longer than [`SERVER_START_TIMEOUT`], because the server worked before and is
+/// probably restarting.
 const SERVER_RESTART_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Longest wait between two calls to a server that is starting.

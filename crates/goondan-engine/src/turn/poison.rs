@@ -49,7 +49,7 @@ struct RestartRecord {
     interruption: TurnInterruption,
 }
 
-/// Process ends at the same place of a turn, without progress in between.
+/// Number of process ends at one place of a turn without progress in between.
 #[derive(Debug, Clone, Copy)]
 struct StuckEnds {
     total: usize,
@@ -130,7 +130,7 @@ async fn wait_before_restart(ends: StuckEnds, cancel: &CancellationToken) {
     let _ = cancel.run_until_cancelled(tokio::time::sleep(wait)).await;
 }
 
-/// Returns the record of a restart if there is one, and otherwise records `restart`.
+/// Returns the recorded restart of the turn. Records `restart` if there is no record.
 async fn run_restart(
     journal: &Arc<dyn TurnJournal>,
     number: usize,

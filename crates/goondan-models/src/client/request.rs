@@ -1,4 +1,4 @@
-//! Request bodies: what stays the same in every step is encoded once.
+//! Request bodies. Parts that do not change between steps are encoded once.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -208,7 +208,8 @@ impl CachedHead {
             && self.output.as_ref().map(Weak::as_ptr) == request.output.as_ref().map(Arc::as_ptr)
     }
 
-    /// A weak pointer keeps its memory, so no other params or tools can have the same address.
+    /// Returns true if the params and tools of this head are still in use. A weak pointer keeps its
+    /// memory, so no other params or tools can have that address.
     fn is_in_use(&self) -> bool {
         self.params.strong_count() > 0 && self.tools.strong_count() > 0
     }

@@ -131,9 +131,9 @@ fn is_hidden(name: &str) -> bool {
     name.starts_with('.')
 }
 
-/// Returns true if a file has a hard link outside of the site or with a private name, or if the site
-/// has too many entries to find out. Such a file may contain keys: no list has the names of all
-/// files with keys.
+/// Returns true if a file has a hard link outside of the site or with a private name. Also returns
+/// true if the site has too many entries to search. A file with such a link may contain keys,
+/// because no list has the names of all files with keys.
 #[cfg(unix)]
 fn has_other_names(root: &Path, metadata: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;

@@ -157,8 +157,8 @@ impl FileRoot {
         self.explain_failure(resolved, what, done)
     }
 
-    /// Works like [`FileRoot::in_folder`], for a path from [`FileRoot::resolve_name`] whose last
-    /// component is a link.
+    /// Works like [`FileRoot::in_folder`], but does not follow a link in the last component. The
+    /// path comes from [`FileRoot::resolve_name`].
     pub(crate) fn in_folder_of_name<T>(
         &self,
         resolved: &ResolvedPath,

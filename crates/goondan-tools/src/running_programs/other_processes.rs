@@ -288,7 +288,8 @@ fn bytes(paths: impl IntoIterator<Item = impl AsRef<Path>>, purpose: LockPurpose
         .collect()
 }
 
-/// Returns the byte of a path. It is the same in all versions of this program.
+/// Returns the position of the byte that is locked for a path. All versions of this program must
+/// use the same position.
 fn lock_byte(path: &Path, purpose: LockPurpose) -> i64 {
     let hash = Sha256::digest(path.as_os_str().as_bytes());
     let number = hash

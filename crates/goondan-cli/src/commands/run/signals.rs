@@ -140,7 +140,7 @@ async fn forward_signals(
     let _ = unhandled.send(last);
     // Reached only if something blocks, such as a write to a pipe without a reader.
     tokio::time::sleep(FORCED_EXIT_DELAY).await;
-    terminal::abandon();
+    terminal::restore_before_exit();
     std::process::exit(last.exit() as i32);
 }
 

@@ -123,13 +123,15 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// One rename: a program started during the update is the old or the new version.
+/// Replaces the program with one rename, so that a program started during the update is the old or
+/// the new version.
 #[cfg(unix)]
 fn replace(new: &Path, old: &Path) -> io::Result<()> {
     fs::rename(new, old)
 }
 
-/// Windows can rename a running program, but not replace it. The next update deletes the old one.
+/// Renames the old program and puts the new one in its place, because Windows can rename a running
+/// program but not replace it. The next update deletes the renamed program.
 #[cfg(not(unix))]
 fn replace(new: &Path, old: &Path) -> io::Result<()> {
     let aside = old.with_extension("exe.old");

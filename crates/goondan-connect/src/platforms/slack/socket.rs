@@ -31,8 +31,7 @@ const MAX_SOCKET_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 const SLASH_COMMANDS: &str = "slash_commands";
 /// Connect time-out.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// Silence after which a ping is sent; after the same time without a response the connection is
-/// closed.
+/// Silence after which a ping is sent. Without a response in this time, the connection is closed.
 const PING_AFTER_SILENCE: Duration = Duration::from_secs(30);
 
 /// After a connection that ended sooner, the wait before the next connection grows.

@@ -408,8 +408,8 @@ impl InstanceEntry {
     }
 
     /// Detaches this instance from the instance that started it, and from the directory of that
-    /// instance. Otherwise, an agent could guess the key of a user, start the instance first and see
-    /// later inputs of the user.
+    /// instance. Without this, an agent could guess the key of a user, start the instance first and
+    /// see later inputs of the user.
     pub(super) fn release_from_owner(&mut self, now: DateTime<Utc>) {
         // The next turn stores an instance that counts as new.
         self.is_new |= self.known.release_from_owner(now);

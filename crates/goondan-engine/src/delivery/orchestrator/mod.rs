@@ -175,7 +175,7 @@ impl Orchestrator {
                 Some((event, written)) = self.accepting.next() => self.event_written(event, written),
                 Some(sought) = self.seeking.next() => self.lookup_done(sought),
                 () = deadline(self.stopping) => if !self.detach_turns() { break },
-                () = deadline(self.stalled.next_retry()) => self.retry_stalled(),
+                () = deadline(self.stalled.next_retry()) => self.retry_stalled_instances(),
                 () = tokio::time::sleep_until(self.tend_at) => self.collect_idle(),
             }
             self.start_turns();

@@ -78,8 +78,8 @@ impl Orchestrator {
 
     /// Begins turns up to the concurrency limit.
     ///
-    /// A turn that waits for another agent does not count, otherwise callers could block the agents
-    /// they wait for. A turn that waits for an approval does not count either, otherwise such turns
+    /// A turn that waits for another agent does not count, because callers could block the agents
+    /// that they wait for. A turn that waits for an approval does not count, because waiting turns
     /// could block all others.
     pub(super) fn start_turns(&mut self) {
         let max_turns = self

@@ -16,7 +16,7 @@ use crate::formats::results::{object_arguments, result_text};
 /// Text of a result without output: no text may be empty.
 const EMPTY_RESULT: &str = "[no output]";
 
-/// Characters of a digest that keep documents with the same name apart.
+/// Characters of the digest that distinguishes documents with equal names.
 const DIGEST_LENGTH: usize = 8;
 
 /// Maximum number of characters of a file name in the name of a document.

@@ -64,7 +64,8 @@ impl OllamaDecoder {
         }
     }
 
-    /// Every entry with a name is a complete call. Its own index does not count: several calls may have the same one.
+    /// Decodes a call. Every entry with a name is a complete call. The entry's own index is
+    /// ignored, because several calls may have an equal index.
     fn decode_call(&mut self, call: &Value, answer: &mut AnswerBuilder) {
         let function = &call["function"];
         let name = function["name"].as_str().filter(|name| !name.is_empty());

@@ -118,7 +118,7 @@ fn changed_paths(root: &FileRoot, sections: &[FilePatch]) -> Result<Vec<Resolved
     Ok(paths)
 }
 
-/// Plans all changes of a patch. Fails if one of them is impossible.
+/// Plans all changes of a patch. Fails if any change is impossible.
 fn plan_all(root: &FileRoot, sections: &[FilePatch]) -> Result<Vec<PlannedFileChange>, ToolError> {
     let changes = sections.iter().map(|section| plan_section(root, section));
     let changes: Vec<PlannedFileChange> = changes.collect::<Result<_, _>>()?;

@@ -15,8 +15,8 @@ pub(super) struct TerminalGuard {
 impl TerminalGuard {
     /// Switches the terminal to raw mode and starts to read keys.
     pub(super) fn enter() -> Result<Self, CliError> {
-        let terminal = SavedTerminal::keep();
-        terminal.raw()?;
+        let terminal = SavedTerminal::save();
+        terminal.enter_raw_mode()?;
         Ok(TerminalGuard {
             keyboard: KeyboardReader::open()?,
             terminal,
@@ -26,7 +26,7 @@ impl TerminalGuard {
     /// Releases the terminal until [`TerminalGuard::reacquire`].
     pub(super) fn release(&self) -> Result<(), CliError> {
         screen::remove_status_rows()?;
-        self.terminal.back();
+        self.terminal.restore();
         Ok(())
     }
 
@@ -34,7 +34,7 @@ impl TerminalGuard {
     /// erased.
     pub(super) fn reacquire(&self) -> Result<(), CliError> {
         screen::forget_status_rows();
-        Ok(self.terminal.raw()?)
+        Ok(self.terminal.enter_raw_mode()?)
     }
 }
 

@@ -43,7 +43,7 @@ impl TerminalSignals {
             Some(()) = self.continued.recv() => TerminalSignal::Continued,
             Some(()) = self.stop.recv() => TerminalSignal::Stop,
             Some(()) = self.quit.recv() => {
-                terminal::abandon();
+                terminal::restore_before_exit();
                 // Exit code that shells report for a process ended by this signal.
                 std::process::exit(128 + signal::Signal::SIGQUIT as i32);
             }

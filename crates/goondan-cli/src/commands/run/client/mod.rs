@@ -115,7 +115,8 @@ pub(crate) trait SwarmClient {
     async fn cancel(&mut self, id: &InstanceId) -> Result<bool, CliError>;
     /// Reloads the project; the outcome arrives as an update. Returns `false` if unsupported.
     fn reload(&mut self) -> bool;
-    /// Waits until a trace has no work left. A swarm of another process continues such work alone.
+    /// Waits until a trace has no work left. Returns at once for a swarm of another process, which
+    /// continues that work alone.
     fn settled(&self, trace_id: &str) -> BoxFuture<'static, ()>;
 
     /// Shows an approval request as a prompt.
