@@ -55,7 +55,8 @@ pub(crate) fn cache(state_root: &StateRoot) -> PackageCache {
     PackageCache::of(&state_root.0)
 }
 
-/// Returns the access settings for package sources. `stated` is a registry from the command line.
+/// Returns the access settings for package sources. `stated_registry` is a registry from the
+/// command line.
 pub(crate) fn access_settings(
     root: Option<&Path>,
     manifest: Option<&PackageManifest>,

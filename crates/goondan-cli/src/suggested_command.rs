@@ -25,7 +25,8 @@ pub(crate) fn repeat_command(more: &str) -> Option<String> {
     repeated_command(&words, more)
 }
 
-/// Returns the command with `more` added before `--`; `None` if an argument contains a password.
+/// Returns the command with `addition` inserted before `--`; `None` if an argument contains a
+/// password.
 fn repeated_command(words: &[String], addition: &str) -> Option<String> {
     if words.iter().any(|word| has_password(word)) {
         return None;

@@ -143,7 +143,8 @@ async fn post_request(
     post(target, posted_handle, &poster.last, Some(mark)).await
 }
 
-/// Edits the message `known` or posts a new one. Returns its handle.
+/// Edits the message with the handle `posted_handle`, or posts a new message. Returns the handle of
+/// the message.
 async fn post(
     target: &ApprovalChannel,
     posted_handle: Option<&Value>,

@@ -71,7 +71,7 @@ pub enum InputDelivery {
 }
 
 impl InputDelivery {
-    /// Returns `true` for the default.
+    /// Returns true for the default.
     pub fn is_queue(&self) -> bool {
         *self == InputDelivery::Queue
     }
@@ -153,7 +153,7 @@ impl AnswerCall {
 }
 
 impl TurnTerms {
-    /// Returns `true` for an event without terms.
+    /// Returns true for an event without terms.
     fn are_none(&self) -> bool {
         *self == TurnTerms::default()
     }

@@ -52,7 +52,8 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Returns the root span of a unit that `parent` or an input from outside caused.
+    /// Returns the root span of a unit that the span `parent_span_id` or an input from outside
+    /// caused.
     ///
     /// Span ids are derived from `name`, not random, so a resumed turn has the same spans.
     pub fn root(trace_id: &str, parent_span_id: Option<&str>, name: &str) -> Self {

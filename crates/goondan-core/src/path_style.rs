@@ -99,12 +99,12 @@ fn windows_part(part: &str, is_first: bool) -> &str {
     part[..end].trim_end_matches(['.', ' '])
 }
 
-/// Returns `true` for a Windows drive such as `c:`.
+/// Returns true for a Windows drive such as `c:`.
 fn is_drive(part: &str) -> bool {
     part.len() == 2 && part.ends_with(':') && part.starts_with(|c: char| c.is_ascii_alphabetic())
 }
 
-/// Returns `true` if Windows may read this part of a path as another name, a device or a stream.
+/// Returns true if Windows may read this part of a path as another name, a device or a stream.
 fn is_ambiguous_part(part: &str, may_be_drive: bool) -> bool {
     if part.is_empty() || part == "." || part == ".." || (may_be_drive && is_drive(part)) {
         return false;
@@ -121,7 +121,7 @@ fn is_short_name(part: &str) -> bool {
         .any(|behind| behind.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Returns `true` for a Windows device name such as `nul` or `com1.txt`.
+/// Returns true for a Windows device name such as `nul` or `com1.txt`.
 fn is_device(part: &str) -> bool {
     let name = part
         .split('.')

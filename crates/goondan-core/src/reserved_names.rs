@@ -110,7 +110,7 @@ fn check_type(event_type: &str) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Returns `true` for a metadata key that only the engine may set.
+/// Returns true for a metadata key that only the engine may set.
 fn is_reserved_key(key: &str) -> bool {
     let key = key.trim();
     RESERVED_KEY_PREFIXES
@@ -121,7 +121,7 @@ fn is_reserved_key(key: &str) -> bool {
             .any(|reserved| key.eq_ignore_ascii_case(reserved))
 }
 
-/// Returns `true` if `text` begins with `prefix`; ignores ASCII case.
+/// Returns true if `text` begins with `prefix`; ignores ASCII case.
 fn has_prefix_ignoring_case(text: &str, prefix: &str) -> bool {
     text.get(..prefix.len())
         .is_some_and(|begin| begin.eq_ignore_ascii_case(prefix))

@@ -279,8 +279,8 @@ impl StartedProgram<'_> {
         paths.map(|path| self.folder.join(path)).collect()
     }
 
-    /// Returns the working directory, and the directories that the command line names: a program may
-    /// change into one of them, as `make -C` does.
+    /// Returns the working directory and the directories that the command line names. A program may
+    /// change into a named directory, as `make -C` does.
     fn directories(&self, pieces: &[String]) -> Vec<PathBuf> {
         let named_directories = pieces.iter().map(|piece| self.folder.join(piece));
         let mut folders = vec![self.folder.to_owned()];

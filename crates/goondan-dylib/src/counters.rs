@@ -1,4 +1,4 @@
-//! Counters of loaded libraries.
+//! Counters of loaded, retired and crashed libraries.
 
 use std::sync::atomic::AtomicU64;
 

@@ -81,12 +81,12 @@ impl ActivityTracker {
         PauseGuard(Arc::clone(self))
     }
 
-    /// Returns `true` while the clocks are paused: for an approval, or for a rate limit.
+    /// Returns true while the clocks are paused: for an approval, or for a rate limit.
     pub(crate) fn is_paused(&self) -> bool {
         self.asked.borrow().open > 0
     }
 
-    /// Returns `true` if only approvals can continue this work: one is pending, and no other call
+    /// Returns true if only approvals can continue this work: one is pending, and no other call
     /// runs.
     pub(crate) fn waits_for_approval(&self) -> bool {
         self.is_paused()
@@ -169,7 +169,7 @@ impl ActivityTracker {
         self.wait_until(|asked| asked.open > 0).await;
     }
 
-    /// Waits until `is_so` returns `true` for the approval clock.
+    /// Waits until `is_so` returns true for the approval clock.
     async fn wait_until(&self, is_so: impl FnMut(&ApprovalClock) -> bool) {
         // The sender is owned by `self`, so it cannot close first.
         let _ = self.asked.subscribe().wait_for(is_so).await;

@@ -1,4 +1,4 @@
-//! Assigns tools to hosts.
+//! Pool of hosts. Modules with an equal definition share a host.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Finds the program that runs a module.
+//! Finds the runtime program that runs a module, such as Node.js or Python.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

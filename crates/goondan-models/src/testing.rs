@@ -1,4 +1,4 @@
-//! Helpers of this crate's tests.
+//! Test helpers of this crate.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Resolution of `spec.entry` (rule T2).
+//! Resolves `spec.entry` to a built-in entry, a library or a module (rule T2).
 
 use crate::bundle::BasePackage;
 use crate::decode::FieldReader;

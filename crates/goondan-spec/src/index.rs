@@ -46,7 +46,7 @@ pub(crate) enum UnresolvedReference {
 }
 
 impl ResourceIndex {
-    /// Adds a resource. Returns `false` if it is already there.
+    /// Adds a resource. Returns false if it is already there.
     pub(crate) fn insert(&mut self, id: &ResourceId) -> bool {
         let place = self
             .packages

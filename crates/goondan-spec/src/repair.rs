@@ -61,7 +61,7 @@ struct RepairRun<'f> {
 }
 
 impl RepairRun<'_> {
-    /// Applies the fixes of the current diagnostics. Returns `false` if there was nothing to do.
+    /// Applies the fixes of the current diagnostics. Returns false if there was nothing to do.
     fn apply_fixes_once(&mut self) -> bool {
         let mut diagnostics_by_file: BTreeMap<String, Vec<Diagnostic>> = BTreeMap::new();
         for diagnostic in self.load_diagnostics() {

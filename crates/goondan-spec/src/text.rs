@@ -1,4 +1,4 @@
-//! Helpers for diagnostic messages.
+//! Text helpers for diagnostic messages: similar words, lists, excerpts and line ends.
 
 /// Maximum word length for similarity checks, in bytes. A longer word is not a misspelling, and the
 /// cost is quadratic.

@@ -1,4 +1,4 @@
-//! Reads value sources (rule L8).
+//! Reads value sources: literals, environment variables and secrets (rule L8).
 
 use schemars::JsonSchema;
 

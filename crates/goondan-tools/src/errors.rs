@@ -1,4 +1,4 @@
-//! Errors that several built-in tools share.
+//! Error constructors that several built-in tools share.
 
 use std::borrow::Cow;
 use std::io;

@@ -1,4 +1,4 @@
-//! `gdn acp`.
+//! `gdn acp`: connects an editor to a swarm over the Agent Client Protocol.
 
 use clap::Args;
 use goondan::StateRoot;

@@ -1,4 +1,4 @@
-//! `gdn attach`.
+//! `gdn attach`: follows a running swarm and answers its approval requests.
 
 use std::collections::HashMap;
 

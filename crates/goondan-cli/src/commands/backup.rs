@@ -1,4 +1,5 @@
-//! `gdn backup` and `gdn restore`.
+//! `gdn backup` and `gdn restore`: copy the conversations of a workspace to an archive or a
+//! directory, and back.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};

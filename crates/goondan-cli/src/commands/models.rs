@@ -1,4 +1,4 @@
-//! `gdn models`.
+//! `gdn models`: lists the models of a project, or tests them with one small request.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

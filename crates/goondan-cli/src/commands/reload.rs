@@ -1,4 +1,4 @@
-//! `gdn reload`.
+//! `gdn reload`: reloads the project of a running swarm, or previews a reload.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

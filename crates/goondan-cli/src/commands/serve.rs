@@ -1,4 +1,4 @@
-//! `gdn serve`.
+//! `gdn serve`: serves a swarm to programs over HTTP.
 
 mod activity_lines;
 

@@ -1,4 +1,4 @@
-//! `gdn stop`.
+//! `gdn stop`: stops the process that runs a swarm.
 
 use clap::Args;
 use goondan::StateRoot;

@@ -1,4 +1,4 @@
-//! `gdn tool`.
+//! `gdn tool`: lists an agent's tools, or calls one without a model.
 
 use clap::{Args, Subcommand};
 use goondan::StateRoot;

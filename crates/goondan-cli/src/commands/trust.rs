@@ -1,4 +1,4 @@
-//! `gdn trust`.
+//! `gdn trust`: lists, adds and revokes trusted projects and packages.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Results of live runs.
+//! Results of the live runs of a test case: outcome, usage and duration.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Plain-text report.
+//! Plain-text report of a test run, for terminals.
 
 use goondan::internal::untrusted_text;
 

@@ -214,7 +214,7 @@ impl<'c> CaseContext<'c> {
         }
     }
 
-    /// Remembers the working directory setting of each agent.
+    /// Records the working directory setting of each agent.
     fn record_workdirs(&mut self, bundle: &Bundle) {
         let agents = bundle.agents().values();
         self.workdirs

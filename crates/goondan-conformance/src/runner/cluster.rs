@@ -1,4 +1,4 @@
-//! Nodes of a test case.
+//! Nodes of a test case: starts, pauses, partitions, kills and restarts them.
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};

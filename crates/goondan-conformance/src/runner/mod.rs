@@ -1,4 +1,4 @@
-//! Runs one test case.
+//! Runs one test case: starts its swarm, performs the steps and checks the expectations.
 
 mod approval;
 mod case_context;

@@ -1,4 +1,4 @@
-//! The platforms: one file each.
+//! Platforms with one file each, and the interface that all of them implement.
 
 mod cli;
 mod cron;

@@ -182,7 +182,7 @@ pub enum EffectKind {
 }
 
 impl EffectKind {
-    /// Returns `true` for every kind of tool call.
+    /// Returns true for every kind of tool call.
     pub fn is_tool_call(self) -> bool {
         matches!(self, EffectKind::ToolCall | EffectKind::AgentRequest)
     }

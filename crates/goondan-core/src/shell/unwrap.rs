@@ -269,7 +269,7 @@ fn skip_options(
     Some((assignments, index))
 }
 
-/// Returns `true` for a word `NAME=value`.
+/// Returns true for a word `NAME=value`.
 fn is_assignment(word: &PartialWord) -> bool {
     let name: String = word
         .atoms

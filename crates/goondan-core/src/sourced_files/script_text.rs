@@ -64,7 +64,7 @@ struct VariableValue {
 /// Values of the variables that a script sets.
 type Variables = BTreeMap<String, VariableValue>;
 
-/// Returns the commands in the text of a script in the directory `around`.
+/// Returns the commands in the text of a script in the directory `folder`.
 pub(super) fn statements(text: &str, folder: &Path) -> Vec<ScriptStatement> {
     let folder_text = folder.display().to_string();
     let mut variables = Variables::new();

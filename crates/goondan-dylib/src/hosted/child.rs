@@ -1,4 +1,4 @@
-//! One run of a host process.
+//! One run of a library host process, from its start to its exit.
 
 use std::io::{BufReader, Write as _};
 use std::path::{Path, PathBuf};

@@ -125,10 +125,10 @@ impl TurnWorker {
         leader_client: Arc<LeaderClient>,
         book: Arc<GrantCache>,
     ) -> Self {
-        let (run, leader_client) = (Arc::clone(&engine.activity.run), Arc::clone(&leader_client));
+        let (run, receiver) = (Arc::clone(&engine.activity.run), Arc::clone(&leader_client));
         let pulse = tokio::spawn(async move {
             run.report_heartbeats(|is_asked| {
-                leader_client.send(&ToLeader::Sign {
+                receiver.send(&ToLeader::Sign {
                     turn: None,
                     is_asked,
                 })
@@ -191,7 +191,7 @@ impl TurnWorker {
         }
     }
 
-    /// Returns `true` if this node leaves and each of its turns waits for an approval. Those turns
+    /// Returns true if this node leaves and each of its turns waits for an approval. Those turns
     /// resume on another node, which sends the requests again.
     fn is_detachable(&self) -> bool {
         let is_leaving = self.leave.as_ref().is_some_and(|leave| leave.is_known);

@@ -48,12 +48,12 @@ impl WaitGraph {
         }
     }
 
-    /// Returns `true` if the instance waits for another instance.
+    /// Returns true if the instance waits for another instance.
     pub(crate) fn is_waiting(&self, instance: &InstanceId) -> bool {
         self.edges.contains_key(instance)
     }
 
-    /// Returns `true` if another instance waits for this instance.
+    /// Returns true if another instance waits for this instance.
     pub(crate) fn is_awaited(&self, instance: &InstanceId) -> bool {
         self.edges
             .values()

@@ -69,7 +69,7 @@ impl TurnContext {
         self.progress.steps
     }
 
-    /// Returns `true` if this turn created `message`. Middleware that shortens a conversation keeps
+    /// Returns true if this turn created `message`. Middleware that shortens a conversation keeps
     /// such messages.
     pub fn is_own(&self, message: &Message) -> bool {
         let number = message

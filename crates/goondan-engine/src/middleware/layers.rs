@@ -98,7 +98,7 @@ impl AgentExtensions {
         &self.built_in
     }
 
-    /// Returns `true` if any extension runs outside this program.
+    /// Returns true if any extension runs outside this program.
     pub(crate) fn any_hosted(&self) -> bool {
         self.hosted_extensions().next().is_some()
     }

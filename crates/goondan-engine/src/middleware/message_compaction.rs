@@ -177,7 +177,7 @@ fn transcript_limit(context: &TurnContext) -> usize {
     window.saturating_mul(CHARACTERS_PER_TOKEN) / 2
 }
 
-/// Returns `true` for an input or a note; `false` for the work of the model and for summaries.
+/// Returns true for an input or a note; false for the work of the model and for summaries.
 fn is_input(message: &Message) -> bool {
     let is_work = matches!(
         message.data.role,
@@ -223,7 +223,7 @@ async fn keep_original(
 }
 
 impl MessageCompaction {
-    /// Removes outdated messages, or replaces them by a summary. Returns `true` if it removed any.
+    /// Removes outdated messages, or replaces them by a summary. Returns true if it removed any.
     async fn compact_conversation(
         &self,
         context: &mut TurnContext,

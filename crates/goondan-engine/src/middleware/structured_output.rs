@@ -100,7 +100,7 @@ impl StructuredOutput {
         Some(answer.map_err(|_| format!("Give your answer by calling `{TOOL}`, and not as text.")))
     }
 
-    /// Returns `true` if the answer comes through the tool in this turn.
+    /// Returns true if the answer comes through the tool in this turn.
     fn is_by_tool(&self, turn: &TurnContext) -> bool {
         !self.is_sent || turn.progress.answer_fallback.is_active
     }

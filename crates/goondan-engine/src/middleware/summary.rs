@@ -51,7 +51,7 @@ impl RemovedMessages {
     }
 }
 
-/// Returns `true` for a summary of removed messages.
+/// Returns true for a summary of removed messages.
 pub(super) fn is_summary(message: &Message) -> bool {
     message.metadata.contains_key(COMPACTION_KEY)
 }

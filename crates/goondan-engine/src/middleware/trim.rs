@@ -13,7 +13,7 @@ use goondan_core::message::{Message, MessageRole};
 /// Metadata field; `true` excludes a message from removal.
 const PINNED_FIELD: &str = "pinned";
 
-/// Returns `true` if an extension or a caller has pinned the message.
+/// Returns true if an extension or a caller has pinned the message.
 pub(super) fn is_pinned(message: &Message) -> bool {
     message.metadata.get(PINNED_FIELD) == Some(&serde_json::Value::Bool(true))
 }

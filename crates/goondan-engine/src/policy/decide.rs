@@ -318,7 +318,7 @@ struct ArgumentPart<'a> {
 }
 
 impl ArgumentPart<'_> {
-    /// Returns `true` if a rule contains exactly this command line.
+    /// Returns true if a rule contains exactly this command line.
     fn is_whole(&self, expected: &str) -> bool {
         !expected.contains(['*', '?']) && self.line == Some(expected)
     }
@@ -476,7 +476,7 @@ fn decide_call<'p>(
     }
 }
 
-/// Returns `true` if a rule allows a command by a pattern, not by its complete line.
+/// Returns true if a rule allows a command by a pattern, not by its complete line.
 fn allows_by_pattern(rule: &PermissionRule, asked: Option<&ArgumentPart<'_>>) -> bool {
     let Some(asked) =
         asked.filter(|asked| asked.line.is_some() && rule.action == PermissionAction::Allow)
@@ -498,7 +498,7 @@ fn redirection_permission(asked: Option<&ArgumentPart<'_>>) -> Option<Permission
     }
 }
 
-/// Returns `true` if a pattern allows a command.
+/// Returns true if a pattern allows a command.
 fn is_by_pattern(decision: &RuleDecision<'_>) -> bool {
     matches!(
         decision.because,
@@ -549,7 +549,7 @@ fn pattern_sandbox(
     }
 }
 
-/// Returns `true` if a pattern contains at least the beginning of the redirection target: true for
+/// Returns true if a pattern contains at least the beginning of the redirection target: true for
 /// `> out/*`, false for `> *` and `*`.
 fn names_place(pattern: &str, file: &str) -> bool {
     let literal = pattern.split(['*', '?']).next().unwrap_or_default();
@@ -575,7 +575,7 @@ pub(super) fn command_containment(
     CommandContainment { sandbox, writes }
 }
 
-/// Returns `true` if the policy allows the tool's commands to use the network in any case.
+/// Returns true if the policy allows the tool's commands to use the network in any case.
 pub fn opens_network(permissions: Option<&Permissions>, tool_name: &str) -> bool {
     permission_action(permissions, tool_name, Permission::Network).0 == PermissionAction::Allow
 }

@@ -39,7 +39,7 @@ struct ApprovalCommand {
 }
 
 impl ApprovalCommand {
-    /// Returns `true` if the policy requires an approval for all commands of a form.
+    /// Returns true if the policy requires an approval for all commands of a form.
     fn is_about(&self, form: &str) -> bool {
         self.only
             .as_ref()
@@ -285,7 +285,7 @@ pub(crate) fn approval_offers(reaches: &[&GrantScope], has_sandbox: bool) -> Vec
     offers
 }
 
-/// Returns `true` if the grant `held` covers the grant `needed`. All programs that the call runs must be
+/// Returns true if the grant `held` covers the grant `needed`. All programs that the call runs must be
 /// unchanged.
 fn grant_covers(held: &ApprovalGrant, needed: &ApprovalGrant) -> bool {
     let without_scope = |grant: &ApprovalGrant| ApprovalGrant {
@@ -299,7 +299,7 @@ fn grant_covers(held: &ApprovalGrant, needed: &ApprovalGrant) -> bool {
     are_programs_unchanged && without_scope(held) == without_scope(needed)
 }
 
-/// Returns `true` if the policy requires an approval with any arguments.
+/// Returns true if the policy requires an approval with any arguments.
 fn asks_for_any_arguments(permissions: Option<&Permissions>, because: &DecisionReason) -> bool {
     rule_argument_patterns(permissions, because).is_some_and(|args| args.is_none())
 }
@@ -339,7 +339,7 @@ fn rule_argument_patterns<'p>(
     }
 }
 
-/// Returns `true` if two approvals cover the same calls, except for the content of files.
+/// Returns true if two approvals cover the same calls, except for the content of files.
 fn differ_in_files(before: &ApprovalGrant, now: &ApprovalGrant) -> bool {
     let without_files = |grant: &ApprovalGrant| ApprovalGrant {
         programs: Default::default(),

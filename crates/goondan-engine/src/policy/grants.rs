@@ -160,7 +160,7 @@ impl CallSnapshot {
         self.programs.get(CODE_KEY).cloned()
     }
 
-    /// Returns `true` if a grant of this scope can apply to the call. Grants for a tool and for
+    /// Returns true if a grant of this scope can apply to the call. Grants for a tool and for
     /// commands of a form do not cover the content of files that a command line names. A line that
     /// starts version control is only remembered by its form, because its commands then run in a
     /// sandbox.

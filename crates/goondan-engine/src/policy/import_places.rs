@@ -140,7 +140,7 @@ impl ImportPlaces {
         has_import.then(|| path.to_owned())
     }
 
-    /// Returns `true` for a module or a package directly in the directory of a Python script.
+    /// Returns true for a module or a package directly in the directory of a Python script.
     fn is_module_in_folder(&self, path: &Path) -> bool {
         let is_init = path
             .file_stem()
@@ -156,7 +156,7 @@ impl ImportPlaces {
     }
 }
 
-/// Returns `true` if `path` is `stem` with any suffix, such as `helper.abi3.so`.
+/// Returns true if `path` is `stem` with any suffix, such as `helper.abi3.so`.
 fn is_with_suffix(path: &Path, stem: &Path) -> bool {
     let (path, stem) = (lowercase_text(path), lowercase_text(stem));
     let suffix = path.strip_prefix(&stem);

@@ -135,7 +135,7 @@ impl PathArguments {
         }
     }
 
-    /// Returns `true` if all paths of an argument are in the working directory of the call. A
+    /// Returns true if all paths of an argument are in the working directory of the call. A
     /// missing argument counts as inside.
     pub(super) fn is_inside(&self, name: &str) -> bool {
         let leaves = |name: &String| {
@@ -158,7 +158,7 @@ impl PathArguments {
             .is_none_or(|paths| paths.each.iter().all(is_inside))
     }
 
-    /// Returns `true` if there are no path arguments.
+    /// Returns true if there are no path arguments.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
@@ -304,7 +304,7 @@ impl PathArguments {
                 let matches_any =
                     |names: &[String]| names.iter().any(|name| pattern::matches(expected, name));
                 let is_sure = |path: &PathTargets| {
-                    any(&path.folded) && (path.real.is_empty() || any(&path.real))
+                    matches_any(&path.folded) && (path.real.is_empty() || matches_any(&path.real))
                 };
                 if chosen.iter().all(|path| is_sure(path) && !path.is_odd) {
                     RuleMatch::Yes
@@ -336,7 +336,7 @@ impl PathArguments {
     }
 }
 
-/// Returns `true` if a pattern may match a file below a directory.
+/// Returns true if a pattern may match a file below a directory.
 fn may_be_below(folder: &str, expected: &str) -> bool {
     if folder == "." {
         return !expected.starts_with('/') && !expected.starts_with("..");
@@ -364,7 +364,7 @@ fn names(style: PathStyle, folder: &Path, path: &Path) -> Vec<String> {
     vec![name(style, &relative_path), name(style, path)]
 }
 
-/// Returns `true` if two components are equal; ignores case except on Unix.
+/// Returns true if two components are equal; ignores case except on Unix.
 fn is_same(style: PathStyle, a: Component<'_>, b: Component<'_>) -> bool {
     let folded = |part: Component<'_>| {
         style

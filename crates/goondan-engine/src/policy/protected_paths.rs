@@ -121,7 +121,7 @@ impl RedirectionTargets {
         targets
     }
 
-    /// Returns `true` if the call has no redirection, neither known nor unknown.
+    /// Returns true if the call has no redirection, neither known nor unknown.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty() && !self.are_unclear
     }
@@ -370,7 +370,7 @@ fn instruction_protection(
         .then(|| (path.to_owned(), ProtectionReason::Instructions))
 }
 
-/// Returns `true` for a `.gitignore` above the project, which also controls the contents of the
+/// Returns true for a `.gitignore` above the project, which also controls the contents of the
 /// bundle.
 fn is_ignore_file_above(path: &Path, root: &Path) -> bool {
     let is_ignore_file = path
@@ -493,7 +493,7 @@ fn server_files(server: &McpServer, root: &Path) -> Vec<String> {
 }
 
 impl ProtectedPath {
-    /// Returns `true` if a call with these permissions requires an approval. Files with keys also
+    /// Returns true if a call with these permissions requires an approval. Files with keys also
     /// require it for reading.
     pub(crate) fn requires_approval(&self, needs: &BTreeSet<Permission>) -> bool {
         let does = |permission| match self.access {
@@ -503,7 +503,7 @@ impl ProtectedPath {
         does(Permission::Write) || (self.why == ProtectionReason::Secrets && does(Permission::Read))
     }
 
-    /// Returns `true` for a redirection target. If a shell opens the file, it requires no approval
+    /// Returns true for a redirection target. If a shell opens the file, it requires no approval
     /// by itself.
     pub(crate) fn is_redirected_to(&self) -> bool {
         matches!(self.access, PathAccess::Redirection(_))
@@ -526,7 +526,7 @@ impl ProtectedPath {
         )
     }
 
-    /// Returns `true` if the pattern of the deciding rule contains the path literally, or the value
+    /// Returns true if the pattern of the deciding rule contains the path literally, or the value
     /// that selects it. For a file that every call writes, the rule must contain the tool.
     pub(crate) fn is_named(
         &self,
@@ -576,7 +576,7 @@ pub(super) fn real_path_or_self(path: &Path) -> PathBuf {
     real_path(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Returns `true` if `path` is `ancestor` or below it. Ignores case, so that the protection works on
+/// Returns true if `path` is `ancestor` or below it. Ignores case, so that the protection works on
 /// every file system.
 pub(super) fn is_in(path: &Path, ancestor: &Path) -> bool {
     Path::new(&lowercase_text(path)).starts_with(lowercase_text(ancestor))

@@ -11,7 +11,7 @@ use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{StoreError, update};
 use goondan_core::reserved_names::UNTRUSTED_RECORD as STATE;
 
-/// Returns `true` if the output of `tool` is untrusted.
+/// Returns true if the output of `tool` is untrusted.
 pub(crate) fn is_untrusted(engine: &Engine, tool: &RegisteredTool) -> bool {
     let generation = engine.generation.load();
     generation

@@ -543,7 +543,7 @@ impl SwarmRuntime {
     }
 
     /// Stops accepting inputs and waits up to `grace` for running turns. Turns that wait for an
-    /// approval, and turns that still run after that time, resume at the next start. Returns `false`
+    /// approval, and turns that still run after that time, resume at the next start. Returns false
     /// if there are such turns.
     pub async fn shutdown(&self, grace: Duration) -> bool {
         self.begin_shutdown();

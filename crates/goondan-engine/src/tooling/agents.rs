@@ -444,7 +444,7 @@ impl From<ToolError> for SubmissionFailure {
     }
 }
 
-/// Returns `true` for a retired instance.
+/// Returns true for a retired instance.
 fn is_retired(meta: &InstanceMeta) -> bool {
     meta.status == InstanceStatus::Retired
 }

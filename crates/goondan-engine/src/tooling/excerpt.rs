@@ -93,7 +93,7 @@ impl ExcerptBuilder<'_> {
         }
     }
 
-    /// Returns `true` if a list with this number of entries must end.
+    /// Returns true if a list with this number of entries must end.
     fn is_full(&self, entries: usize) -> bool {
         entries >= MAX_EXCERPT_ENTRIES || self.room == 0
     }

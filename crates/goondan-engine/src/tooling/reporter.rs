@@ -109,7 +109,7 @@ impl ToolCallReporter {
 struct UpdateRate(Option<(Instant, u32)>);
 
 impl UpdateRate {
-    /// Counts an update; `false` if more than the maximum number of updates came within a second.
+    /// Counts an update; false if more than the maximum number of updates came within a second.
     fn allows_update(&mut self, now: Instant) -> bool {
         match &mut self.0 {
             Some((since, count)) if now.duration_since(*since) < Duration::from_secs(1) => {

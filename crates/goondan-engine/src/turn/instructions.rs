@@ -200,7 +200,7 @@ async fn find_new_instructions(
     files.await.unwrap_or_default()
 }
 
-/// Returns `true` if the conversation contains this version of the file.
+/// Returns true if the conversation contains this version of the file.
 fn is_in_conversation(messages: &[std::sync::Arc<Message>], file: &NestedInstructions) -> bool {
     let fingerprint = json!(file.fingerprint);
     let newest_first = messages

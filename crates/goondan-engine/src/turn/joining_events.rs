@@ -74,12 +74,12 @@ impl JoiningEvents {
         self.0.arrival.notified().await;
     }
 
-    /// Returns `true` if no event is waiting.
+    /// Returns true if no event is waiting.
     fn is_empty(&self) -> bool {
         self.lock_offers().waiting.is_empty()
     }
 
-    /// Returns `true` if an input is waiting.
+    /// Returns true if an input is waiting.
     fn has_input(&self) -> bool {
         let is_input = |event: &AgentEvent| !event.is_response();
         self.lock_offers().waiting.iter().any(is_input)
@@ -93,7 +93,7 @@ impl JoiningEvents {
             .retain(|event| !ids.contains(event.id.as_str()));
     }
 
-    /// Withdraws an input. Returns `false` if the turn may have taken it.
+    /// Withdraws an input. Returns false if the turn may have taken it.
     pub(crate) fn withdraw(&self, event_id: &str) -> bool {
         let mut offers = self.lock_offers();
         if !offers.inputs.contains(event_id) {

@@ -286,7 +286,7 @@ async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnErr
     }
 }
 
-/// Activates the answer tool after the server refused the answer schema. Returns `false` if there is
+/// Activates the answer tool after the server refused the answer schema. Returns false if there is
 /// none, or if it is active.
 fn answer_through_tool(context: &mut StepContext<'_>, error: &ModelError) -> bool {
     let fallback = &mut context.turn.progress.answer_fallback;
@@ -301,7 +301,7 @@ fn answer_through_tool(context: &mut StepContext<'_>, error: &ModelError) -> boo
     true
 }
 
-/// Shortens the conversation that is too long for the model. Returns `false` if no extension can.
+/// Shortens the conversation that is too long for the model. Returns false if no extension can.
 async fn shorten_conversation(
     context: &mut StepContext<'_>,
     error: &ModelError,

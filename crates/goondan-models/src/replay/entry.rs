@@ -1,4 +1,4 @@
-//! One line of a cassette.
+//! One line of a cassette: a recorded request and its answer.
 
 use goondan_core::ids::hex;
 use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};

@@ -1,4 +1,4 @@
-//! Replays a cassette.
+//! Answers model calls from the recorded calls of a cassette.
 
 use std::collections::BTreeMap;
 use std::path::Path;

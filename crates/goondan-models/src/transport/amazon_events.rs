@@ -1,4 +1,4 @@
-//! Amazon's binary event stream.
+//! Parser for Amazon's binary event stream, which Bedrock uses.
 
 use aws_smithy_eventstream::frame::{DecodedFrame, MessageFrameDecoder};
 use aws_smithy_types::event_stream::{HeaderValue, Message};

@@ -1,4 +1,4 @@
-//! Encoding of AG-UI events.
+//! Encoding of single AG-UI events as JSON.
 
 use goondan::ApprovalHandle;
 use goondan::event::{RuntimeEventKind, ShownResult, TurnResult};

@@ -1,4 +1,4 @@
-//! Event stream of a run.
+//! AG-UI event stream of a run, encoded from the events of its turn.
 
 use std::collections::HashMap;
 

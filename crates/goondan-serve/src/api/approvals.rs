@@ -1,4 +1,4 @@
-//! Approval requests.
+//! Routes of approval requests: list the open requests and answer one.
 
 use axum::Json;
 use axum::extract::{Path, State};

@@ -1,4 +1,4 @@
-//! Conversations.
+//! Routes of conversations: list, read messages, cancel, retry and fork.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Recorded model calls.
+//! Routes of recorded model calls: list the calls, and show one call or its HTTP exchange.
 
 use axum::Json;
 use axum::extract::{Path, State};

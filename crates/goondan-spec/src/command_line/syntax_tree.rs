@@ -10,7 +10,7 @@ pub struct CommandScript {
 }
 
 impl CommandScript {
-    /// Returns `true` if every `cd` stays below the initial directory.
+    /// Returns true if every `cd` stays below the initial directory.
     pub fn stays_below_start(&self) -> bool {
         self.commands().iter().all(|command| {
             command
@@ -19,7 +19,7 @@ impl CommandScript {
         })
     }
 
-    /// Returns `true` if a word expands to file names.
+    /// Returns true if a word expands to file names.
     pub fn has_glob(&self) -> bool {
         self.commands()
             .iter()
@@ -153,7 +153,7 @@ impl CommandWord {
         texts.collect()
     }
 
-    /// Returns `true` if the word expands to the names of matching files.
+    /// Returns true if the word expands to the names of matching files.
     pub fn is_glob(&self) -> bool {
         self.pieces
             .iter()
@@ -197,7 +197,7 @@ pub enum RedirectTarget {
     },
 }
 
-/// Returns `true` if a path stays below its base directory. Only the text is checked, not symbolic
+/// Returns true if a path stays below its base directory. Only the text is checked, not symbolic
 /// links.
 pub fn is_path_inside(path: &str) -> bool {
     !path.is_empty() && !path.starts_with('/') && !path.split('/').any(|part| part == "..")

@@ -1,4 +1,4 @@
-//! `kind: Agent`.
+//! `kind: Agent`: reads and checks the spec of an agent.
 
 use std::collections::HashSet;
 use std::path::PathBuf;

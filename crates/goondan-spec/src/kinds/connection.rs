@@ -1,4 +1,4 @@
-//! `kind: Connection`.
+//! `kind: Connection`: reads and checks the spec of a connection.
 
 use std::collections::BTreeMap;
 

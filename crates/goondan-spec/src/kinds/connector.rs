@@ -1,4 +1,4 @@
-//! `kind: Connector`.
+//! `kind: Connector`: reads and checks the spec of a connector.
 
 use std::collections::BTreeMap;
 
@@ -136,7 +136,7 @@ impl ConnectorSetting {
         self
     }
 
-    /// Returns `true` if `key` is the name or an alias.
+    /// Returns true if `key` is the name or an alias.
     pub fn matches_key(&self, key: &str) -> bool {
         self.name == key || self.also.contains(&key)
     }

@@ -190,7 +190,7 @@ fn remove_own_format(schema: &mut Value) {
     }
 }
 
-/// Returns `true` if only `gdn` defines this `format`.
+/// Returns true if only `gdn` defines this `format`.
 pub fn is_gdn_format(format: &str) -> bool {
     matches!(
         format,
@@ -407,7 +407,7 @@ fn check_required_permissions(
     );
 }
 
-/// Reports missing fields that a model needs, and returns `true` if there are none.
+/// Reports missing fields that a model needs, and returns true if there are none.
 fn is_complete(
     item: &FieldReader<'_>,
     stated: &ExportOverride,

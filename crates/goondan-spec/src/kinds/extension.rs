@@ -1,4 +1,4 @@
-//! `kind: Extension`.
+//! `kind: Extension`: reads and checks the spec of an extension.
 
 use std::time::Duration;
 

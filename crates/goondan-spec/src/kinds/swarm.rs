@@ -1,4 +1,4 @@
-//! `kind: Swarm`.
+//! `kind: Swarm`: reads and checks the spec of a swarm.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;

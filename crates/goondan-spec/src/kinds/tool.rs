@@ -1,4 +1,4 @@
-//! `kind: Tool`.
+//! `kind: Tool`: reads and checks the spec of a tool.
 
 use std::time::Duration;
 
@@ -285,7 +285,7 @@ fn read_runtime(
     }
 }
 
-/// Returns `false` and reports an error if `spec.exports` is missing for an entry that does not
+/// Returns false and reports an error if `spec.exports` is missing for an entry that does not
 /// describe itself.
 fn is_described(
     entry: Option<&ToolEntry>,

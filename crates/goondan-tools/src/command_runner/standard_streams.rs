@@ -1,4 +1,4 @@
-//! The standard streams of commands.
+//! Standard streams of commands that run without a shell: files, pipes and writers.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Write as _};

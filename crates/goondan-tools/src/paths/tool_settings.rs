@@ -1,4 +1,4 @@
-//! Settings of file tools.
+//! Config of the file tools: additional directories, and the treatment of stale writes.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `gdn connection list`.
+//! `gdn connection list`: shows the state, pending senders and undelivered replies of connections.
 
 use std::io;
 

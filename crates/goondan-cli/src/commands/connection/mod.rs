@@ -1,4 +1,4 @@
-//! `gdn connection`.
+//! `gdn connection`: lists connections, approves senders and tests the routing of events.
 
 mod list;
 mod test;

@@ -1,4 +1,4 @@
-//! `gdn doctor`.
+//! `gdn doctor`: checks this machine and a project for problems.
 
 use std::path::{Path, PathBuf};
 

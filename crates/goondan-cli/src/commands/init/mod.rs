@@ -1,4 +1,4 @@
-//! `gdn init`.
+//! `gdn init`: creates a project from a template, which runs without an API key.
 
 mod provider;
 mod templates;

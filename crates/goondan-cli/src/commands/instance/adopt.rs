@@ -1,4 +1,4 @@
-//! `gdn conversation adopt`.
+//! `gdn conversation adopt`: adopts the workspace that a moved or renamed project had before.
 
 use clap::Args;
 use goondan::spec::Code;

@@ -1,4 +1,4 @@
-//! `gdn conversation delete`.
+//! `gdn conversation delete`: deletes a conversation and its working directory.
 
 use std::io::BufRead;
 

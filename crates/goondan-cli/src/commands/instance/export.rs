@@ -1,4 +1,4 @@
-//! `gdn conversation export`.
+//! `gdn conversation export`: writes conversations as JSON Lines.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

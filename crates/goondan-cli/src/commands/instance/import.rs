@@ -1,4 +1,4 @@
-//! `gdn conversation import`.
+//! `gdn conversation import`: imports conversations that `gdn conversation export` wrote.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! `gdn conversation list`.
+//! `gdn conversation list`: lists conversations, the latest first.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! `gdn conversation`.
+//! `gdn conversation`: subcommands for stored conversations. The code calls a conversation an
+//! instance.
 
 mod adopt;
 mod delete;

@@ -1,4 +1,4 @@
-//! `gdn conversation retry`.
+//! `gdn conversation retry`: retries the failed events of a conversation.
 
 use clap::Args;
 use goondan::ids::InstanceId;

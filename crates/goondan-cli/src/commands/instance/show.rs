@@ -1,4 +1,4 @@
-//! `gdn conversation show`.
+//! `gdn conversation show`: shows a conversation with its unfinished work and its failed events.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `gdn logs`.
+//! `gdn logs`: shows the turns, steps and tool calls of past runs.
 
 mod event_line;
 mod otlp;

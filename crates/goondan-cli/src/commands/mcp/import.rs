@@ -1,4 +1,4 @@
-//! `gdn mcp import`.
+//! `gdn mcp import`: converts another program's list of MCP servers to Tools of the project.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `gdn mcp list`.
+//! `gdn mcp list`: lists the MCP servers of a project and their tools.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `gdn mcp`.
+//! `gdn mcp`: manages the MCP servers of a project, or serves its swarm over MCP.
 
 mod import;
 mod list;

@@ -1,4 +1,4 @@
-//! `gdn mcp serve`.
+//! `gdn mcp serve`: serves the agents of a swarm to an MCP client over stdio.
 
 use clap::Args;
 use goondan::StateRoot;

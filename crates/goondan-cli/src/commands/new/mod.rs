@@ -1,4 +1,4 @@
-//! `gdn new`.
+//! `gdn new`: creates a part of a project, such as an agent, a model or a tool.
 
 mod resource;
 mod scaffold;

@@ -205,8 +205,8 @@ fn without_version() -> CliError {
     .suggest("Add one, such as `version: 1.0.0`.")
 }
 
-/// Prints the content of the archive. `more` are further fields of the JSON report; `done` says
-/// what happened to the archive.
+/// Prints the content of the archive. `further_fields` are added to the JSON report. `outcome`
+/// states what happened to the archive.
 fn print_package(
     manifest: &PackageManifest,
     packed: &PackedArchive,

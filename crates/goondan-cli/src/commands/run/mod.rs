@@ -1,4 +1,4 @@
-//! `gdn run`.
+//! `gdn run`: runs a swarm with one input, with an input stream, or as a chat.
 
 mod approval;
 mod chat;

@@ -257,7 +257,7 @@ impl RunSession {
         )
     }
 
-    /// Runs until the client of `talk` disconnects or a signal arrives, then ends the swarm.
+    /// Runs until the client of `connection` disconnects or a signal arrives, then ends the swarm.
     /// The client answers approval requests.
     pub(crate) async fn serve_client<E>(
         mut self,

@@ -1,4 +1,4 @@
-//! `gdn test --live`.
+//! Options of `gdn test --live`, which runs test cases with real models.
 
 use std::collections::BTreeMap;
 

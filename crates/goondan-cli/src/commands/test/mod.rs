@@ -1,4 +1,4 @@
-//! `gdn test`.
+//! `gdn test`: runs test cases, and selects its subcommands.
 
 mod live;
 mod record;

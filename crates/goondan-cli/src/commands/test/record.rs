@@ -1,4 +1,4 @@
-//! `gdn test record`.
+//! `gdn test record`: creates a test case from a past conversation.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

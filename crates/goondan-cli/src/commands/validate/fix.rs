@@ -1,4 +1,4 @@
-//! `gdn validate --fix`.
+//! `gdn validate --fix`: applies safe fixes, or shows them as a diff.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `gdn validate`.
+//! `gdn validate`: validates a project and reports all errors.
 
 mod fix;
 

@@ -81,7 +81,7 @@ struct WorkerNode {
 }
 
 impl WorkerNode {
-    /// Returns `true` if turns may be placed on this node.
+    /// Returns true if turns may be placed on this node.
     fn takes_turns(&self) -> bool {
         self.member.is_fit && self.member.turns > 0 && !self.is_leaving
     }

@@ -47,7 +47,7 @@ impl CompactInstanceMeta {
         }
     }
 
-    /// Returns `true` if another instance started this one and may access it.
+    /// Returns true if another instance started this one and may access it.
     pub(super) fn has_owner(&self) -> bool {
         self.owner().is_some()
     }
@@ -57,7 +57,7 @@ impl CompactInstanceMeta {
         self.more.as_ref()?.owner.as_ref()
     }
 
-    /// Returns `true` if the event ends the ownership: an input from outside, or a call whose whole
+    /// Returns true if the event ends the ownership: an input from outside, or a call whose whole
     /// chain has the key of its target while the owner has another key.
     pub(super) fn is_released_by(&self, event: &AgentEvent) -> bool {
         let Some(owner) = self.owner() else {
@@ -69,7 +69,7 @@ impl CompactInstanceMeta {
         event.is_from_outside() || (is_call_of_key && !is_of_key(owner))
     }
 
-    /// Ends the ownership and the use of the owner's directory at `now`. Returns `true` if there was
+    /// Ends the ownership and the use of the owner's directory at `now`. Returns true if there was
     /// an owner.
     pub(super) fn release_from_owner(&mut self, now: DateTime<Utc>) -> bool {
         let Some(more) = &mut self.more else {
@@ -89,7 +89,7 @@ impl CompactInstanceMeta {
         self.more.as_deref().and_then(|more| more.released_at)
     }
 
-    /// Returns `true` for a retired instance.
+    /// Returns true for a retired instance.
     pub(super) fn is_retired(&self) -> bool {
         self.status == InstanceStatus::Retired
     }

@@ -84,7 +84,7 @@ impl Orchestrator {
         }
     }
 
-    /// Repeats a failed lookup, unless one is already in progress. Returns `true` while the store
+    /// Repeats a failed lookup, unless one is already in progress. Returns true while the store
     /// has not answered, so no turn of the instance may begin.
     pub(super) fn retry_lookup(&mut self, id: &InstanceId) -> bool {
         let Some(instance) = self

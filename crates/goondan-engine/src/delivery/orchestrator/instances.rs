@@ -101,12 +101,12 @@ impl InstanceTable {
         }
     }
 
-    /// Returns `true` if idle instances are dropped from memory.
+    /// Returns true if idle instances are dropped from memory.
     pub(super) fn evicts_idle(&self) -> bool {
         self.resting.is_some()
     }
 
-    /// Returns `true` if only the store can answer if the instance exists.
+    /// Returns true if only the store can answer if the instance exists.
     pub(super) fn may_be_evicted(&self, id: &InstanceId) -> bool {
         self.evicts_idle() && self.get(id).is_none_or(|instance| instance.is_unknown)
     }
@@ -251,8 +251,8 @@ impl InstanceTable {
         }
     }
 
-    /// Returns `true` if an instance with another key started this one, directly or through others.
-    /// Returns `true` also for an unknown one: it is not in memory.
+    /// Returns true if an instance with another key started this one, directly or through others.
+    /// Returns true also for an unknown one: it is not in memory.
     fn is_of_other_user(&self, id: &InstanceId) -> bool {
         let owner_of =
             |id: &InstanceId| self.get(id).map(|instance| instance.known.owner().cloned());
@@ -420,7 +420,7 @@ impl InstanceEntry {
         self.known.meta(&id.agent, &id.instance_key)
     }
 
-    /// Returns `true` if no turn and no store work runs and no event is queued.
+    /// Returns true if no turn and no store work runs and no event is queued.
     pub(super) fn is_idle(&self) -> bool {
         self.turn.is_none() && self.queue.is_empty() && !self.is_tended
     }

@@ -189,7 +189,7 @@ impl Orchestrator {
         }
     }
 
-    /// Returns `true` if no store operation is pending.
+    /// Returns true if no store operation is pending.
     fn is_settled(&self) -> bool {
         self.tending == 0 && self.accepting.is_empty() && self.seeking.is_empty()
     }
@@ -417,7 +417,7 @@ impl Orchestrator {
         }
     }
 
-    /// Cancels the running turn of an instance; `false` if no turn runs.
+    /// Cancels the running turn of an instance; false if no turn runs.
     fn cancel(&self, instance: &InstanceId) -> bool {
         let turn = self
             .instances
@@ -426,7 +426,7 @@ impl Orchestrator {
         turn.map(|turn| turn.cancel.cancel()).is_some()
     }
 
-    /// Returns `true` if turns run and each of them waits for an approval.
+    /// Returns true if turns run and each of them waits for an approval.
     fn waits_only_for_approvals(&self) -> bool {
         let activity = &self.engine.activity;
         // A wait for a rate limit also pauses a turn, but opens no approval of the run.
@@ -439,7 +439,7 @@ impl Orchestrator {
     }
 
     /// Drops all running turns as a kill does: each resumes from its journal at the next start or on
-    /// another node. Returns `false` if that happened before.
+    /// another node. Returns false if that happened before.
     fn detach_turns(&mut self) -> bool {
         let was_detached = std::mem::replace(&mut self.is_detached, true);
         if !self.turns.is_empty() {

@@ -89,7 +89,7 @@ pub(super) struct PendingEvents {
 }
 
 impl PendingEvents {
-    /// Returns `true` if an event of this trace is pending.
+    /// Returns true if an event of this trace is pending.
     pub(super) fn has_chain(&self, trace_id: &str) -> bool {
         self.chains.contains_key(trace_id)
     }

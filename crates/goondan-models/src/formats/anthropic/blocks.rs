@@ -1,4 +1,4 @@
-//! Content blocks of requests.
+//! Content blocks of Anthropic requests.
 
 use goondan_core::message::{Message, MessagePart, ProviderMetadata, ToolCall, ToolResultPart};
 use goondan_core::ports::tool::Attachment;

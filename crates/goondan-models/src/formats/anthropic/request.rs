@@ -1,4 +1,4 @@
-//! Requests of Anthropic's messages.
+//! Encodes requests of Anthropic's messages API.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Answers of Anthropic's messages.
+//! Decodes streamed answers of Anthropic's messages API.
 
 use goondan_core::JsonObject;
 use goondan_core::json_text;

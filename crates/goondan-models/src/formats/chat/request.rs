@@ -1,4 +1,4 @@
-//! Requests of the chat format.
+//! Encodes requests in OpenAI's chat completions format.
 
 use goondan_core::JsonObject;
 use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};

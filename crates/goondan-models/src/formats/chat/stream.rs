@@ -1,4 +1,4 @@
-//! Answers of the chat format.
+//! Decodes streamed answers in OpenAI's chat completions format.
 
 use goondan_core::json_text;
 use goondan_core::ports::model::{ModelFinishReason, TokenUsage};

@@ -1,4 +1,4 @@
-//! Content blocks of requests.
+//! Content blocks of Converse requests.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

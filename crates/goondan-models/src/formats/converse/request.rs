@@ -1,4 +1,4 @@
-//! Requests of Converse.
+//! Encodes requests of Amazon's Converse API.
 
 use std::collections::BTreeSet;
 

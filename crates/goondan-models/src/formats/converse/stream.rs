@@ -1,4 +1,4 @@
-//! Answers of Converse.
+//! Decodes streamed answers of Amazon's Converse API.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

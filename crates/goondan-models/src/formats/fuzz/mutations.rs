@@ -1,4 +1,4 @@
-//! Damage to answers.
+//! Random damage to recorded answers, for fuzz tests of the decoders.
 
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};

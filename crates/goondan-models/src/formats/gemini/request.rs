@@ -1,4 +1,4 @@
-//! Requests of Gemini's format.
+//! Encodes requests in Gemini's format.
 
 use goondan_core::JsonObject;
 use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall, ToolResultPart};

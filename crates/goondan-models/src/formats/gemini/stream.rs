@@ -1,4 +1,4 @@
-//! Answers of Gemini's format.
+//! Decodes streamed answers in Gemini's format.
 
 use goondan_core::json_text;
 use goondan_core::ports::model::TokenUsage;

@@ -1,4 +1,4 @@
-//! Requests of Ollama's chat.
+//! Encodes requests of Ollama's chat API.
 
 use goondan_core::JsonObject;
 use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};

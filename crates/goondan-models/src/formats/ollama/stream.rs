@@ -1,4 +1,4 @@
-//! Answers of Ollama's chat.
+//! Decodes streamed answers of Ollama's chat API.
 
 use goondan_core::json_text;
 use goondan_core::ports::model::{ModelFinishReason, TokenUsage};

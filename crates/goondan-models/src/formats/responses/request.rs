@@ -1,4 +1,4 @@
-//! Requests of the responses format.
+//! Encodes requests in OpenAI's responses format.
 
 use goondan_core::JsonObject;
 use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};

@@ -1,4 +1,4 @@
-//! Answers of the responses format.
+//! Decodes streamed answers in OpenAI's responses format.
 
 use goondan_core::JsonObject;
 use goondan_core::json_text;

@@ -246,7 +246,7 @@ fn attribute_value<'t>(tag: &'t str, name: &str) -> Option<&'t str> {
     rest[1..].split_once(quote).map(|(value, _)| value)
 }
 
-/// Skips white space and `word`. Returns `false` and skips nothing if `word` does not follow.
+/// Skips white space and `word`. Returns false and skips nothing if `word` does not follow.
 fn eat_after_white_space(cursor: &mut TextCursor<'_>, word: &str) -> bool {
     let mut next = *cursor;
     next.skip_white_space();

@@ -10,7 +10,7 @@ pub(super) struct TextCursor<'t> {
 }
 
 impl<'t> TextCursor<'t> {
-    /// Skips `word` and returns `true`, or returns `false` if the rest does not begin with it.
+    /// Skips `word` and returns true, or returns false if the rest does not begin with it.
     pub(super) fn eat(&mut self, word: &str) -> bool {
         let rest = self.rest.strip_prefix(word);
         self.rest = rest.unwrap_or(self.rest);

@@ -19,7 +19,7 @@ use self::read::DiscordRead;
 use super::outgoing_text::{OutgoingText, add_sent_count, restore_mentions};
 use super::{
     ApiRequestBody, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription, TimeLimit,
-    merge_emojis, no_emoji_error_error, without_nulls,
+    merge_emojis, no_emoji_error, without_nulls,
 };
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;

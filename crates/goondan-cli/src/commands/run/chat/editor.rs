@@ -1,4 +1,4 @@
-//! Editor of the input.
+//! Editor of the chat's input line: text, cursor, and earlier inputs.
 
 use goondan::internal::untrusted_text::{KeptCharacters, TextEscaper};
 use unicode_segmentation::UnicodeSegmentation;

@@ -1,4 +1,4 @@
-//! `/compact` and `/undo`.
+//! The chat commands `/compact` and `/undo`, which change the conversation.
 
 use goondan::event::{ConversationOperation, TurnResult};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Terminal during a chat.
+//! Raw mode of the terminal during a chat. The terminal is restored on drop.
 
 use super::keyboard::KeyboardReader;
 use crate::exit::CliError;

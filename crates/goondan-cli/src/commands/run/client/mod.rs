@@ -113,7 +113,7 @@ pub(crate) trait SwarmClient {
     fn is_mine(&self, event_id: &str) -> bool;
     /// Cancels the turn in conversation `id`, and returns true if one was running.
     async fn cancel(&mut self, id: &InstanceId) -> Result<bool, CliError>;
-    /// Reloads the project; the outcome arrives as an update. Returns `false` if unsupported.
+    /// Reloads the project; the outcome arrives as an update. Returns false if unsupported.
     fn reload(&mut self) -> bool;
     /// Waits until a trace has no work left. Returns at once for a swarm of another process, which
     /// continues that work alone.

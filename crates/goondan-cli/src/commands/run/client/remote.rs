@@ -430,7 +430,7 @@ impl SwarmClient for RemoteClient {
         true
     }
 
-    /// Cancels the running turn; returns `false` if no accepted turn is running. The client follows
+    /// Cancels the running turn; returns false if no accepted turn is running. The client follows
     /// only one turn, so the instance id is not needed.
     async fn cancel(&mut self, _: &InstanceId) -> Result<bool, CliError> {
         let Some(accepted) = self.turn.as_ref().and_then(|turn| turn.accepted.as_ref()) else {
