@@ -155,7 +155,8 @@ fn with_help_flags(mut arguments: Vec<OsString>) -> Vec<OsString> {
 
 /// Returns the command up to the last recognized subcommand, such as `gdn new tool`.
 fn command_of(arguments: &[OsString]) -> String {
-    let (mut path, mut command) = ("gdn".to_owned(), CommandLine::command());
+    let mut path = "gdn".to_owned();
+    let mut command = CommandLine::command();
     for argument in arguments
         .iter()
         .skip(1)

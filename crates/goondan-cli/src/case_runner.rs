@@ -57,7 +57,9 @@ impl ProjectCases {
         let stop = Arc::new(AtomicBool::new(false));
         let (done, ended) = oneshot::channel();
         let run = {
-            let (root, trust, stop) = (self.root.clone(), self.trust.clone(), Arc::clone(&stop));
+            let root = self.root.clone();
+            let trust = self.trust.clone();
+            let stop = Arc::clone(&stop);
             move || run_trusted(&root, &trust, names, stop, &results)
         };
         thread::spawn(move || {

@@ -218,7 +218,8 @@ impl<'c> PlannedCase<'c> {
 
     /// Returns the report of the test case from the results of all its runs.
     fn build_report(&self, pieces: Vec<RunResult>) -> CaseReport {
-        let (mut runs, mut duration) = (Vec::new(), Duration::ZERO);
+        let mut runs = Vec::new();
+        let mut duration = Duration::ZERO;
         for piece in pieces {
             match piece {
                 RunResult::Whole(report) => return report,
@@ -258,7 +259,10 @@ fn run_cases(
     let (done, results) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..jobs(options).get().min(work.len()) {
-            let (done, next, work, planned) = (done.clone(), &next, &work, &planned);
+            let done = done.clone();
+            let next = &next;
+            let work = &work;
+            let planned = &planned;
             scope.spawn(move || {
                 while let Some(&(case, run)) = work.get(next.fetch_add(1, Ordering::Relaxed))
                     && !options.stop.load(Ordering::Relaxed)

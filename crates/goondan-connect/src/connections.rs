@@ -199,7 +199,8 @@ impl ConnectionsInner {
 
     /// Starts and stops connections to match the configuration of the swarm.
     async fn apply(&self) {
-        let (mut configured, mut problems) = (Vec::new(), Vec::new());
+        let mut configured = Vec::new();
+        let mut problems = Vec::new();
         for connection in self.shared.gateway.swarm().connections().await {
             match connection {
                 Ok(bound) => configured.push(bound),

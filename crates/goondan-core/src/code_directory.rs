@@ -144,7 +144,8 @@ impl CodeDirectory {
         let is_own = path
             .components()
             .any(|part| is_repository_name(part.as_os_str()));
-        let (mut todo, mut count) = (vec![(path.to_owned(), is_own)], 0);
+        let mut todo = vec![(path.to_owned(), is_own)];
+        let mut count = 0;
         while let Some((folder, is_repository)) = todo.pop() {
             if !visited.insert(folder.canonicalize().ok()?) {
                 continue;

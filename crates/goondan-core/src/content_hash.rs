@@ -35,7 +35,9 @@ pub fn content_hash(path: &Path) -> Option<String> {
         return None;
     }
     let mut file = file.take(MAX_HASHED_FILE_BYTES + 1);
-    let (mut hash, mut length, mut piece) = (Sha256::new(), 0, vec![0; 64 * 1024]);
+    let mut hash = Sha256::new();
+    let mut length = 0;
+    let mut piece = vec![0; 64 * 1024];
     loop {
         match file.read(&mut piece).ok()? {
             0 => {
@@ -104,8 +106,10 @@ const WHOLE_PREFIX: &str = "all files: ";
 /// Returns the identity of all files in a directory and below it: their paths, sizes and times of
 /// change. `None` if there are more than 500,000 entries. Accesses the file system.
 pub fn whole_identity(path: &Path) -> Option<String> {
-    let (mut files, mut count) = (BTreeMap::new(), 0);
-    let (mut todo, mut visited) = (vec![path.to_owned()], BTreeSet::new());
+    let mut files = BTreeMap::new();
+    let mut count = 0;
+    let mut todo = vec![path.to_owned()];
+    let mut visited = BTreeSet::new();
     while let Some(folder) = todo.pop() {
         if !visited.insert(folder.canonicalize().unwrap_or_else(|_| folder.clone())) {
             continue;

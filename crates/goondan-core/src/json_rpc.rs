@@ -17,7 +17,8 @@ pub fn refusal(id: &Value, code: i32, message: &str) -> Value {
 /// Returns the `id` of a JSON-RPC request that is not valid JSON; null if it is not found.
 pub fn request_id(text: &str) -> Value {
     let bytes = text.as_bytes();
-    let (mut at, mut depth) = (0, 0_usize);
+    let mut at = 0;
+    let mut depth = 0_usize;
     while at < bytes.len() {
         match bytes[at] {
             b'{' | b'[' => depth += 1,

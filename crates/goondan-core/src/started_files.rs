@@ -309,7 +309,8 @@ impl StartedProgram<'_> {
 fn with_value(text: &str, name: &str, value: &str) -> String {
     let text = text.replace(&format!("${{{name}}}"), value);
     let sign = format!("${name}");
-    let (mut result, mut rest) = (String::new(), text.as_str());
+    let mut result = String::new();
+    let mut rest = text.as_str();
     while let Some(at) = rest.find(&sign) {
         let after = &rest[at + sign.len()..];
         let is_longer = after.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');

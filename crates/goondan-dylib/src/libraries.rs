@@ -117,7 +117,9 @@ impl DynamicLibraries {
         let image = run_blocking(move || LibraryImage::read(&source)).await?;
         // Held throughout, so that two resources with the same entry share one library.
         let mut opened = self.opened.lock().await;
-        let (name, content, file) = (image.name(), image.hash.clone(), image.source.clone());
+        let name = image.name();
+        let content = image.hash.clone();
+        let file = image.source.clone();
         let key = (file.clone(), content.clone());
         let opened_library = opened
             .by_content
@@ -153,7 +155,9 @@ impl DynamicLibraries {
         let source = locate::library(root, entry)?;
         let image = run_blocking(move || LibraryImage::read(&source)).await?;
         let mut opened = self.opened.lock().await;
-        let (name, content, file) = (image.name(), image.hash.clone(), image.source.clone());
+        let name = image.name();
+        let content = image.hash.clone();
+        let file = image.source.clone();
         if let Some((_, path)) = opened
             .copies
             .get(&file)

@@ -213,7 +213,8 @@ impl RuntimeProcess {
             "a cancelled call did not end; the runtime process accepts no more calls"
         );
         let (name, calls) = (self.name.clone(), Arc::clone(&self.calls));
-        let (mut pongs, kill) = (self.pongs.clone(), self.kill.clone());
+        let mut pongs = self.pongs.clone();
+        let kill = self.kill.clone();
         let pong_deadline = if calls.count() == 0 {
             ping.at
         } else {
@@ -248,7 +249,8 @@ impl RuntimeProcess {
 
     /// Ends the process, with some time to exit itself, and waits until it has ended.
     pub(crate) async fn end(self: Arc<Self>) {
-        let (mut ended, kill) = (self.ended.clone(), self.kill.clone());
+        let mut ended = self.ended.clone();
+        let kill = self.kill.clone();
         self.is_retired.store(true, Ordering::Relaxed);
         self.calls.close(&errors::cancelled());
         drop(self);
@@ -492,7 +494,8 @@ struct PrintedOutputReader {
 impl PrintedOutputReader {
     /// Logs each line until the output ends.
     async fn read(self, from: Box<dyn AsyncRead + Send + Unpin>) {
-        let (mut from, mut line) = (BufReader::new(from), Vec::new());
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
         loop {
             let begun = line.len();
             match (&mut from)

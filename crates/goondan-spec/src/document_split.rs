@@ -24,7 +24,8 @@ pub(crate) fn split_documents(text: &str) -> Vec<DocumentChunk<'_>> {
     let mut has_content = false;
     // Number of lines and bytes before the directives and comments that follow a line `...`.
     let mut head_of_next: Option<(usize, usize)> = None;
-    let (mut lines, mut bytes) = (0, 0);
+    let mut lines = 0;
+    let mut bytes = 0;
     for line in text.split_inclusive('\n') {
         let ended = is_marker(line, "---") && has_content;
         if ended {

@@ -126,7 +126,8 @@ pub fn apply<'f>(text: &str, fixes: impl IntoIterator<Item = &'f Fix>) -> (Strin
         .filter(|fix| is_applicable(fix, text))
         .collect();
     fixes.sort_by_key(|fix| (fix.range().start, fix.range().end));
-    let (mut done, mut behind) = (Vec::new(), None);
+    let mut done = Vec::new();
+    let mut behind = None;
     for fix in fixes {
         if behind.is_none_or(|end| end < fix.range().start) {
             behind = Some(fix.range().end);

@@ -228,7 +228,9 @@ fn end_of_value(text: &str, node: &YamlNode) -> usize {
 
 /// Returns the offset after the bracket that closes the one at `start`.
 fn end_of_flow(text: &str, start: usize) -> usize {
-    let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
+    let mut depth = 0_usize;
+    let mut quote = None;
+    let mut before = ' ';
     for (at, c) in text[start..].char_indices() {
         match (quote, c) {
             (Some('#'), '\n') => quote = None,

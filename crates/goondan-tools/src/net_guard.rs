@@ -131,7 +131,8 @@ fn only_allowed(
     host: &str,
     found: impl Iterator<Item = SocketAddr>,
 ) -> Result<Vec<SocketAddr>, BlockedUrl> {
-    let (mut allowed, mut blocked) = (Vec::new(), None);
+    let mut allowed = Vec::new();
+    let mut blocked = None;
     for address in found {
         match guard.check_address(host, address.ip()) {
             Ok(()) => allowed.push(address),

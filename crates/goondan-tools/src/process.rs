@@ -369,7 +369,8 @@ pub(crate) async fn run(
     let begun = Instant::now();
     let mut started = work.start(false).await?;
     let (stdout_pipe, stderr_pipe) = started.take_output();
-    let (mut stdout, mut stderr) = (OutputCapture::new(keep.0), OutputCapture::new(keep.1));
+    let mut stdout = OutputCapture::new(keep.0);
+    let mut stderr = OutputCapture::new(keep.1);
     let reading = async {
         let show = |stream| move |text: &str| ctx.progress.output(stream, text);
         tokio::join!(

@@ -36,7 +36,9 @@ pub(crate) fn fit(text: &str, columns: usize) -> Cow<'_, str> {
 
 /// Splits `text`, which has no line breaks, into rows of at most `columns`.
 pub(crate) fn rows(text: &str, columns: usize) -> Vec<&str> {
-    let (mut rows, mut begin, mut used_columns) = (Vec::new(), 0, 0);
+    let mut rows = Vec::new();
+    let mut begin = 0;
+    let mut used_columns = 0;
     for (at, part) in text.grapheme_indices(true) {
         let part_columns = grapheme_width(part);
         if used_columns + part_columns > columns && at > begin {

@@ -58,7 +58,9 @@ struct CaseDocument<'a> {
 /// block scalars.
 fn split_documents(text: &str) -> Vec<CaseDocument<'_>> {
     let mut documents = Vec::new();
-    let (mut start, mut lines_before, mut offset) = (0, 0, 0);
+    let mut start = 0;
+    let mut lines_before = 0;
+    let mut offset = 0;
     for (number, line) in text.split_inclusive('\n').enumerate() {
         if offset > start && is_document_marker(line) {
             documents.push(CaseDocument {

@@ -308,8 +308,12 @@ mod tests {
     }
 
     fn turn_completed(id: &str, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {
-        let (step_count, duration, finish_reason) = (1, 0, FinishReason::TextResponse);
-        let (turn_id, token_usage, cost) = (id.into(), None, None);
+        let step_count = 1;
+        let duration = 0;
+        let finish_reason = FinishReason::TextResponse;
+        let turn_id = id.into();
+        let token_usage = None;
+        let cost = None;
         let kind = Kind::TurnCompleted {
             turn_id,
             step_count,

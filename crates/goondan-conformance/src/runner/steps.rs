@@ -38,7 +38,8 @@ pub(super) struct StepResults {
 /// Performs all steps. A step that cannot be performed ends the test case. A failed expectation
 /// does not.
 pub(super) fn perform_all(context: &mut CaseContext<'_>) -> StepResults {
-    let (begun, mut performed) = (Instant::now(), StepResults::default());
+    let begun = Instant::now();
+    let mut performed = StepResults::default();
     let case = context.case;
     for (index, step) in case.steps.iter().enumerate() {
         let place = step_place(index, step.action.name());

@@ -125,7 +125,8 @@ impl SecretMatcher {
         if ranges.is_empty() {
             return Cow::Borrowed(text);
         }
-        let (mut clean, mut done) = (String::new(), 0);
+        let mut clean = String::new();
+        let mut done = 0;
         for range in ranges {
             clean.push_str(&text[done..range.start.max(done)]);
             clean.push_str(MASK);

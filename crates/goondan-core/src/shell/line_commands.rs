@@ -307,7 +307,8 @@ impl<'a> CommandReader<'a> {
 
     /// Returns the text up to the closing bracket.
     fn take_bracketed(&mut self) -> Option<String> {
-        let (mut text, mut depth) = (String::new(), 1);
+        let mut text = String::new();
+        let mut depth = 1;
         loop {
             let c = self.rest.next()?;
             depth += usize::from(c == '(');

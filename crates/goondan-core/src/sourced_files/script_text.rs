@@ -315,7 +315,8 @@ impl StatementReader<'_> {
 
     /// Reads the text between two brackets.
     fn take_bracketed(&mut self, open: char, close: char) -> String {
-        let (mut text, mut depth) = (String::new(), 0);
+        let mut text = String::new();
+        let mut depth = 0;
         for c in self.rest.by_ref() {
             depth += usize::from(c == open);
             if c == close {

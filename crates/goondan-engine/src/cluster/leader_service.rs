@@ -61,7 +61,9 @@ struct WorkerRequestHandler {
 impl WorkerRequestHandler {
     /// Handles one message of the worker `node`.
     fn handle_message(&self, message: ToLeader) {
-        let (worker_pool, node, bus) = (&self.worker_pool, &*self.node, &self.engine.bus);
+        let worker_pool = &self.worker_pool;
+        let node = &*self.node;
+        let bus = &self.engine.bus;
         match message {
             ToLeader::Done { turn, end } => {
                 worker_pool.deliver_turn_end(node, turn, RemoteTurnEnd::Done(end))

@@ -67,7 +67,8 @@ pub(crate) async fn build_chain(
         deferred.iter(),
     );
     add_default_compaction(&mut requested, tools);
-    let (mut chain, mut problems) = (Vec::new(), Vec::new());
+    let mut chain = Vec::new();
+    let mut problems = Vec::new();
     // Outermost, so that it sees the answer that all other middleware has accepted.
     if let Some(guard) = output {
         problems.extend(taken_name(agent, tools, &guard));

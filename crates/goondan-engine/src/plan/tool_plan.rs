@@ -77,7 +77,8 @@ impl ToolPlan {
                 .as_ref()
                 .is_none_or(|names| names.iter().any(|used| used == name))
         };
-        let (mut tools, mut missing) = (Vec::new(), Vec::new());
+        let mut tools = Vec::new();
+        let mut missing = Vec::new();
         for (_, export) in self.exports.iter().filter(|(name, _)| is_used(name)) {
             match export {
                 Ok(tool) => tools.push(Arc::clone(tool)),

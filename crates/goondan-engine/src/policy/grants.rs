@@ -83,7 +83,8 @@ impl CallSnapshot {
         let named_files = named_files.unwrap_or_default();
         let mut link_targets = paths.link_targets();
         link_targets.extend(named_files.link_targets);
-        let (mut files, mut unknown) = (named_files.hashes, None);
+        let mut files = named_files.hashes;
+        let mut unknown = None;
         files.extend(programs.directories);
         if !is_known {
             let listed_files = all_files(context, tool, arguments).await;

@@ -130,7 +130,8 @@ async fn request_permit(
     let mut held_grants = grants::remembered_grants(context).await;
     held_grants.retain(|grant| snapshot.permits(grant.covers));
     let has_sandbox = context.engine.has_sandbox;
-    let (mut run_mode, mut wanted) = (RunMode::Shell, Vec::new());
+    let mut run_mode = RunMode::Shell;
+    let mut wanted = Vec::new();
     for verdict in asking {
         let grant = snapshot.to_grant(&verdict.agent, verdict.is_untrusted);
         match verdict.reach.answered_by(&held_grants, &grant, has_sandbox) {

@@ -395,7 +395,8 @@ impl ReferencedWords {
         }
         // Quotes may have another meaning in that language, so the string is also split without
         // them.
-        let (mut starts, mut at) = (Vec::new(), 0);
+        let mut starts = Vec::new();
+        let mut at = 0;
         for piece in text.split_inclusive(is_end) {
             let name = piece.trim_end_matches(is_end);
             if !name.is_empty() {

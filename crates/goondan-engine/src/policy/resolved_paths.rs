@@ -68,7 +68,8 @@ impl ResolvedPaths {
             .folders
             .iter()
             .filter_map(|name| arguments.get(name)?.as_str());
-        let (mut folders, mut linked_folders) = (Vec::new(), BTreeMap::new());
+        let mut folders = Vec::new();
+        let mut linked_folders = BTreeMap::new();
         for stated in stated_folders {
             let path = workdir.join(stated);
             let target = protected_paths::real_path_or_self(&path);

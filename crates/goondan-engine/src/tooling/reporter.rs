@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn a_flood_of_updates_is_thinned_out() {
-        let (mut rate, start) = (UpdateRate::default(), Instant::now());
+        let mut rate = UpdateRate::default();
+        let start = Instant::now();
         let passed =
             |rate: &mut UpdateRate, at| (0..10_000).filter(|_| rate.allows_update(at)).count();
         assert_eq!(passed(&mut rate, start), 100);

@@ -58,7 +58,8 @@ impl RateLimiter {
         if limits.is_none() {
             return;
         }
-        let (mut tell, mut waits) = (Some(tell), None);
+        let mut tell = Some(tell);
+        let mut waits = None;
         let mut say = |full: RateLimitHit| {
             waits.get_or_insert_with(|| tracker.pause());
             if let Some(tell) = tell.take() {

@@ -265,7 +265,8 @@ fn cut_calls(message: &Message, finish_reason: &ModelFinishReason) -> Vec<ToolCa
 /// Calls the model. If it refuses the answer schema or the length of the conversation, calls it
 /// again with the answer tool or with a shorter conversation, once for each reason.
 async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnError> {
-    let (mut effect, mut is_shortened) = ("model", false);
+    let mut effect = "model";
+    let mut is_shortened = false;
     loop {
         let error = match call_model(context, effect).await? {
             Ok(answer) => return Ok(answer),

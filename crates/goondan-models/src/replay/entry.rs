@@ -172,7 +172,9 @@ impl RecordedRequest {
 fn recorded_params(params: &ModelParams) -> Value {
     let mut params_json = params.to_json();
     let mut take = |name: &str| params_json.shift_remove(name).unwrap_or_default();
-    let (temperature, max_tokens, top_p) = (take("temperature"), take("maxTokens"), take("topP"));
+    let temperature = take("temperature");
+    let max_tokens = take("maxTokens");
+    let top_p = take("topP");
     json!({"temperature": temperature, "maxTokens": max_tokens, "topP": top_p, "other": params_json})
 }
 

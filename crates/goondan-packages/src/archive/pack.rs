@@ -67,7 +67,9 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<PackedArchive> {
             .operating_system(255)
             .write(Vec::new(), Compression::new(9)),
     );
-    let (mut listed, mut bytes, mut unbundled) = (Vec::new(), 0, Vec::new());
+    let mut listed = Vec::new();
+    let mut bytes = 0;
+    let mut unbundled = Vec::new();
     for (name, path) in files {
         let content = regular_file::read(&path, MAX_PACKAGE_BYTES)
             .map_err(|error| PackageError::io("read", &path, &error))?;

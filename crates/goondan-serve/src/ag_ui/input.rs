@@ -93,7 +93,8 @@ impl RunInput {
             .rposition(is_before)
             .map_or(0, |last| last + 1);
         let mut said = ThreadMessages::default();
-        let (mut texts, mut instructions) = (Vec::new(), Vec::new());
+        let mut texts = Vec::new();
+        let mut instructions = Vec::new();
         for (index, message) in self.messages.iter().enumerate() {
             let (text, files) = content(message, index)?;
             match &*role(message) {
@@ -148,7 +149,8 @@ fn content(message: &JsonObject, index: usize) -> Result<(String, Vec<Attachment
             )));
         }
     };
-    let (mut texts, mut files) = (Vec::new(), Vec::new());
+    let mut texts = Vec::new();
+    let mut files = Vec::new();
     for part in parts {
         let text = |value: &Value, field: &str| {
             value.get(field).and_then(Value::as_str).map(str::to_owned)

@@ -138,11 +138,13 @@ fn is_hidden(name: &str) -> bool {
 fn has_other_names(root: &Path, metadata: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let identity = |metadata: &Metadata| (metadata.dev(), metadata.ino());
-    let (mut missing, wanted) = (metadata.nlink(), identity(metadata));
+    let mut missing = metadata.nlink();
+    let wanted = identity(metadata);
     if missing < 2 {
         return false;
     }
-    let (mut folders, mut searched) = (vec![root.to_owned()], 0);
+    let mut folders = vec![root.to_owned()];
+    let mut searched = 0;
     while let Some(folder) = folders.pop() {
         for entry in folder.read_dir().into_iter().flatten().flatten() {
             searched += 1;

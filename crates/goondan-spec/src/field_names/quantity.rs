@@ -110,7 +110,8 @@ impl ValueUnit {
 
 /// Parses durations such as `30s` and `1h30m`; `None` if the text has another form or is too large.
 fn parse_milliseconds(text: &str) -> Option<u64> {
-    let (mut rest, mut total) = (text.trim(), 0_u64);
+    let mut rest = text.trim();
+    let mut total = 0_u64;
     if rest.is_empty() {
         return None;
     }

@@ -186,7 +186,8 @@ fn read_settings(
     known: Option<&[ConnectorSetting]>,
     reply: Option<Option<ReplyMode>>,
 ) -> Option<BTreeMap<String, ValueSource>> {
-    let (mut map, mut wrong) = (BTreeMap::new(), Vec::new());
+    let mut map = BTreeMap::new();
+    let mut wrong = Vec::new();
     let field = fields.optional(name);
     for entry in field
         .as_ref()

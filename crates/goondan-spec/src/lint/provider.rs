@@ -232,7 +232,8 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
         "patternProperties",
     ];
     let mut refusals = Vec::new();
-    let (mut properties, mut values) = (0, 0);
+    let mut properties = 0;
+    let mut values = 0;
     walk(schema, &mut |object, path| {
         refusals.extend(unsupported_format(
             object,

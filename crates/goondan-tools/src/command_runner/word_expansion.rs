@@ -103,7 +103,8 @@ type Part = Vec<WordPiece>;
 
 /// Returns the files that match a pattern, in byte order; the pattern itself if none matches.
 fn names(word: &CommandWord, folder: &Path, roots: &[PathBuf]) -> Vec<OsString> {
-    let (mut matches, parts) = (vec![OsString::new()], parts(word));
+    let mut matches = vec![OsString::new()];
+    let parts = parts(word);
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
             for name in &mut matches {

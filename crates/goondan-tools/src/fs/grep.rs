@@ -105,7 +105,9 @@ impl GrepFiles {
         visit(root, &resolved.path, cancellation, || {
             let (mut searcher, matcher) =
                 (build_searcher(usize::from(self.context)), matcher.clone());
-            let (hits, is_selected, failure) = (&hits, &is_selected, &failure);
+            let hits = &hits;
+            let is_selected = &is_selected;
+            let failure = &failure;
             let searched = resolved.path.as_path();
             move |file: &Path| {
                 if is_selected(file) && lock(hits).may_include(file) {

@@ -169,7 +169,9 @@ impl RoutedSessions {
         if active >= limit {
             return None;
         }
-        let (opened, agent, key) = (Utc::now(), agent.to_owned(), String::new());
+        let opened = Utc::now();
+        let agent = agent.to_owned();
+        let key = String::new();
         let number = table.add(
             owner,
             RoutedSessionRecord {

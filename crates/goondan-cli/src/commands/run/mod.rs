@@ -220,7 +220,8 @@ async fn start(
     }
     match mode {
         InputMode::Ask(text) => {
-            let (mut client, input) = (LocalClient::with(session), Input { text, ..input });
+            let mut client = LocalClient::with(session);
+            let input = Input { text, ..input };
             let outcome = single_input::ask(&mut client, input, format, output).await;
             let left_outcome = client.leave(None).await;
             // The first error counts.

@@ -255,7 +255,8 @@ async fn server_diagnostics(
     state_root: &StateRoot,
 ) -> Result<Vec<Diagnostic>, CliError> {
     let servers = ProjectMcpServers::new(bundle, None, true, state_root).await?;
-    let (mut diagnostics, mut sizes) = (Vec::new(), BTreeMap::new());
+    let mut diagnostics = Vec::new();
+    let mut sizes = BTreeMap::new();
     for (tool, lookup) in connect_to_all(&servers).await {
         sizes.insert(
             tool.id.clone(),

@@ -68,7 +68,8 @@ pub(super) fn read(data: &Value) -> Option<DiscordCommand> {
 
 /// Returns the names of the group and the sub-command, and the options of the innermost one.
 fn selected_command(data: &Value) -> (Vec<&str>, &[Value]) {
-    let (mut path, mut options) = (Vec::new(), list(&data["options"]));
+    let mut path = Vec::new();
+    let mut options = list(&data["options"]);
     while let [option] = options
         && matches!(
             option["type"].as_u64(),

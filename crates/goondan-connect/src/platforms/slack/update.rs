@@ -67,7 +67,8 @@ pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEven
     }
     let [channel, ts, user] =
         ["channel", "ts", "user"].map(|name| event[name].as_str().unwrap_or_default());
-    let (mut files, quoted) = (files_of(event), forwarded_text(event));
+    let mut files = files_of(event);
+    let quoted = forwarded_text(event);
     let file_lines: Vec<String> = files.iter().map(EventFile::line).collect();
     files.extend(attachments(event).flat_map(files_of));
     let text = lines([own_text(payload).trim(), &file_lines.join("\n")]);

@@ -340,7 +340,9 @@ impl WorkerPool {
             .insert(turn, WorkerTurn { ended, mirror });
         start.joined.node_changed();
         let joined = start.joined.take_unsent();
-        let (event, meta, is_new) = (start.event.clone(), start.meta.clone(), start.is_new);
+        let event = start.event.clone();
+        let meta = start.meta.clone();
+        let is_new = start.is_new;
         let begin = TurnAssignment {
             turn,
             event,

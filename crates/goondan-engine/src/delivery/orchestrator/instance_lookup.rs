@@ -292,7 +292,8 @@ async fn find_due_instances(
     store: &dyn Store,
     is_due: impl Fn(&InstanceMeta) -> bool,
 ) -> Result<Vec<InstanceId>, StoreError> {
-    let (mut due, mut last) = (Vec::new(), None);
+    let mut due = Vec::new();
+    let mut last = None;
     loop {
         let page = store.instances_behind(last.as_ref()).await?;
         let Some(meta) = page.last() else {

@@ -354,7 +354,8 @@ impl InstanceTable {
     /// Returns the metadata of all instances, oldest first. `stored` lists the instances in the
     /// store if some are not in memory.
     pub(super) fn instance_metas(&self, stored: Vec<InstanceMeta>) -> Vec<InstanceMeta> {
-        let (mut metas, mut unknown) = (Vec::new(), HashSet::new());
+        let mut metas = Vec::new();
+        let mut unknown = HashSet::new();
         for meta in stored {
             match self.get(&meta.id()) {
                 None => metas.push(meta),
@@ -394,7 +395,10 @@ impl InstanceTable {
 impl InstanceEntry {
     /// Creates an idle entry for an instance whose record is in the store.
     fn new(known: CompactInstanceMeta) -> Self {
-        let (queue, is_new, is_tended, is_unknown) = (VecDeque::new(), false, false, false);
+        let queue = VecDeque::new();
+        let is_new = false;
+        let is_tended = false;
+        let is_unknown = false;
         let has_former_programs = false;
         InstanceEntry {
             known,
@@ -633,7 +637,9 @@ mod tests {
     #[test]
     fn who_is_expected_counts_until_the_store_has_told() {
         let now = DateTime::UNIX_EPOCH;
-        let (old, retired, new) = (instance("old"), instance("retired"), instance("new"));
+        let old = instance("old");
+        let retired = instance("retired");
+        let new = instance("new");
         let gone = InstanceMeta {
             status: InstanceStatus::Retired,
             retired_at: Some(now),

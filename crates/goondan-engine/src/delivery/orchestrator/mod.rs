@@ -384,7 +384,8 @@ impl Orchestrator {
         let Some(pending) = self.pending.get_mut(event_id) else {
             return;
         };
-        let (target, mut gone) = (pending.target.clone(), Vec::new());
+        let target = pending.target.clone();
+        let mut gone = Vec::new();
         pending.waiters.retain_mut(|waiter| {
             let closed = waiter.sender.is_closed();
             if closed {

@@ -445,7 +445,9 @@ impl Orchestrator {
         };
         let (id, target) = (event.id.clone(), event.target.clone());
         self.publish_end(event, &[], result);
-        let (engine, event, ended) = (Arc::clone(&self.engine), event.clone(), result.clone());
+        let engine = Arc::clone(&self.engine);
+        let event = event.clone();
+        let ended = result.clone();
         tokio::spawn(async move {
             failed_events::add_if_failed(&engine, &event, &ended, now).await;
             // If this record is lost, the event is ended once more at the next start.

@@ -193,7 +193,9 @@ impl AnswerStream {
         }
         let reader = &mut self.reader;
         reader.keep_sample(piece);
-        let (events, data, content) = (reader.event_count, reader.data_count, reader.content());
+        let events = reader.event_count;
+        let data = reader.data_count;
+        let content = reader.content();
         let decoded = self
             .events
             .take(piece, &mut |event| reader.decode_event(event));

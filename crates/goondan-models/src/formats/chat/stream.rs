@@ -39,7 +39,8 @@ impl ChatDecoder {
             .flatten()
             .find(|usage| usage.is_object())?;
         let count = |path: &str| usage.pointer(path).and_then(Value::as_u64);
-        let (prompt, mut completion) = (count("/prompt_tokens"), count("/completion_tokens"));
+        let prompt = count("/prompt_tokens");
+        let mut completion = count("/completion_tokens");
         if self.reasoning_uncounted
             && let Some(reasoning) = count("/completion_tokens_details/reasoning_tokens")
         {

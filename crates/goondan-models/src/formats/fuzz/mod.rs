@@ -87,7 +87,8 @@ fn fuzz_format(provider_name: &str, wire: ProviderWireFormat, events: Vec<Unfram
     assert_is_whole(&*format, &events);
     let limit = env_number("GDN_FUZZ_SECONDS").map(Duration::from_secs);
     let seed = env_number("GDN_FUZZ_SEED").unwrap_or(1);
-    let (start, mut round) = (Instant::now(), 0);
+    let start = Instant::now();
+    let mut round = 0;
     while limit.map_or(round < FUZZ_ROUNDS, |limit| start.elapsed() < limit) {
         let _report = FailedRound { wire, seed, round };
         try_round(&*format, &events, &mut FuzzRandom::new(seed, round));

@@ -43,7 +43,9 @@ impl<'t> TextCursor<'t> {
 
 /// Returns the bytes up to the bracket that closes the first one.
 fn json_length(text: &str) -> Option<usize> {
-    let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
+    let mut depth = 0_usize;
+    let mut in_string = false;
+    let mut is_escaped = false;
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             _ if is_escaped => is_escaped = false,

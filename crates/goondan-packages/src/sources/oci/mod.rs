@@ -102,7 +102,8 @@ pub(super) async fn candidates(
     }
     let client = OciClient::new(reference, credentials, Pull).await?;
     let mut next = Some(client.address("tags/list?n=1000")?);
-    let (mut candidates, mut pages) = (Vec::new(), 0);
+    let mut candidates = Vec::new();
+    let mut pages = 0;
     while let Some(address) = next.filter(|_| pages < MAX_TAG_PAGES) {
         pages += 1;
         let answer = client

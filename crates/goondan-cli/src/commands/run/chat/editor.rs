@@ -213,7 +213,9 @@ impl LineEditor {
     /// The cursor is returned as the row, and the number of bytes before it in that row.
     pub(super) fn rows(&self, columns: usize) -> (Vec<String>, (usize, usize)) {
         let mut escaper = TextEscaper::new(KeptCharacters::Writing);
-        let (mut rows, mut used, mut cursor) = (vec![String::new()], 0, (0, 0));
+        let mut rows = vec![String::new()];
+        let mut used = 0;
+        let mut cursor = (0, 0);
         for (at, letter) in self.text.grapheme_indices(true) {
             if at == self.at {
                 cursor = end_position(&rows);

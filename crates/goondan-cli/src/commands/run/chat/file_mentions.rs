@@ -26,7 +26,8 @@ const MAX_FILES: usize = 20;
 /// Returns the input with the content of its text files, and its images and PDF files. A word such
 /// as `@writer` that names no file stays text.
 pub(super) fn expand(text: &str) -> Result<(String, Vec<Attachment>), CliError> {
-    let (mut expanded, mut files) = (text.to_owned(), Vec::new());
+    let mut expanded = text.to_owned();
+    let mut files = Vec::new();
     let mut mentioned_paths: Vec<&str> = Vec::new();
     for path in text.split_whitespace().filter_map(mention) {
         if mentioned_paths.contains(&path) || !Path::new(path).is_file() {

@@ -151,7 +151,8 @@ mod tests {
     fn two_chats_at_the_same_time_keep_the_inputs_of_both() {
         let dir = tempfile::tempdir().unwrap();
         let open = || InputHistory::in_file(Some(dir.path().join(HISTORY_FILE)));
-        let (mut first, mut second) = (open(), open());
+        let mut first = open();
+        let mut second = open();
         first.remember("one");
         second.remember("two");
         first.remember("three");

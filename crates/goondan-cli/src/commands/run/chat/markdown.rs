@@ -310,7 +310,9 @@ mod tests {
 
     #[test]
     fn a_little_of_markdown_is_drawn() {
-        let (b, c, r) = ("\u{1b}[1m", "\u{1b}[36m", "\u{1b}[0m");
+        let b = "\u{1b}[1m";
+        let c = "\u{1b}[36m";
+        let r = "\u{1b}[0m";
         assert_eq!(rendered("## Title\n"), format!("{b}Title{r}\n"));
         assert_eq!(rendered("- a **b** `c`"), format!("• a {b}b{r} {c}c{r}\n"));
         assert_eq!(rendered("2 * 3 * 4 and **open"), "2 * 3 * 4 and **open\n");

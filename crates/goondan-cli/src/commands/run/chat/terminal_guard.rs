@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn a_panic_leaves_the_terminal_as_it_was() {
         let pty = openpty(None, None).unwrap();
-        let (mut screen, terminal) = (File::from(pty.master), File::from(pty.slave));
+        let mut screen = File::from(pty.master);
+        let terminal = File::from(pty.slave);
         let before = tcgetattr(&terminal).unwrap();
         let copy = || Stdio::from(terminal.try_clone().unwrap());
         let mut itself = Command::new(std::env::current_exe().unwrap());
@@ -81,7 +82,8 @@ mod tests {
             .spawn()
             .unwrap();
         let reading = std::thread::spawn(move || {
-            let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
+            let mut seen = Vec::new();
+            let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = screen.read(&mut bytes) {
                 seen.extend_from_slice(&bytes[..read]);
             }

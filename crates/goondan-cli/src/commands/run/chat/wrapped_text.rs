@@ -16,7 +16,8 @@ pub(super) fn wrap_line(line: &str, columns: usize) -> String {
     let text = visible_text.trim_start();
     let bullet = if text.starts_with("• ") { 2 } else { 0 };
     let indent = (visible_text.len() - text.len() + bullet).min(columns / 2);
-    let (mut rows, mut used) = (String::new(), 0);
+    let mut rows = String::new();
+    let mut used = 0;
     for (number, word) in line.split(' ').enumerate() {
         let word_columns = width(&anstream::adapter::strip_str(word).to_string());
         if number > 0 && used + 1 + word_columns > columns && used > indent {
