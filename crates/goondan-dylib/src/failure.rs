@@ -125,8 +125,8 @@ pub(crate) enum LibraryFailure {
     },
     #[error("opening {name} was cancelled")]
     Cancelled { name: String },
-    #[error("{name} did not finish opening within {} s", patience.as_secs())]
-    Slow { name: String, patience: Duration },
+    #[error("{name} did not finish opening within {} s", time_limit.as_secs())]
+    Slow { name: String, time_limit: Duration },
     #[error("cannot start the library host process for {name}: {}: {cause}", program.display())]
     NoHost {
         name: String,
@@ -142,8 +142,8 @@ pub(crate) enum LibraryFailure {
     },
     #[error("the library host process for {name} crashed while it opened the library")]
     DeadHost { name: String },
-    #[error("the library host process for {name} did not respond within {} s", patience.as_secs())]
-    SlowHost { name: String, patience: Duration },
+    #[error("the library host process for {name} did not respond within {} s", time_limit.as_secs())]
+    SlowHost { name: String, time_limit: Duration },
     #[error("{}", .0.message)]
     Reported(ReportedFailure),
 }

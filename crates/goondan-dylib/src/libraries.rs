@@ -91,11 +91,11 @@ impl DynamicLibraries {
         &self.counters
     }
 
-    /// Closes every library and waits for the end of its thread, at most `patience`. Returns the
+    /// Closes every library and waits for the end of its thread, at most `time_limit`. Returns the
     /// names of libraries whose code still runs. In that case, leave the process without running
     /// exit handlers.
-    pub async fn shutdown(&self, patience: Duration) -> Vec<String> {
-        self.threads.close(patience).await
+    pub async fn shutdown(&self, time_limit: Duration) -> Vec<String> {
+        self.threads.close(time_limit).await
     }
 
     /// Removes the extensions of a retired instance from all libraries.
@@ -305,7 +305,7 @@ impl DynamicLibraries {
             Err(_) => {
                 return Err(LibraryFailure::Slow {
                     name,
-                    patience: self.limits.open_timeout,
+                    time_limit: self.limits.open_timeout,
                 });
             }
         };

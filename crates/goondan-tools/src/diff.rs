@@ -27,15 +27,15 @@ pub fn unified(before: &str, after: &str, context: usize) -> String {
         // Writing to a string never fails.
         let _ = writeln!(text, "{}", UnifiedHunkHeader::new(hunk));
         for change in hunk {
-            let (gone, come) = (
+            let (removed, added) = (
                 &old_lines[change.old_range()],
                 &new_lines[change.new_range()],
             );
             match change {
-                DiffOp::Equal { .. } => append_lines(&mut text, ' ', gone),
+                DiffOp::Equal { .. } => append_lines(&mut text, ' ', removed),
                 _ => {
-                    append_lines(&mut text, '-', gone);
-                    append_lines(&mut text, '+', come);
+                    append_lines(&mut text, '-', removed);
+                    append_lines(&mut text, '+', added);
                 }
             }
         }

@@ -99,16 +99,16 @@ impl RemoteHost {
         }
     }
 
-    /// Returns the command that runs `line` on the host. `beside` contains other settings of the
-    /// call by name, and whether they are set; they are not supported.
+    /// Returns the command that runs `line` on the host. Fails if a setting of `unsupported_settings` is
+    /// set. Each setting has its name, and whether the call sets it.
     pub(crate) fn prepare_command(
         &self,
         line: &str,
-        beside: &[(&str, bool)],
+        unsupported_settings: &[(&str, bool)],
         launcher: &ProgramLauncher,
         ctx: &ToolContext,
     ) -> Result<PreparedCommand, ToolError> {
-        if let Some((name, _)) = beside.iter().find(|(_, is_given)| *is_given) {
+        if let Some((name, _)) = unsupported_settings.iter().find(|(_, is_given)| *is_given) {
             return Err(errors::invalid_argument(format!(
                 "`{name}` is not supported for commands on {}",
                 self.address

@@ -99,14 +99,14 @@ impl ToolOperation for RuntimeExec {
         let launcher = &shared.lines.launcher;
         let (field, place, work) = match host {
             Some(host) => {
-                let beside = [
+                let unsupported_settings = [
                     ("workdir", self.workdir.is_some()),
                     ("env", !self.env.is_empty()),
                 ];
                 (
                     "host",
                     json!(host.address()),
-                    host.prepare_command(&self.command, &beside, launcher, ctx)?,
+                    host.prepare_command(&self.command, &unsupported_settings, launcher, ctx)?,
                 )
             }
             None => {

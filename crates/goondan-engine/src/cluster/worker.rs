@@ -28,12 +28,12 @@ struct AssignedTurn {
     cancel: CancellationToken,
     joined: JoiningEvents,
     /// Task that sends heartbeats of the turn to the leader.
-    pulse: AbortHandle,
+    heartbeat_task: AbortHandle,
 }
 
 impl Drop for AssignedTurn {
     fn drop(&mut self) {
-        self.pulse.abort();
+        self.heartbeat_task.abort();
     }
 }
 
@@ -95,21 +95,21 @@ impl WorkerShutdown {
 pub(crate) struct TurnWorker {
     engine: Arc<Engine>,
     leader_client: Arc<LeaderClient>,
-    book: Arc<GrantCache>,
+    grant_cache: Arc<GrantCache>,
     turns: JoinSet<(TurnNumber, TurnEnd)>,
     tasks: HashMap<Id, TurnNumber>,
     running: HashMap<TurnNumber, AssignedTurn>,
     warm: ConversationCache,
     /// Instances that have had a turn on this node.
     seen: HashSet<InstanceId>,
-    pulse: AbortHandle,
+    heartbeat_task: AbortHandle,
     leave: Option<WorkerShutdown>,
 }
 
 impl Drop for TurnWorker {
     fn drop(&mut self) {
         self.engine.dead.store(true, Ordering::Release);
-        self.pulse.abort();
+        self.heartbeat_task.abort();
         self.turns.abort_all();
         self.leader_client.drop_waiters();
         // The instances continue on other nodes, so their local resources are released.
@@ -123,10 +123,10 @@ impl TurnWorker {
     pub(crate) fn new(
         engine: Arc<Engine>,
         leader_client: Arc<LeaderClient>,
-        book: Arc<GrantCache>,
+        grant_cache: Arc<GrantCache>,
     ) -> Self {
         let (run, receiver) = (Arc::clone(&engine.activity.run), Arc::clone(&leader_client));
-        let pulse = tokio::spawn(async move {
+        let heartbeat_task = tokio::spawn(async move {
             run.report_heartbeats(|is_asked| {
                 receiver.send(&ToLeader::Sign {
                     turn: None,
@@ -138,13 +138,13 @@ impl TurnWorker {
         TurnWorker {
             engine,
             leader_client,
-            book,
+            grant_cache,
             turns: JoinSet::new(),
             tasks: HashMap::new(),
             running: HashMap::new(),
             warm: ConversationCache::default(),
             seen: HashSet::new(),
-            pulse: pulse.abort_handle(),
+            heartbeat_task: heartbeat_task.abort_handle(),
             leave: None,
         }
     }
@@ -253,7 +253,7 @@ impl TurnWorker {
         let Ok(agent) = self.engine.agent_for(&event) else {
             return self.leader_client.send(&ToLeader::Declined { turn });
         };
-        self.book.put(grants);
+        self.grant_cache.put(grants);
         self.seen.insert(id.clone());
         let facts = Arc::new(self.engine.turn_scope(agent, &event, &meta));
         let (joined, cancel) = (JoiningEvents::default(), CancellationToken::new());
@@ -261,7 +261,7 @@ impl TurnWorker {
             joined.put(answer);
         }
         let (tracker, reporter) = (Arc::clone(&facts.tracker), Arc::clone(&self.leader_client));
-        let pulse = tokio::spawn(async move {
+        let heartbeat_task = tokio::spawn(async move {
             tracker
                 .report_heartbeats(|is_asked| {
                     reporter.send(&ToLeader::Sign {
@@ -271,12 +271,12 @@ impl TurnWorker {
                 })
                 .await;
         });
-        let pulse = pulse.abort_handle();
+        let heartbeat_task = heartbeat_task.abort_handle();
         let running = AssignedTurn {
             instance: id,
             cancel: cancel.clone(),
             joined: joined.clone(),
-            pulse,
+            heartbeat_task,
         };
         self.running.insert(turn, running);
         let engine = Arc::clone(&self.engine);

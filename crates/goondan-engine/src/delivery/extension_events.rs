@@ -15,7 +15,7 @@ enum TurnSubscribers {
     /// The extensions are not attached yet; holds the events that they missed.
     Begun(Vec<RuntimeEvent>),
     /// The extensions are attached.
-    Seated(Vec<Arc<dyn AttachedExtension>>),
+    Attached(Vec<Arc<dyn AttachedExtension>>),
 }
 
 /// Guard that ends the event delivery to a turn's extensions when it is dropped.
@@ -58,7 +58,7 @@ impl ExtensionSubscribers {
                 notify_extensions(&extensions, event);
             }
         }
-        *turn = TurnSubscribers::Seated(extensions);
+        *turn = TurnSubscribers::Attached(extensions);
     }
 
     /// Delivers an event, in order per instance and without blocking.
@@ -70,7 +70,7 @@ impl ExtensionSubscribers {
         match turns.get_mut(&event.instance()) {
             None => {}
             Some(TurnSubscribers::Begun(missed)) => missed.push(event.clone()),
-            Some(TurnSubscribers::Seated(extensions)) => notify_extensions(extensions, event),
+            Some(TurnSubscribers::Attached(extensions)) => notify_extensions(extensions, event),
         }
     }
 

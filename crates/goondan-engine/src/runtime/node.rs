@@ -129,18 +129,18 @@ impl EngineNodeParts {
 /// dropped, turns stop and resume on another node. New generations replace the first one.
 pub async fn work(parts: EngineNodeParts, leader: Arc<dyn LeaderChannel>, orders: WorkerControl) {
     let leader_client = LeaderClient::new(leader);
-    let book = GrantCache::new(&leader_client);
+    let grant_cache = GrantCache::new(&leader_client);
     let (commands, queue) = unbounded_channel();
     let engine = parts.build_engine(NodeRole {
         approver: Arc::new(LeaderApprover(Arc::clone(&leader_client))),
-        approvals: Arc::clone(&book) as _,
+        approvals: Arc::clone(&grant_cache) as _,
         reloader: None,
         timetable: Arc::default(),
         leader_client: Some(Arc::clone(&leader_client)),
         worker_pool: None,
         commands,
     });
-    TurnWorker::new(engine, leader_client, book)
+    TurnWorker::new(engine, leader_client, grant_cache)
         .run(queue, orders)
         .await;
 }

@@ -274,7 +274,7 @@ impl<'a> CommandLineRun<'a> {
                 .report_error(wrong_directory_message(other), NOT_STARTED_EXIT_CODE)
                 .await;
         }
-        let beside: Vec<FoundProgram> = inner
+        let other_programs: Vec<FoundProgram> = inner
             .into_iter()
             .filter_map(|inner| self.line.find(inner, &scope.folder).ok())
             .collect();
@@ -285,7 +285,7 @@ impl<'a> CommandLineRun<'a> {
             .map_or(&[][..], Vec::as_slice);
         let (launcher, ctx) = (&self.line.launcher, &self.line.ctx);
         let mut contained = launcher
-            .confine_command(started, ctx, &program, &beside, contained)
+            .confine_command(started, ctx, &program, &other_programs, contained)
             .map_err(io::Error::other)?;
         streams.assign_to(&mut contained)?;
         let group = Processes::spawn_patiently(contained).await;

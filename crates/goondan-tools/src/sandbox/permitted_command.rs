@@ -31,7 +31,7 @@ const GIT_HOME_FILES: [&str; 4] = [
 ];
 
 impl ProgramLauncher {
-    /// Returns `command` for `found`, which may also start the programs in `beside`. It runs in the
+    /// Returns `command` for `found`, which may also start the programs in `other_programs`. It runs in the
     /// sandboxes of `containments` and of the tool, the agent and its callers. On systems without
     /// sandboxes, those of `containments` are omitted.
     pub(crate) fn confine_command(
@@ -39,7 +39,7 @@ impl ProgramLauncher {
         command: Command,
         ctx: &ToolContext,
         found: &FoundProgram,
-        beside: &[FoundProgram],
+        other_programs: &[FoundProgram],
         containments: &[CommandContainment],
     ) -> Result<SandboxedCommand, ToolError> {
         let path = command
@@ -51,7 +51,7 @@ impl ProgramLauncher {
         let can_sandbox = !containments.is_empty() && sandboxed_start::is_there();
         let applied_containments = containments.iter().filter(|_| can_sandbox);
         let layers = applied_containments
-            .map(|one| layer_of(one, ctx, found, beside, &path))
+            .map(|one| layer_of(one, ctx, found, other_programs, &path))
             .collect();
         self.confine_with(command, ctx, None, layers)
     }
@@ -107,11 +107,13 @@ fn is_in_project(ctx: &ToolContext) -> bool {
     ctx.workdir.starts_with(resolved_once(&ctx.project_dir))
 }
 
+/// Returns the sandbox of one containment for `found`, with read access to the files of all programs
+/// that it may start.
 fn layer_of(
     containment: &CommandContainment,
     ctx: &ToolContext,
     found: &FoundProgram,
-    beside: &[FoundProgram],
+    other_programs: &[FoundProgram],
     path: &OsStr,
 ) -> SandboxLayer {
     let mut layer = common_layer(containment, ctx);
@@ -129,7 +131,7 @@ fn layer_of(
     }
     layer.exact.extend(repository.clone());
     layer.read.extend(repository);
-    let program_and_neighbors = || std::iter::once(found).chain(beside);
+    let program_and_neighbors = || std::iter::once(found).chain(other_programs);
     if program_and_neighbors().any(|one| one.is_launcher) {
         layer
             .read

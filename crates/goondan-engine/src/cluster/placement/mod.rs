@@ -62,8 +62,8 @@ pub(crate) struct WorkerPool {
 struct PlacementState {
     nodes: BTreeMap<String, WorkerNode>,
     /// Node of the last turn of recent instances.
-    homes: LruCache<InstanceId, NodeName>,
-    /// Number of `homes` entries per node.
+    home_nodes: LruCache<InstanceId, NodeName>,
+    /// Number of `home_nodes` entries per node.
     instance_counts: HashMap<NodeName, usize>,
     /// Nodes of the running turns.
     placed: HashMap<InstanceId, NodeName>,
@@ -124,7 +124,7 @@ impl WorkerPool {
     pub(crate) fn new(crew: Arc<dyn ClusterMembership>) -> Arc<Self> {
         let state = PlacementState {
             nodes: BTreeMap::new(),
-            homes: LruCache::new(
+            home_nodes: LruCache::new(
                 NonZeroUsize::new(MAX_REMEMBERED_HOMES).expect("some are remembered"),
             ),
             instance_counts: HashMap::new(),
@@ -163,7 +163,7 @@ impl WorkerPool {
             *load.entry(node).or_default() += 1;
         }
         let load = |node: &NodeName| load.get(node).copied().unwrap_or_default();
-        let home = state.homes.peek(id);
+        let home = state.home_nodes.peek(id);
         let is_home = |node: &NodeName| home == Some(node);
         let free_node = |node: NodeName, max_turns: usize| {
             (load(&node) < max_turns).then(|| (load(&node), node))
@@ -306,13 +306,13 @@ impl WorkerPool {
         let removed = state.nodes.remove(node);
         let name = Some(node.to_owned());
         let strays: Vec<_> = state
-            .homes
+            .home_nodes
             .iter()
             .filter(|(_, home)| **home == name)
             .map(|(id, _)| id.clone())
             .collect();
         for id in strays {
-            state.homes.pop(&id);
+            state.home_nodes.pop(&id);
         }
         state.instance_counts.remove(&name);
         drop(state);
@@ -446,14 +446,14 @@ impl PlacementState {
     fn set_home(&mut self, id: &InstanceId, home: NodeName) -> Option<(InstanceId, NodeName)> {
         self.take_home(id);
         *self.instance_counts.entry(home.clone()).or_default() += 1;
-        let forgotten = self.homes.push(id.clone(), home);
+        let forgotten = self.home_nodes.push(id.clone(), home);
         self.moved_out(forgotten.as_ref().map(|(_, home)| home));
         forgotten
     }
 
     /// Removes and returns the home of an instance.
     fn take_home(&mut self, id: &InstanceId) -> Option<NodeName> {
-        let before = self.homes.pop(id);
+        let before = self.home_nodes.pop(id);
         self.moved_out(before.as_ref());
         before
     }

@@ -187,7 +187,7 @@ fn only_homes_of_the_last_are_remembered() {
     let state = worker_pool.state();
     assert_eq!(
         (
-            state.homes.len(),
+            state.home_nodes.len(),
             state.instance_counts.values().sum::<usize>()
         ),
         (MAX_REMEMBERED_HOMES, MAX_REMEMBERED_HOMES)

@@ -29,7 +29,7 @@ impl ChainWaiters {
 impl Orchestrator {
     /// Notifies the waiters whose traces have no pending event.
     pub(super) fn notify_chain_waiters(&mut self) {
-        self.settling
+        self.chain_waiters
             .notify(|trace_id| !self.pending.has_chain(trace_id));
     }
 }

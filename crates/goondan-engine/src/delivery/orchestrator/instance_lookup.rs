@@ -39,7 +39,7 @@ pub(super) enum LookupReason {
     /// A client checks if the instance exists.
     Presence(oneshot::Sender<bool>),
     /// The instance may be due for retirement or deletion.
-    Tending,
+    IdleCheck,
 }
 
 type LookupAnswer = (
@@ -94,8 +94,8 @@ impl Orchestrator {
         else {
             return false;
         };
-        if !instance.is_tended {
-            instance.is_tended = true;
+        if !instance.has_store_work {
+            instance.has_store_work = true;
             self.look_up(id.clone(), LookupReason::Turn);
         }
         true
@@ -148,8 +148,8 @@ impl Orchestrator {
             (LookupReason::Presence(answer), _) => {
                 let _ = answer.send(self.instances.get(&id).is_some());
             }
-            (LookupReason::Tending, None) => self.collect_one(&id),
-            (LookupReason::Tending, Some(error)) => {
+            (LookupReason::IdleCheck, None) => self.collect_one(&id),
+            (LookupReason::IdleCheck, Some(error)) => {
                 tracing::warn!(%error, "failed to check an idle instance for expiry; retrying later")
             }
         }
@@ -176,7 +176,7 @@ impl Orchestrator {
         else {
             return;
         };
-        instance.is_tended = false;
+        instance.has_store_work = false;
         let waiting = instance.queue.iter();
         let waiting = waiting.map(|event| {
             (
@@ -186,7 +186,7 @@ impl Orchestrator {
             )
         });
         for (event_id, turn_id, trace_id) in waiting.collect::<Vec<_>>() {
-            self.settling.notify(|trace| trace == trace_id);
+            self.chain_waiters.notify(|trace| trace == trace_id);
             let result: TurnResult = failed_result(turn_id, store_failure_error(error));
             self.notify_external_waiters(&event_id, &result);
         }
@@ -271,7 +271,7 @@ impl Orchestrator {
                 // during the scan.
                 let is_over = due.as_ref().is_some_and(|ids| ids.len() < MAX_DUE_PER_SCAN);
                 if due.is_some() && (!is_over || self.has_changed) {
-                    self.tend_at = Instant::now() + lifecycle::MIN_CHECK_INTERVAL;
+                    self.next_idle_check = Instant::now() + lifecycle::MIN_CHECK_INTERVAL;
                 }
                 self.is_looking = false;
                 self.has_changed |= !is_over;
@@ -280,7 +280,7 @@ impl Orchestrator {
                     .flatten()
                     .filter(|id| self.instances.get(id).is_none());
                 for id in not_in_memory.collect::<Vec<_>>() {
-                    self.look_up(id, LookupReason::Tending);
+                    self.look_up(id, LookupReason::IdleCheck);
                 }
             }
         }

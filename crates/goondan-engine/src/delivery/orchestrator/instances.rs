@@ -22,7 +22,7 @@ pub(super) struct InstanceEntry {
     /// The store has no record of the instance, or an outdated one.
     pub(super) is_new: bool,
     /// True during a lookup, retirement or deletion of the instance. No turn may begin until then.
-    pub(super) is_tended: bool,
+    pub(super) has_store_work: bool,
     /// The store has not yet answered whether it contains this instance. Until then `known` is
     /// derived from the waiting event.
     pub(super) is_unknown: bool,
@@ -137,7 +137,7 @@ impl InstanceTable {
         if !instance.is_unknown {
             return;
         }
-        (instance.is_unknown, instance.is_tended) = (false, false);
+        (instance.is_unknown, instance.has_store_work) = (false, false);
         if let Some(meta) = meta {
             instance.known = meta.into();
             instance.is_new = false;
@@ -168,7 +168,7 @@ impl InstanceTable {
     /// Adds a placeholder for the instance of an event while the store looks it up.
     pub(super) fn add_placeholder(&mut self, event: &AgentEvent, now: DateTime<Utc>) {
         let instance = self.add_for_event(event, now);
-        (instance.is_unknown, instance.is_tended) = (true, true);
+        (instance.is_unknown, instance.has_store_work) = (true, true);
     }
 
     /// Marks an instance as idle. If too many idle instances are in memory, drops the least recently
@@ -397,7 +397,7 @@ impl InstanceEntry {
     fn new(known: CompactInstanceMeta) -> Self {
         let queue = VecDeque::new();
         let is_new = false;
-        let is_tended = false;
+        let has_store_work = false;
         let is_unknown = false;
         let has_former_programs = false;
         InstanceEntry {
@@ -405,7 +405,7 @@ impl InstanceEntry {
             queue,
             turn: None,
             is_new,
-            is_tended,
+            has_store_work,
             is_unknown,
             has_former_programs,
         }
@@ -426,7 +426,7 @@ impl InstanceEntry {
 
     /// Returns true if no turn and no store work runs and no event is queued.
     pub(super) fn is_idle(&self) -> bool {
-        self.turn.is_none() && self.queue.is_empty() && !self.is_tended
+        self.turn.is_none() && self.queue.is_empty() && !self.has_store_work
     }
 
     /// Returns the metadata with the current status.

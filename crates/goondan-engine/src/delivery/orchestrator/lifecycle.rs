@@ -74,12 +74,12 @@ impl Orchestrator {
         } else {
             Duration::ZERO
         };
-        self.tend_at = Instant::now() + delay;
+        self.next_idle_check = Instant::now() + delay;
     }
 
     /// Plans the next check for idle instances. A reload can have set another interval.
     fn plan_next_check(&mut self) {
-        self.tend_at = Instant::now() + self.check_interval();
+        self.next_idle_check = Instant::now() + self.check_interval();
     }
 
     /// Retires and deletes all idle instances that are due.
@@ -129,7 +129,9 @@ impl Orchestrator {
     pub(super) fn generation_changed(&mut self) {
         self.retire_without_agent();
         self.has_changed = true;
-        self.tend_at = self.tend_at.min(Instant::now() + self.check_interval());
+        self.next_idle_check = self
+            .next_idle_check
+            .min(Instant::now() + self.check_interval());
         self.start_due_scan();
     }
 
@@ -227,7 +229,7 @@ impl Orchestrator {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
-        instance.is_tended = true;
+        instance.has_store_work = true;
         let (commands, instance) = (self.engine.commands.clone(), id.clone());
         self.tending += 1;
         tokio::spawn(async move {
@@ -245,7 +247,7 @@ impl Orchestrator {
         let Some(instance) = self.instances.get_mut(&id) else {
             return;
         };
-        instance.is_tended = false;
+        instance.has_store_work = false;
         let (is_used_again, meta) = (!instance.known.is_retired(), instance.meta(&id));
         match done {
             StoreWorkResult::Put {

@@ -83,7 +83,7 @@ pub(crate) struct Orchestrator {
     cancelled: HashSet<String>,
     waits: WaitGraph,
     stalled: StalledInstances,
-    settling: ChainWaiters,
+    chain_waiters: ChainWaiters,
     /// Instances with work, in the order in which the work arrived.
     ready: VecDeque<InstanceId>,
     is_ready: HashSet<InstanceId>,
@@ -96,7 +96,7 @@ pub(crate) struct Orchestrator {
     accepting: FuturesOrdered<BoxFuture<'static, (AgentEvent, Result<(), StoreError>)>>,
     seeking: PendingLookups,
     /// Time of the next check for idle instances.
-    tend_at: tokio::time::Instant,
+    next_idle_check: tokio::time::Instant,
     /// Number of running store tasks for idle instances.
     tending: usize,
     /// A reload may have removed agents of instances that are not in memory.
@@ -141,7 +141,7 @@ impl Orchestrator {
             cancelled: HashSet::new(),
             waits: WaitGraph::default(),
             stalled: StalledInstances::default(),
-            settling: ChainWaiters::default(),
+            chain_waiters: ChainWaiters::default(),
             ready: VecDeque::new(),
             is_ready: HashSet::new(),
             turns: JoinSet::new(),
@@ -150,7 +150,7 @@ impl Orchestrator {
             is_detached: false,
             accepting: FuturesOrdered::new(),
             seeking: PendingLookups::default(),
-            tend_at: tokio::time::Instant::now(),
+            next_idle_check: tokio::time::Instant::now(),
             tending: 0,
             has_changed: false,
             is_looking: false,
@@ -176,7 +176,7 @@ impl Orchestrator {
                 Some(sought) = self.seeking.next() => self.lookup_done(sought),
                 () = deadline(self.stopping) => if !self.detach_turns() { break },
                 () = deadline(self.stalled.next_retry()) => self.retry_stalled_instances(),
-                () = tokio::time::sleep_until(self.tend_at) => self.collect_idle(),
+                () = tokio::time::sleep_until(self.next_idle_check) => self.collect_idle(),
             }
             self.start_turns();
             self.notify_chain_waiters();
@@ -224,7 +224,7 @@ impl Orchestrator {
             OrchestratorCommand::Has { instance, answer } => self.send_existence(instance, answer),
             OrchestratorCommand::Looked(scan) => self.scan_done(scan),
             OrchestratorCommand::Settled { trace_id, answer } => {
-                self.settling.wait(trace_id, answer)
+                self.chain_waiters.wait(trace_id, answer)
             }
             // `run` starts turns after each command.
             OrchestratorCommand::Room => {}

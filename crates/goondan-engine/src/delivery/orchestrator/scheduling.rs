@@ -172,7 +172,7 @@ impl Orchestrator {
             return;
         }
         let is_free =
-            |instance: &&mut InstanceEntry| instance.turn.is_none() && !instance.is_tended;
+            |instance: &&mut InstanceEntry| instance.turn.is_none() && !instance.has_store_work;
         let first = self
             .instances
             .get_mut(id)
@@ -351,7 +351,7 @@ impl Orchestrator {
             return;
         };
         // The duration of the stall is unknown, so clients waiting for the chain are notified now.
-        self.settling
+        self.chain_waiters
             .notify(|trace_id| trace_id == turn.event.trace.trace_id);
         self.begun.insert(turn.event.id.clone());
         instance.queue.push_front(turn.event);
