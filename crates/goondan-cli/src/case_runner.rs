@@ -154,6 +154,7 @@ fn list_cases(root: &Path) -> CasesBody {
     }
 }
 
+/// Describes a test case for the list of test cases.
 fn summary_of(root: &Path, located: &LocatedCase) -> CaseSummaryBody {
     let LocatedCase { file, line, case } = located;
     CaseSummaryBody {
@@ -185,6 +186,7 @@ fn relative_file(root: &Path, file: &Path) -> String {
     parts.join("/")
 }
 
+/// Converts the report of a test case to the response body.
 fn result_of(report: &CaseReport) -> CaseResultBody {
     let (outcome, reason, failures) = match &report.outcome {
         CaseOutcome::Passed => (CaseOutcomeBody::Passed, None, Vec::new()),
@@ -206,6 +208,7 @@ fn result_of(report: &CaseReport) -> CaseResultBody {
     }
 }
 
+/// Converts a failed check to the response body.
 fn failure_of(failure: &CheckFailure) -> CaseFailureBody {
     let difference = |mismatch: &ValueMismatch| CaseDifferenceBody {
         path: mismatch.path.clone(),

@@ -512,13 +512,14 @@ pub(crate) fn report_not_startable(diagnostics: &[Diagnostic], output: &CommandO
 fn not_startable_error(diagnostics: &[Diagnostic]) -> CliError {
     let is_of_environment =
         |diagnostic: &Diagnostic| matches!(diagnostic.code, Code::ENV_MISSING | Code::NO_SWARM);
-    let exit = match diagnostics
+    let exit = if diagnostics
         .iter()
         .filter(|diagnostic| diagnostic.is_error())
         .all(is_of_environment)
     {
-        true => CommandExit::Configuration,
-        false => CommandExit::Validation,
+        CommandExit::Configuration
+    } else {
+        CommandExit::Validation
     };
     let mut error = match diagnostics {
         [problem] => CliError {

@@ -278,6 +278,8 @@ fn instruction_names(bundle: Option<&Bundle>) -> Vec<String> {
     names.chain([INSTRUCTIONS_FILE.to_owned()]).collect()
 }
 
+/// Returns the kind of a project file by its name. `instructions` are the names of instruction
+/// files.
 fn kind_of(path: &str, instructions: &[String]) -> ProjectFileKind {
     let name = path.rsplit('/').next().unwrap_or(path);
     if name.ends_with(CASE_FILE_SUFFIX) {

@@ -57,17 +57,17 @@ pub(crate) async fn fetch(
     for (number, file) in files.iter().enumerate() {
         let max_bytes = MAX_EVENT_FILE_BYTES.min(remaining_bytes);
         let is_too_large = file.bytes.is_some_and(|bytes| bytes > max_bytes as u64);
-        let result = match number >= MAX_EVENT_FILES || is_too_large {
-            true => Err(PlatformFailure::Refused(
+        let result = if number >= MAX_EVENT_FILES || is_too_large {
+            Err(PlatformFailure::Refused(
                 "the file is too large or exceeds the file limit".to_owned(),
-            )),
-            false => match tokio::time::timeout_at(end, fetch_file(runtime, file, max_bytes)).await
-            {
+            ))
+        } else {
+            match tokio::time::timeout_at(end, fetch_file(runtime, file, max_bytes)).await {
                 Ok(result) => result,
                 Err(_) => Err(PlatformFailure::Unknown(
                     "the download took too long".to_owned(),
                 )),
-            },
+            }
         };
         match result {
             Ok((attachment, bytes)) => {

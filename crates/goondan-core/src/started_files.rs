@@ -114,6 +114,8 @@ impl StartedProgram<'_> {
         }
     }
 
+    /// Returns the files and directories from which the command line loads code. Follows paths in
+    /// scripts and settings.
     fn loaded_places(&self) -> LoadedPlaces {
         let texts: Vec<String> = self
             .args

@@ -159,6 +159,7 @@ pub(crate) fn cut_at(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<Vec<u8>>
         .collect()
 }
 
+/// Inserts a keep-alive between the events of `body`.
 fn with_keep_alives(framing: EventFraming, body: &str, keep_alives: &[u8]) -> String {
     let (end, comments) = match framing {
         EventFraming::ServerSentEvents => {

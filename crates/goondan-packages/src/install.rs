@@ -302,14 +302,13 @@ fn list_installed(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut packages = Vec::new();
     for name in names(directory)? {
         let path = directory.join(&name);
-        match name.starts_with('@')
+        if name.starts_with('@')
             && fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir())
         {
-            true => {
-                let inner = names(&path)?.into_iter();
-                packages.extend(inner.map(|inner| (format!("{name}/{inner}"), path.join(inner))));
-            }
-            false => packages.push((name, path)),
+            let inner = names(&path)?.into_iter();
+            packages.extend(inner.map(|inner| (format!("{name}/{inner}"), path.join(inner))));
+        } else {
+            packages.push((name, path))
         }
     }
     Ok(packages)

@@ -86,6 +86,7 @@ impl EndpointSocket {
         Ok((socket, listener))
     }
 
+    /// Opens a socket with a random name in a directory. Only this user can connect to it.
     fn bind_in(place: &Path) -> io::Result<(EndpointSocket, ServerListener)> {
         let place = std::path::absolute(place)?;
         let socket = tempfile::Builder::new()

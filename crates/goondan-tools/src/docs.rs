@@ -83,6 +83,7 @@ pub fn markdown() -> String {
     page
 }
 
+/// Writes the table of tool names in other programs.
 fn write_inventories(page: &mut String) -> std::fmt::Result {
     page.push_str(
         "\n## Names in other programs\n\nPrompts written for the tools of these programs also \
@@ -100,6 +101,7 @@ fn write_inventories(page: &mut String) -> std::fmt::Result {
         })
 }
 
+/// Writes the section of a built-in tool.
 fn write_resource(
     page: &mut String,
     builtin: &BuiltinTool,
@@ -128,6 +130,7 @@ fn write_resource(
         .try_for_each(|export| self::write_export(page, &manifest.name, export))
 }
 
+/// Writes the section of an export: description, parameters and permissions.
 fn write_export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::Result {
     writeln!(
         page,

@@ -221,6 +221,7 @@ pub fn config_fault(tool: &Resource<Tool>, environment: &Environment) -> Option<
     }
 }
 
+/// Returns the error of a Tool whose config the built-in tool rejects.
 fn wrong_config(
     tool: &Resource<Tool>,
     builtin: &BuiltinTool,

@@ -230,12 +230,13 @@ fn require_success(outcomes: &[BuildOutcome]) -> Result<(), CliError> {
             format!("{} builds failed: {}.", failures.len(), names.join(", "))
         }
     };
-    let hint = match failed
+    let hint = if failed
         .iter()
         .any(|outcome| matches!(outcome.end, BuildEnd::NotStarted(_)))
     {
-        true => "Correct the command in `spec.build`, or install the programs that it needs.",
-        false => "Fix the errors above, then build again.",
+        "Correct the command in `spec.build`, or install the programs that it needs."
+    } else {
+        "Fix the errors above, then build again."
     };
     Err(CliError::failure(Code::BUILD_FAILED, message).suggest(hint))
 }

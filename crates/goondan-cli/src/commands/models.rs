@@ -183,6 +183,7 @@ impl ModelState {
 }
 
 impl ModelRow {
+    /// Returns the row as JSON, with the outcome of the test request.
     fn to_json(&self) -> Value {
         let spec = &self.model.spec;
         let mut row = json!({

@@ -403,17 +403,18 @@ pub(super) fn answer_of(
 
 /// Fails for attachments, which a test case cannot contain.
 pub(super) fn refuse_files(turn: &RecordedTurn, message: &Message) -> Result<(), RecordingError> {
-    match message
+    if message
         .data
         .content
         .iter()
         .any(|part| matches!(part, MessagePart::File(_)))
     {
-        true => recording_error(format!(
+        recording_error(format!(
             "A message of {} has an attachment, which a case can't contain.",
             turn_name(turn)
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

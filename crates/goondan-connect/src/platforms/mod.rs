@@ -320,11 +320,13 @@ pub fn sample(bound: &BoundConnection, given: Option<&Value>) -> Result<Platform
         "discord" => discord::sample(),
         _ => webhook::sample(bound),
     };
-    given.map_or(Ok(event.clone()), |given| with(event, given))
+    given.map_or(Ok(event.clone()), |given| apply_overrides(event, given))
 }
 
-fn with(mut event: PlatformEvent, stated_properties: &Value) -> Result<PlatformEvent, String> {
-    let object = stated_properties
+/// Replaces fields of an event by the fields of `overrides`. Fails for an unknown field or a wrong
+/// type.
+fn apply_overrides(mut event: PlatformEvent, overrides: &Value) -> Result<PlatformEvent, String> {
+    let object = overrides
         .as_object()
         .ok_or("The event must be a JSON object.")?;
     for (name, value) in object {

@@ -43,6 +43,8 @@ pub fn never_ended_error(name: &str) -> ToolError {
 }
 
 impl RunningToolCall<'_> {
+    /// Runs the call until its result. Returns `None` if the call was cancelled and its code did
+    /// not end within the grace period.
     async fn run(mut self) -> Option<FinalMessage> {
         if let Some(ended) = self.call.poll_briefly() {
             self.drain_events();

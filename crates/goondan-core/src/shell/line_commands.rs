@@ -139,6 +139,8 @@ impl<'a> CommandReader<'a> {
         self.word.get_or_insert_default()
     }
 
+    /// Ends the current word and adds it to the command. Returns `None` for shell syntax that is
+    /// not parsed.
     fn end_word(&mut self) -> Option<()> {
         let Some(mut word) = self.word.take() else {
             return Some(());

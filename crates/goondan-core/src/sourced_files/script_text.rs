@@ -136,6 +136,7 @@ pub(super) fn cleaned_recipe(recipe: &str) -> String {
         .replace(SHELL_DOLLAR, "$")
 }
 
+/// Parses the text of a script, including the commands in its substitutions.
 fn read_statements(
     text: &str,
     around: &str,
@@ -176,6 +177,7 @@ struct StatementReader<'a> {
 }
 
 impl StatementReader<'_> {
+    /// Ends the current word and adds it to the statement.
     fn end_word(&mut self) {
         let Some(mut word) = self.word.take() else {
             return;
@@ -184,13 +186,12 @@ impl StatementReader<'_> {
         if matches!(word.text.as_str(), "[" | "[[") {
             (word.is_known, word.is_computed) = (true, false);
         }
-        match std::mem::take(&mut self.is_output) {
-            // A stream such as `2` in `>&2` is no file.
-            true => {
-                let is_stream = word.text.bytes().all(|byte| byte.is_ascii_digit());
-                self.statement.writes_file |= !is_stream && word.text != "/dev/null";
-            }
-            false => self.statement.words.push(word),
+        if std::mem::take(&mut self.is_output) {
+            // A stream such as `2` in `>&2` is not a file.
+            let is_stream = word.text.bytes().all(|byte| byte.is_ascii_digit());
+            self.statement.writes_file |= !is_stream && word.text != "/dev/null";
+        } else {
+            self.statement.words.push(word);
         }
     }
 
@@ -330,6 +331,7 @@ impl StatementReader<'_> {
         text.strip_prefix(open).unwrap_or(&text).to_owned()
     }
 
+    /// Reads the name of a variable, or the sign of a parameter such as `$@`.
     fn variable_name(&mut self) -> String {
         let mut name = String::new();
         while let Some(c) = self

@@ -69,6 +69,7 @@ impl LoadedLibrary {
         from_table(unsafe { table.assume_init() }, name)
     }
 
+    /// Returns the manifest of the library. Fails if the library returns an error or invalid JSON.
     pub(crate) fn describe(&self, name: &str) -> Result<wire::Manifest, LibraryFailure> {
         let mut bytes: Vec<u8> = Vec::new();
         // SAFETY: `this` is open; `put` takes a `Vec<u8>`, which lives during this call.

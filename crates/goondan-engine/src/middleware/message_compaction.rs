@@ -75,10 +75,11 @@ fn outdated_indexes(
         config.is_too_much(size)
     };
     let is_start = cause == CompactionCause::TurnStart;
-    let retained = match is_start {
-        true => retained_count(messages, config.retain_last_messages),
+    let retained = if is_start {
+        retained_count(messages, config.retain_last_messages)
+    } else {
         // Within a turn, the input can be many messages ago. It stays in any case.
-        false => config.retain_last_messages,
+        config.retain_last_messages
     };
     match config.mode {
         CompactionMode::Truncate => trim.drop_oldest(0, |_| true),

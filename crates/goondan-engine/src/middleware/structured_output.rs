@@ -211,10 +211,11 @@ impl Middleware for StructuredOutput {
         context: &mut ToolCallContext,
         next: ToolCallNext<'_>,
     ) -> ToolCallResult {
-        match context.call.tool_name == TOOL && context.catalog.get(TOOL).is_some() {
+        if context.call.tool_name == TOOL && context.catalog.get(TOOL).is_some() {
             // Giving an answer needs no permission.
-            true => self.submit(context).await,
-            false => next.run(context).await,
+            self.submit(context).await
+        } else {
+            next.run(context).await
         }
     }
 }

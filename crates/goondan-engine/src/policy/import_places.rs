@@ -78,6 +78,8 @@ impl ImportPlaces {
         places
     }
 
+    /// Adds the places from which a script imports code. Returns `None` for a file that is not a
+    /// script.
     fn add(&mut self, script: &Path, root: &Path) -> Option<()> {
         let language = ScriptLanguage::of(&script.to_string_lossy())?;
         let text = read_script(script).unwrap_or_default();

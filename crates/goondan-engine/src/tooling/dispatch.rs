@@ -270,13 +270,14 @@ pub(crate) async fn run_core(context: &mut ToolCallContext) -> ToolCallResult {
         Err(error) => return error_result(&context.call, tool.limits.error_message, error),
     };
     let is_untrusted = untrusted_content::is_untrusted(&context.engine, &tool);
-    let outcome = match is_untrusted {
+    let outcome = if is_untrusted {
+        taint_output(context, &tool, outcome).await
+    } else {
         // A tool must not decide about the trust in its own output.
-        false => outcome.map(|mut output| {
+        outcome.map(|mut output| {
             output.metadata.shift_remove(UNTRUSTED_KEY);
             output
-        }),
-        true => taint_output(context, &tool, outcome).await,
+        })
     };
     match outcome {
         Ok(output) => success_result(context, &tool, output).await,

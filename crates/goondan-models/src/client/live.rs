@@ -140,6 +140,7 @@ impl LiveClient {
             .http_status_error(&self.host, status, &body, &headers, sends_schema))
     }
 
+    /// Requests the vectors of `texts`. Fails if the provider has no embeddings.
     async fn embed_texts(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
         let (wire, model) = (self.format.wire_format(), &self.target.model);
         let has_embeddings = self.target.provider.name != "vertex";

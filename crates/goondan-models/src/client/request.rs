@@ -158,6 +158,7 @@ impl RequestBuilder {
         head
     }
 
+    /// Encodes all fields of a request except the messages and the system prompt.
     fn encode_head(
         &self,
         request: &ModelRequest,

@@ -69,6 +69,7 @@ pub fn missing_key(model: &Resource<Model>, environment: &Environment) -> Option
     client::missing_key(model, provider, environment)
 }
 
+/// Returns the error of a Model with an unknown provider. It suggests similar names.
 fn unknown_provider(model: &Resource<Model>) -> ModelError {
     let name = &model.spec.provider;
     let message = format!(

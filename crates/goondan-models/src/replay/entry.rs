@@ -179,6 +179,7 @@ fn recorded_params(params: &ModelParams) -> Value {
 }
 
 impl AskedMessage {
+    /// Returns the parts of a message by which recorded requests are compared.
     fn from_message(message: &Message) -> Self {
         let results = message.tool_results().map(|result| AskedResult {
             tool_call_id: result.tool_call_id.clone(),

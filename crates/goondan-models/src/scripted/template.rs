@@ -246,6 +246,7 @@ fn results_by_id(request: &ModelRequest) -> BTreeMap<&str, ResultView<'_>> {
 }
 
 impl<'a> TemplateVariables<'a> {
+    /// Returns the variables that a template can use in the reply to `request`.
     fn for_request(request: &'a ModelRequest, last: &'a str) -> Self {
         let user_messages: Vec<_> = request
             .messages

@@ -26,6 +26,8 @@ impl AmazonEvents {
         }
     }
 
+    /// Adds received bytes and passes all complete events to `sink`. Fails for a damaged or too
+    /// long event.
     pub(crate) fn take(&mut self, bytes: &[u8], sink: EventSink<'_>) -> Result<(), FramingError> {
         self.buffer.extend_from_slice(bytes);
         loop {
@@ -41,6 +43,7 @@ impl AmazonEvents {
     }
 }
 
+/// Passes a message to `sink`, with its name from the headers.
 fn emit_message(message: &Message, sink: EventSink<'_>) -> Result<(), FramingError> {
     let value = |name: &str| {
         let header = message

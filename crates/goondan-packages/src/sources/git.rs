@@ -123,13 +123,14 @@ pub(super) async fn candidates(reference: &GitReference) -> Result<Vec<Candidate
         })
     };
     let candidates: Vec<CandidateVersion> = tags.filter_map(version_of_tag).collect();
-    match candidates.is_empty() {
+    if candidates.is_empty() {
         // Without version tags, use the default branch.
-        true => Ok(vec![CandidateVersion {
+        Ok(vec![CandidateVersion {
             version: None,
             pin: ExactLocation::Git(reference.clone()),
-        }]),
-        false => Ok(candidates),
+        }])
+    } else {
+        Ok(candidates)
     }
 }
 

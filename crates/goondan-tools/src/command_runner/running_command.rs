@@ -106,6 +106,8 @@ pub(crate) struct CommandLineJob {
 }
 
 impl CommandLineJob {
+    /// Connects the command line to new pipes and prepares its run. With `input`, the caller gets a
+    /// pipe to its standard input.
     fn start(line: Arc<CommandLineRunner>, input: bool) -> io::Result<CommandLineJob> {
         let (output, output_end) = io::pipe()?;
         let (errors, errors_end) = io::pipe()?;

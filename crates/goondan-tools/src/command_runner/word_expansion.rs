@@ -23,6 +23,8 @@ const MAX_SUBSTITUTION_BYTES: u64 = 1 << 20;
 const MAX_MATCHED_NAMES: usize = 100_000;
 
 impl CommandLineRun<'_> {
+    /// Expands a word to arguments: a pattern to the matching file names, and other words to one
+    /// argument.
     pub(super) async fn expand(
         self,
         word: &CommandWord,

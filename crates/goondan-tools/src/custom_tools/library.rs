@@ -74,6 +74,8 @@ pub(super) async fn run(ctx: &ToolContext, run: LibraryCall<'_>) -> Result<ToolO
     })
 }
 
+/// Opens the library of a custom tool and caches its exports. Fails if the library cannot be
+/// loaded.
 async fn open(run: &LibraryCall<'_>) -> Result<Arc<ToolSet>, ToolError> {
     let broken = |message: String| ToolError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN);
     let source = run

@@ -25,6 +25,7 @@ pub(super) struct ToolScaffold {
     pub(super) next: Vec<String>,
 }
 
+/// Returns the files of a new custom tool, and the instructions for its author.
 pub(super) fn build_scaffold(
     template: ToolTemplate,
     name: &str,

@@ -154,6 +154,7 @@ impl PlatformClient {
         })
     }
 
+    /// Returns the token. Fails if neither the config nor a variable contains one.
     fn token(&self) -> Result<&str, ToolError> {
         self.token
             .as_ref()

@@ -40,6 +40,7 @@ pub(super) fn ensure_running(helper: &HelperCommand) {
     }
 }
 
+/// Starts the watcher in its own process group, outside of every signal domain of this process.
 fn start(helper: &HelperCommand) -> io::Result<Child> {
     let mut command = Command::new(&helper.program);
     command

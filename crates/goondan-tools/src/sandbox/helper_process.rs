@@ -85,6 +85,8 @@ fn apply_restrictions(_restrictions: &ProcessRestrictions) -> Result<(), HelperS
     Err(HelperStartError::OtherSystem)
 }
 
+/// Sets the resource limits of this process, which the started program inherits. Fails for a limit
+/// that the system does not support.
 #[cfg(unix)]
 fn limit(restrictions: &ProcessRestrictions) -> Result<(), HelperStartError> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};

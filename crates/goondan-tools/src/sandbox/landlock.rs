@@ -140,10 +140,11 @@ impl OpenPlace {
     /// Returns the rule for this place.
     fn rule(&self, access: BitFlags<AccessFs>) -> PathBeneath<&OwnedFd> {
         let kind = SFlag::from_bits_truncate(self.stat.st_mode) & SFlag::S_IFMT;
-        let access = match kind == SFlag::S_IFDIR {
-            true => access,
+        let access = if kind == SFlag::S_IFDIR {
+            access
+        } else {
             // Other rights do not exist for files.
-            false => access & AccessFs::from_file(PREFERRED_LANDLOCK_ABI),
+            access & AccessFs::from_file(PREFERRED_LANDLOCK_ABI)
         };
         PathBeneath::new(&self.descriptor, access)
     }

@@ -461,6 +461,8 @@ impl<'a> ProgramAccess<'a> {
     }
 }
 
+/// Builds the layer of a sandbox: the places that a program may read and write, its programs and
+/// its network access.
 fn build_layer(
     sandbox: &SandboxSettings,
     places: ProgramAccess<'_>,

@@ -159,6 +159,7 @@ impl HtmlWriter {
         }
     }
 
+    /// Handles a start tag: writes it, or skips the element with its content.
     fn start(&mut self, tag: &Tag, base: &Url) {
         let name = &*tag.name;
         if let Some((left_out, count)) = &mut self.left_out {
@@ -196,6 +197,7 @@ impl HtmlWriter {
         }
     }
 
+    /// Handles an end tag: closes the element, or ends the skipped part.
     fn end(&mut self, name: &str) {
         if let Some((left_out, count)) = &mut self.left_out {
             if left_out == name {

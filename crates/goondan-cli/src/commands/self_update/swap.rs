@@ -65,10 +65,11 @@ fn not_replaced_error(program: &InstalledProgram, error: &io::Error) -> CliError
 
 /// Unpacks with `tar`, which every supported system has. On Windows it also unpacks zip files.
 fn unpack(file: &Path, into: &Path) -> Result<(), CliError> {
-    let tar = match cfg!(windows) {
+    let tar = if cfg!(windows) {
         // Full path, because another `tar` in PATH may not support zip.
-        true => directory_outside_projects().join("System32\\tar.exe"),
-        false => PathBuf::from("tar"),
+        directory_outside_projects().join("System32\\tar.exe")
+    } else {
+        PathBuf::from("tar")
     };
     let outcome = Command::new(&tar)
         .arg("-xf")

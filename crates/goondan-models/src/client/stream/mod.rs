@@ -148,14 +148,13 @@ impl AnswerStream {
             return;
         };
         let has_ended = self.reader.has_ended();
-        let deadline = match has_ended {
+        let deadline = if has_ended {
             // Usage may follow the announced end.
-            true => self.last_growth + END_GRACE,
+            self.last_growth + END_GRACE
+        } else {
             // Keep-alives extend the wait, but not without limit.
-            false => {
-                let data_deadline = self.last_data + self.idle_timeout * MAX_KEEP_ALIVE_FACTOR;
-                data_deadline.min(self.last_event + self.idle_timeout)
-            }
+            let data_deadline = self.last_data + self.idle_timeout * MAX_KEEP_ALIVE_FACTOR;
+            data_deadline.min(self.last_event + self.idle_timeout)
         };
         match timeout_at(deadline, response.chunk()).await {
             Ok(Ok(Some(piece))) => self.take(&piece),

@@ -95,6 +95,8 @@ fn text_block(text: &str) -> Option<Value> {
 }
 
 impl AnthropicOpaqueOwner<'_> {
+    /// Returns the block of reasoning that came from this provider's family. Returns `None` without
+    /// a signature, unless unsigned blocks are accepted.
     fn thinking_block(self, text: &str, metadata: &ProviderMetadata) -> Option<Value> {
         let own_fields = metadata.get(self.family)?;
         if let Some(data) = own_fields.get(REDACTED) {
@@ -109,6 +111,7 @@ impl AnthropicOpaqueOwner<'_> {
         }
     }
 
+    /// Returns the block of a tool call, with the fields that the provider added to it.
     fn tool_use_block(self, call: &ToolCall) -> Value {
         let mut block = json!({
             "type": "tool_use",

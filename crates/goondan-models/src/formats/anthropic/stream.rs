@@ -68,6 +68,7 @@ impl AnthropicDecoder {
         }
     }
 
+    /// Decodes an event. Returns `Done` at the end of the message.
     fn event(&mut self, kind: &str, data: &Value, answer: &mut AnswerBuilder) -> AnswerProgress {
         match kind {
             "message_start" => self.message(&data["message"], answer),
@@ -251,6 +252,7 @@ impl StreamDecoder for AnthropicDecoder {
 }
 
 impl OpenBlock {
+    /// Adds the content that is complete only at the end of the block.
     fn end(self, answer: &mut AnswerBuilder) {
         match self.content {
             OpenContent::Call {

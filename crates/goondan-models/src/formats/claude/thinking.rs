@@ -41,6 +41,7 @@ impl ThinkingPlan {
             .is_some_and(|thinking| thinking["type"] != "disabled")
     }
 
+    /// Returns the plan for a model that chooses the amount of thinking itself.
     fn adaptive(model: ClaudeModel, effort: Option<ReasoningEffort>, turn: OpenTurn) -> Self {
         // A turn that began with thinking cannot continue without it.
         let must_think = turn == OpenTurn::WithReasoning;

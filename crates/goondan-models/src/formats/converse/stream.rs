@@ -38,6 +38,7 @@ impl ConverseDecoder {
         }
     }
 
+    /// Decodes an event. Returns `Done` at the event with the token usage, which is the last one.
     fn event(&mut self, name: &str, data: &Value, answer: &mut AnswerBuilder) -> AnswerProgress {
         let key = data["contentBlockIndex"].as_u64().unwrap_or(0);
         match name {
@@ -54,6 +55,7 @@ impl ConverseDecoder {
         AnswerProgress::More
     }
 
+    /// Begins a content block: a tool call, or a block of the server such as a search.
     fn begin(&mut self, key: BlockKey, start: &Value, answer: &mut AnswerBuilder) {
         let call = &start["toolUse"];
         if call.is_object() && call["type"] != "server_tool_use" {
@@ -72,6 +74,7 @@ impl ConverseDecoder {
         }
     }
 
+    /// Adds a piece of text, arguments or reasoning to its block.
     fn add_delta(&mut self, key: BlockKey, delta: &Value, answer: &mut AnswerBuilder) {
         if let Some((server_key, block, input)) = &mut self.server_block
             && *server_key == key
@@ -95,6 +98,7 @@ impl ConverseDecoder {
         }
     }
 
+    /// Adds a piece of reasoning, and joins the pieces of its signature.
     fn add_reasoning(&self, key: BlockKey, delta: &Value, answer: &mut AnswerBuilder) {
         answer.add_reasoning(key, delta["text"].as_str().unwrap_or_default());
         for field in [SIGNATURE, REDACTED] {

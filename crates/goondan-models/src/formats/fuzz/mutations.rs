@@ -106,6 +106,7 @@ fn change_value(value: &mut Value, random: &mut FuzzRandom) {
     }
 }
 
+/// Removes, renames or replaces a field of a map.
 fn change_fields(fields: &mut Map<String, Value>, random: &mut FuzzRandom) {
     let keys: Vec<String> = fields.keys().cloned().collect();
     let key = &keys[random.number_below(keys.len())];
@@ -135,6 +136,7 @@ fn change_text(text: &mut String, random: &mut FuzzRandom) {
     }
 }
 
+/// Returns a random JSON value. `depth` limits its nesting.
 fn random_value(random: &mut FuzzRandom, depth: usize) -> Value {
     match random.number_below(if depth == 0 { 7 } else { 9 }) {
         0 => Value::Null,

@@ -209,6 +209,7 @@ impl ResponsesDecoder {
         self.items.get(at).is_done = true;
     }
 
+    /// Adds the parts of a complete message that did not arrive in pieces.
     fn complete_message(&mut self, at: usize, message: &Value, answer: &mut AnswerBuilder) {
         let item = self.items.get(at);
         let parts = || message["content"].as_array().into_iter().flatten();
@@ -236,6 +237,8 @@ impl ResponsesDecoder {
         }
     }
 
+    /// Adds complete reasoning that did not arrive in pieces, and keeps its item for later
+    /// requests.
     fn complete_reasoning(&mut self, at: usize, reasoning: &Value, answer: &mut AnswerBuilder) {
         let item = self.items.get(at);
         if item.streamed.is_empty() {
@@ -251,6 +254,8 @@ impl ResponsesDecoder {
         });
     }
 
+    /// Adds the arguments of a complete call that did not arrive in pieces, and the provider's own
+    /// fields.
     fn complete_call(&mut self, at: usize, call: &Value, answer: &mut AnswerBuilder) {
         let item = self.items.get(at);
         if item.call_id.is_empty() {

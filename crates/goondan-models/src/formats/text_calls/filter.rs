@@ -153,6 +153,7 @@ impl TextCallFilter {
         content
     }
 
+    /// Returns the final chunks: the text that was held back, and the complete answer.
     fn finish(&mut self, answer: Box<CompletedAnswer>) -> Vec<ModelChunk> {
         let mut chunks = Vec::new();
         if self.stage == FilterStage::Reasoning {
