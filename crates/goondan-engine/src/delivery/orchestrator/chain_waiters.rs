@@ -19,7 +19,7 @@ impl ChainWaiters {
         for (trace_id, answer) in std::mem::take(&mut self.0) {
             if is_over(&trace_id) {
                 // The receiver may be closed, so the result is ignored.
-                drop(answer.send(()))
+                let _ = answer.send(());
             } else {
                 self.0.push((trace_id, answer))
             }

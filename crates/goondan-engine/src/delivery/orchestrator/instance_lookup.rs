@@ -198,7 +198,7 @@ impl Orchestrator {
         if self.instances.may_be_evicted(&id) {
             self.look_up(id, LookupReason::Presence(answer))
         } else {
-            drop(answer.send(self.instances.get(&id).is_some()))
+            let _ = answer.send(self.instances.get(&id).is_some());
         }
     }
 
