@@ -47,7 +47,7 @@ pub struct RunOptions {
     pub nodes: usize,
     /// Runs test cases that have `live`, with the real models of their projects.
     pub live: Option<LiveOptions>,
-    /// Command whose processes run libraries that need a separate process.
+    /// Command of the host processes for libraries that need a separate process.
     pub tool_host: Option<HostCommand>,
     /// Set to start no further test cases.
     pub stop: Arc<AtomicBool>,

@@ -43,7 +43,7 @@ const RETRYABLE_CODES: [Code; 4] = [
     Code::STORE,
 ];
 
-/// A connection with everything that its events and answers need.
+/// Connection with its platform, gateway, outbox and approvals.
 pub(crate) struct ConnectionRuntime {
     pub(crate) bound: BoundConnection,
     pub(crate) shared: SharedConnectionState,

@@ -33,7 +33,7 @@ const PONG_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_PRINTED_BYTES: usize = 4 << 10;
 /// Maximum number of queued events for a process; further events are dropped.
 const MAX_QUEUED_EVENTS: usize = 1_024;
-/// Maximum length in bytes of a printed line that is logged as one.
+/// Maximum length of a logged line, in bytes. Longer lines are divided.
 const MAX_LOGGED: u64 = 10_000;
 
 /// A process that accepts calls. Dropping the last handle ends it.

@@ -35,7 +35,8 @@ const SSH_OPTIONS: [&str; 13] = [
     "-o",
     "ServerAliveInterval=15",
 ];
-/// The socket of the key agent. The program needs it, and does not forward it.
+/// Variable with the socket of the SSH key agent. `ssh` needs the variable, and does not forward it
+/// to the host.
 const SSH_AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
 /// Exit code of the program if the connection fails.
 const SSH_CONNECTION_FAILED_CODE: i32 = 255;

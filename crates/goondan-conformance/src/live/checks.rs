@@ -17,7 +17,7 @@ pub struct CheckRate {
     pub runs: usize,
 }
 
-/// A check, and the number of steps that must be performed before it is made.
+/// Name of a check, and the number of steps that must be performed before it.
 struct CaseCheck {
     name: String,
     steps: usize,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::formats::{EncodedTranscript, OpenTurn, RequestContext, TranscriptCache, WireFormat};
 use crate::transport::SharedBody;
 
-/// Encoded heads that are kept: one for each set of tools and params that is in use.
+/// Maximum number of encoded heads in memory: one for each set of params and tools in use.
 const MAX_HEADS: usize = 64;
 
 /// Maker of the request bodies of one model.

@@ -24,7 +24,7 @@ use super::system_calls::{self, CallAccess};
 use super::world_readable::SETTINGS_DIR;
 use crate::mutex_lock::lock;
 
-/// Required version. The third one is the first that controls truncating files.
+/// Required version of Landlock: the first version that controls truncating files.
 const REQUIRED_LANDLOCK_ABI: ABI = ABI::V3;
 
 /// Preferred version. It adds devices, signals and sockets of outside processes.
@@ -91,7 +91,8 @@ fn drop_capabilities() -> Result<(), SandboxApplyError> {
 /// Device and inode number, which identify a file.
 type Identity = Option<(u64, u64)>;
 
-/// The rules of a layer, and the files that its paths referred to.
+/// Rules of a layer, and the files to which the paths of the layer referred when the rules were
+/// created.
 struct LandlockRules {
     layer: SandboxLayer,
     files: Vec<Identity>,

@@ -22,8 +22,8 @@ const REAP_INTERVAL: Duration = Duration::from_secs(1);
 /// before.
 const REAP_ROUNDS: u32 = 10;
 
-/// Maximum number of ended children that wait for all these searches. A program that creates more of
-/// them would use up the process ids of the machine.
+/// Maximum number of ended children that wait until all running searches are over. Without the
+/// limit, a program could use up the process ids of the machine.
 const MAX_ENDED_CHILDREN: usize = 256;
 
 /// A process, as `/proc` describes it.

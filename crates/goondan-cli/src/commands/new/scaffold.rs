@@ -61,7 +61,7 @@ pub(super) struct ScaffoldKind {
     pub(super) folder: &'static str,
     /// Resource kind in references of agents; `None` if agents do not reference it.
     pub(super) used_as: Option<&'static str>,
-    /// Input to try it with; `None` if it is served instead.
+    /// Input with which the new project is tried; `None` if the project is served instead.
     pub(super) input: Option<&'static str>,
     /// Files per language. Except for crates, the main file is first.
     code: &'static [(ScaffoldLanguage, &'static [TemplateSource])],

@@ -53,7 +53,7 @@ struct ApprovalsRemoveArgs {
 /// Remembered approval with its workspace.
 struct StoredApproval {
     workspace: Workspace,
-    /// Conversation that it is limited to; `None` if it always applies.
+    /// Conversation to which the approval is limited; `None` if it applies to all conversations.
     instance: Option<goondan::ids::InstanceId>,
     grant: ApprovalGrant,
 }

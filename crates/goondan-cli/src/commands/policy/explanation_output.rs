@@ -14,9 +14,9 @@ pub(super) struct PolicyExplanation<'a> {
     pub(super) tool: &'a str,
     /// The call has a command line.
     pub(super) has_line: bool,
-    /// Verdicts of the agent and of the agents that called it.
+    /// Verdict of the agent, then the verdicts of the agents that called it.
     pub(super) verdicts: Vec<AgentVerdict<'a>>,
-    /// Verdicts of all agents that may call it.
+    /// Verdicts of all agents that may call the agent.
     pub(super) callers: Vec<AgentVerdict<'a>>,
     pub(super) notes: Vec<String>,
 }

@@ -9,7 +9,7 @@ pub(crate) use thinking::{ThinkingPlan, add_step};
 /// Limit of output tokens for models that are not Claude models.
 const DEFAULT_MAX_TOKENS: u32 = 64_000;
 
-/// A Claude model, as its name describes it.
+/// Family and version of a Claude model, parsed from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClaudeModel {
     line: ClaudeLine,

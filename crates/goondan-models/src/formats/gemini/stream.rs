@@ -14,7 +14,7 @@ use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
 /// Data of the last event of some proxies.
 const DONE: &str = "[DONE]";
 
-/// End of reasons that mean that no reason was set. Some servers write them into every event.
+/// Suffix of finish reasons that state no reason. Some servers write them into every event.
 const UNSPECIFIED: &str = "UNSPECIFIED";
 
 /// Decoder of one answer.

@@ -57,9 +57,9 @@ use crate::output::{CommandOutput, TerminalSize, screen, style, turn_error, writ
 /// Interval at which elapsed times are redrawn while work runs.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Words before an input that joins the running turn, or follows it.
-const JOINS: &str = "joins:";
-const NEXT: &str = "next:";
+/// Label of an input that joins the running turn or follows it.
+const JOINING_LABEL: &str = "joins:";
+const FOLLOWING_LABEL: &str = "next:";
 
 /// Maximum number of events handled before the screen is redrawn.
 const MAX_EVENTS_PER_DRAW: usize = 512;
@@ -348,7 +348,7 @@ impl<P: SwarmClient> TerminalChat<P> {
     async fn say_later(&mut self, input: Input) -> Result<(), CliError> {
         match self.turn {
             Some(_) => {
-                self.note_waiting(NEXT, &input);
+                self.note_waiting(FOLLOWING_LABEL, &input);
                 self.queue.push_back(input);
                 Ok(())
             }
@@ -370,7 +370,7 @@ impl<P: SwarmClient> TerminalChat<P> {
         };
         match self.client.steer(input.clone()).await {
             Ok(()) => {
-                self.note_waiting(JOINS, &input);
+                self.note_waiting(JOINING_LABEL, &input);
                 self.steering.push_back(input);
                 Ok(())
             }

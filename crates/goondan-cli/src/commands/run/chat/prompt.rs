@@ -12,7 +12,8 @@ use super::open_approval::OpenApproval;
 use super::pressed_key::KeyPress;
 use super::transcript::SENDER;
 use super::{
-    ChatFlow, JOINS, NEXT, TerminalChat, conversation, export, file_mentions, listings, size,
+    ChatFlow, FOLLOWING_LABEL, JOINING_LABEL, TerminalChat, conversation, export, file_mentions,
+    listings, size,
 };
 use crate::commands::run::client::SwarmClient;
 use crate::exit::CliError;
@@ -423,8 +424,8 @@ impl<P: SwarmClient> TerminalChat<P> {
         let faint = style::FAINT;
         let faint_row = |text: &str| format!("{faint}{}{faint:#}", fit(text, columns));
         let mut rows = Vec::new();
-        let steering = self.steering.iter().map(|input| (JOINS, input));
-        let queued = self.queue.iter().map(|input| (NEXT, input));
+        let steering = self.steering.iter().map(|input| (JOINING_LABEL, input));
+        let queued = self.queue.iter().map(|input| (FOLLOWING_LABEL, input));
         for (label, input) in steering.chain(queued).take(MAX_QUEUED_ROWS) {
             rows.push(faint_row(&format!("{label} {}", shorten(&input.text))));
         }

@@ -8,7 +8,7 @@ use crate::output::width::rows;
 /// Maximum rows of streaming reasoning.
 const MAX_REASONING_ROWS: usize = 6;
 
-/// Reasoning that streams, and the last reasoning that was folded.
+/// Streaming reasoning of the current step, and the last complete reasoning.
 #[derive(Debug, Default)]
 pub(super) struct ReasoningView {
     streaming: String,

@@ -127,7 +127,7 @@ const MIN_OUTPUT_COLUMNS: usize = 16;
 enum CallOutcome {
     Well,
     Failed,
-    /// The program that it ran failed, with this description.
+    /// The call ran a program that failed, with this description.
     Ran(String),
 }
 

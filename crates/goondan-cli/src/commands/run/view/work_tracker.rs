@@ -15,10 +15,10 @@ pub(in crate::commands::run) struct WorkTracker {
     causes: HashMap<String, Option<String>>,
 }
 
-/// Row of the tree, below the work that waits for it.
+/// Row of the tree of running work. Callers come before the work that they wait for.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::commands::run) struct WorkRow<'r> {
-    /// Number of running items that wait for it.
+    /// Number of running items that wait for this work.
     pub(in crate::commands::run) depth: usize,
     /// Agent and activity. May contain foreign content.
     pub(in crate::commands::run) words: &'r str,
