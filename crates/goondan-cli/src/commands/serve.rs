@@ -204,7 +204,7 @@ pub(super) async fn serve(
     };
     let address = listener.local_addr().map_err(CliError::from)?;
     let server = Server::listen(listener, session.endpoint.service.clone(), options);
-    session.endpoint.opened().await;
+    session.endpoint.wait_until_open().await;
     let page = args.studio.then(|| {
         format!(
             "http://{address}{}{code}",

@@ -59,7 +59,7 @@ pub(crate) async fn run(
 async fn report(remote: &RemoteSwarm, output: &CommandOutput) -> Result<(), CliError> {
     let name = untrusted_text::line(&remote.swarm.name).to_string();
     let process = remote.process();
-    if !remote.ended().await {
+    if !remote.wait_for_exit().await {
         return output.note(&format!(
             "Process {process} still finishes its turns in the swarm {name}. `gdn ps` lists it \
             until it ends."

@@ -76,7 +76,7 @@ pub(crate) fn run(
     };
     match revoked {
         Some(folder) => revoke_trust(&list, folder, output),
-        None if is_list => list_trusted(&list, output),
+        None if is_list => print_trust_list(&list, output),
         None => {
             let folder = match folder {
                 Some(folder) => folder_of(folder).to_owned(),
@@ -147,7 +147,7 @@ fn trust_directory(
 }
 
 /// Lists the trusted directories and packages.
-fn list_trusted(list: &TrustList, output: &CommandOutput) -> Result<(), CliError> {
+fn print_trust_list(list: &TrustList, output: &CommandOutput) -> Result<(), CliError> {
     let folders = list
         .folders()
         .map_err(|error| unreadable_trust_list_error(list, &error))?;

@@ -102,7 +102,7 @@ pub(crate) fn set_status_rows(bottom: StatusRows) -> io::Result<()> {
     let mut screen = screen();
     let columns = columns();
     if screen.below.get_or_insert_default().want(bottom, columns) {
-        screen.above("")
+        screen.write_above_rows("")
     } else {
         Ok(())
     }
@@ -208,14 +208,14 @@ impl TerminalScreen {
         let lines = std::mem::replace(&mut status_rows.partial, rest);
         match origin {
             TextOrigin::Ours if !has_colour() => {
-                self.above(&anstream::adapter::strip_str(&lines).to_string())
+                self.write_above_rows(&anstream::adapter::strip_str(&lines).to_string())
             }
-            _ => self.above(&lines),
+            _ => self.write_above_rows(&lines),
         }
     }
 
     /// Writes lines above the status rows.
-    fn above(&mut self, lines: &str) -> io::Result<()> {
+    fn write_above_rows(&mut self, lines: &str) -> io::Result<()> {
         self.below.as_mut().map_or(Ok(()), |below| {
             write_to_terminal(&below.repaint(lines, columns(), has_colour()))
         })

@@ -171,7 +171,7 @@ impl NodeConfig {
                         };
                     }
                 },
-                () = leadership_lost(leading.as_mut()) => return NodeExit { leading, again: true },
+                () = wait_for_takeover(leading.as_mut()) => return NodeExit { leading, again: true },
             }
         }
     }
@@ -185,7 +185,7 @@ async fn end(leading: Option<&LeaderState>) -> bool {
 }
 
 /// Waits until another node takes over from this one.
-async fn leadership_lost(leading: Option<&mut LeaderState>) {
+async fn wait_for_takeover(leading: Option<&mut LeaderState>) {
     match leading {
         Some(leading) => (&mut leading.lost).await,
         None => std::future::pending().await,

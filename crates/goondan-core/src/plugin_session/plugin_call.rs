@@ -126,7 +126,7 @@ impl PluginCall {
     }
 
     /// Ends the call without the code, which counts as lost from now on.
-    pub(super) fn write_off(&mut self) {
+    pub(super) fn abandon(&mut self) {
         self.transport.calls().give_up(self.id, Duration::ZERO);
     }
 }

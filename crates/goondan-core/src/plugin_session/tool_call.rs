@@ -66,7 +66,7 @@ impl RunningToolCall<'_> {
                     self.call.cancel();
                 }
                 () = &mut until_lost => {
-                    self.call.write_off();
+                    self.call.abandon();
                     return None;
                 }
                 Some((operation, outcome)) = self.operations.next() => self.call.answer(operation, outcome),

@@ -332,7 +332,10 @@ async fn collect_verdicts(
     let generation = context.engine.generation.load();
     for (caller, instance) in context.facts.narrowing_agents() {
         verdicts.push(match generation.agent(caller) {
-            Some(caller) => verdict(caller, &seen_by(own_paths, context, caller, instance)),
+            Some(caller) => verdict(
+                caller,
+                &paths_for_caller(own_paths, context, caller, instance),
+            ),
             // The policy of a removed agent is no longer known.
             None => PermissionVerdict {
                 agent: caller.to_owned(),
@@ -423,7 +426,7 @@ async fn resolve_paths(
 /// not allow an `out` directory of the called agent.
 ///
 /// If both agents use a separate directory per conversation, these count as the same directory.
-fn seen_by<'p>(
+fn paths_for_caller<'p>(
     paths: &'p PathArguments,
     context: &ToolCallContext,
     agent: &AgentPlan,

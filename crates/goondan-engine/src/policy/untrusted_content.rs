@@ -69,7 +69,7 @@ pub(crate) async fn copy(
 
 /// Taints the conversation of `to`, which receives a message, if the conversation of `from` is
 /// tainted.
-pub(crate) async fn pass_on(
+pub(crate) async fn taint_receiver(
     engine: &Engine,
     from: &InstanceId,
     to: &InstanceId,

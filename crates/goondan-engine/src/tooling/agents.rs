@@ -172,7 +172,8 @@ impl AgentCalls {
         waits: bool,
     ) -> Result<Option<oneshot::Receiver<TurnResult>>, SubmissionFailure> {
         let passed_on =
-            untrusted_content::pass_on(&self.engine, &self.facts.instance, &event.target).await;
+            untrusted_content::taint_receiver(&self.engine, &self.facts.instance, &event.target)
+                .await;
         match passed_on {
             Err(error) if error.is_passing() => {
                 return Err(SubmissionFailure::Refused(error.into()));
@@ -308,7 +309,7 @@ impl AgentToolRuntime for AgentCalls {
             .filter(|ms| *ms > 0)
             .map_or(DEFAULT_REQUEST_TIMEOUT, Duration::from_millis);
         let turn = self.wait(&event, answer, limit).await?;
-        untrusted_content::pass_on(&self.engine, &event.target, &self.facts.instance)
+        untrusted_content::taint_receiver(&self.engine, &event.target, &self.facts.instance)
             .await
             .map_err(taint_error)?;
         result.event_id = answer_id(&event.id);

@@ -25,7 +25,7 @@ impl ConversationAccess for AgentCalls {
 
     async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, ToolError> {
         // Content read from a tainted conversation is untrusted as well.
-        untrusted_content::pass_on(&self.engine, id, &self.facts.instance)
+        untrusted_content::taint_receiver(&self.engine, id, &self.facts.instance)
             .await
             .map_err(store_tool_error)?;
         let stored = self.engine.store.read(id).await.map_err(store_tool_error)?;

@@ -118,7 +118,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
             };
             let result = match course {
                 TurnCourse::Run => run_within_limit(&mut context, &event).await,
-                TurnCourse::Fail(error) => give_up(&mut context, &event, error).await,
+                TurnCourse::Fail(error) => end_without_run(&mut context, &event, error).await,
                 TurnCourse::IsOver => earlier_end(&context),
             };
             finish(context, result, meta).await
@@ -215,7 +215,11 @@ fn damaged_journal() -> TurnError {
 }
 
 /// Ends a turn that must not run. Its recorded messages stay in the conversation.
-async fn give_up(context: &mut TurnContext, event: &AgentEvent, error: TurnError) -> TurnResult {
+async fn end_without_run(
+    context: &mut TurnContext,
+    event: &AgentEvent,
+    error: TurnError,
+) -> TurnResult {
     let turn_id = context.facts.turn_id.clone();
     let messages = context.conversation().messages();
     let is_recorded = messages
@@ -493,7 +497,7 @@ async fn end_turn(
     } = context;
     states.save(&*engine.store, &facts.instance).await?;
     if let Some(answer) = &turn.answer {
-        untrusted_content::pass_on(&engine, &facts.instance, &answer.target).await?;
+        untrusted_content::taint_receiver(&engine, &facts.instance, &answer.target).await?;
     }
     drop(journal);
     let is_usable = log

@@ -391,7 +391,7 @@ impl FailureContext {
     }
 
     /// Returns the error for an embeddings request that takes too long.
-    pub(crate) fn no_embeddings_within(&self, host: &str, limit: Duration) -> ModelError {
+    pub(crate) fn embeddings_timeout_error(&self, host: &str, limit: Duration) -> ModelError {
         connection_error(format!(
             "{host} returned no embeddings within {} seconds.",
             limit.as_secs()

@@ -290,7 +290,7 @@ impl ModelClient for LiveClient {
         vectors.unwrap_or_else(|_| {
             Err(self
                 .failures
-                .no_embeddings_within(&self.host, EMBEDDING_TIMEOUT))
+                .embeddings_timeout_error(&self.host, EMBEDDING_TIMEOUT))
         })
     }
 

@@ -196,7 +196,7 @@ impl EventPump {
                     now.sequence
                 };
                 let is_first = self.feed.interest.last.is_some();
-                self.catch_up(after, last_id).await?;
+                self.send_stored_events(after, last_id).await?;
                 if is_first {
                     self.send_named(STORED_COMPLETE, &json!({})).await?;
                 }
@@ -224,7 +224,7 @@ impl EventPump {
 
     /// Sends stored events from `after` (exclusive) up to `up_to`. Later stored events arrive
     /// through the subscription.
-    async fn catch_up(&mut self, after: u64, up_to: u64) -> Result<(), StreamClosed> {
+    async fn send_stored_events(&mut self, after: u64, up_to: u64) -> Result<(), StreamClosed> {
         let mut missed = Vec::new();
         for instance in self.changed_since(after).await {
             let stored = self.feed.service.swarm().events(&instance, after).await;

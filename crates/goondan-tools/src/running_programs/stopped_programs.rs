@@ -84,7 +84,7 @@ impl StoppedPrograms {
         let programs: Vec<StoppableProgram> = {
             let table = lock(&RUNNING_PROGRAMS.table);
             let programs = self.keys.iter().filter_map(|key| table.programs.get(key));
-            programs.map(RunningProgram::to_stoppable).collect()
+            programs.map(RunningProgram::stoppable_processes).collect()
         };
         let check = move || programs.iter().all(StoppableProgram::has_stopped);
         // A failed check does not permit the call.
@@ -196,7 +196,7 @@ impl RunningProgram {
         }
     }
 
-    fn to_stoppable(&self) -> StoppableProgram {
+    fn stoppable_processes(&self) -> StoppableProgram {
         StoppableProgram {
             pid: self.pid,
             domain: self.domain.clone(),

@@ -98,7 +98,7 @@ impl SquadTools {
 
     /// Loads the stored sessions, and marks finished ones that no call waits for. If the host has
     /// no session list, they count as running.
-    async fn look_after_started(&self, ctx: &ToolContext) -> Result<(), ToolError> {
+    async fn update_started_sessions(&self, ctx: &ToolContext) -> Result<(), ToolError> {
         if let Some(state) = ctx.runtime.state() {
             self.sessions.restore(state).await?;
         }

@@ -29,7 +29,7 @@ impl ToolOperation for SquadStatus {
     type Shared = SquadTools;
 
     async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {
-        squad.look_after_started(ctx).await?;
+        squad.update_started_sessions(ctx).await?;
         let is_wanted = |session: &RoutedSessionRecord| {
             (self.include_destroyed || session.state.is_open())
                 && self

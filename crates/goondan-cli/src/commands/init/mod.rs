@@ -80,7 +80,7 @@ pub(crate) fn run(
         }
     }
     if !args.force {
-        refuse_existing(&args.folder, &files)?;
+        refuse_existing_files(&args.folder, &files)?;
     }
     if args.template.works_in_repository() && !args.git {
         require_git_repository(&args.folder)?;
@@ -178,7 +178,7 @@ fn project_name(args: &InitArgs) -> Result<String, CliError> {
         .file_name()
         .and_then(|name| name.to_str())
         .unwrap_or_default();
-    Ok(name_from(folder))
+    Ok(project_name_from(folder))
 }
 
 /// Returns true if the text is a valid resource name (rule L6).
@@ -189,7 +189,7 @@ pub(crate) fn is_name(text: &str) -> bool {
 }
 
 /// Derives a valid project name from `text`; `my-swarm` if `text` contains no usable character.
-fn name_from(text: &str) -> String {
+fn project_name_from(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let hyphenated: String = lower
         .chars()
@@ -244,7 +244,7 @@ fn refuse_file(folder: &Path) -> Result<(), CliError> {
 
 /// Fails if the directory already contains a manifest or a file of the template. An existing
 /// .gitignore is allowed.
-fn refuse_existing(folder: &Path, files: &[TemplateFile]) -> Result<(), CliError> {
+fn refuse_existing_files(folder: &Path, files: &[TemplateFile]) -> Result<(), CliError> {
     let manifests = MANIFEST_FILES.iter().copied();
     let mut names = manifests.chain(files.iter().map(|file| file.path));
     match names.find(|name| *name != GITIGNORE && folder.join(name).exists()) {
@@ -399,11 +399,11 @@ mod tests {
 
     #[test]
     fn a_folder_name_becomes_a_right_name() {
-        assert_eq!(name_from("My Swarm_2"), "my-swarm-2");
-        assert_eq!(name_from("42-answers"), "answers");
-        assert_eq!(name_from("日本"), "my-swarm");
-        assert_eq!(name_from(""), "my-swarm");
-        assert!(is_name(&name_from(&"long-".repeat(40))));
+        assert_eq!(project_name_from("My Swarm_2"), "my-swarm-2");
+        assert_eq!(project_name_from("42-answers"), "answers");
+        assert_eq!(project_name_from("日本"), "my-swarm");
+        assert_eq!(project_name_from(""), "my-swarm");
+        assert!(is_name(&project_name_from(&"long-".repeat(40))));
     }
 
     #[test]

@@ -221,7 +221,7 @@ impl ScaffoldRequest<'_> {
             (None, None) => PathBuf::from("."),
         };
         files.extend(path_and_root.map(|(folder, root)| scaffold.resource(&root, &folder)));
-        refuse_existing(&folder, &files)?;
+        refuse_existing_files(&folder, &files)?;
         files.iter().try_for_each(|file| write(&base, file))?;
         self.report(&folder, &files, is_in_project, output)
     }
@@ -356,7 +356,7 @@ fn path_in_project(root: &Path, folder: &Path) -> Option<String> {
 }
 
 /// Fails if the directory or one of the files already exists.
-fn refuse_existing(folder: &Path, files: &[ScaffoldFile]) -> Result<(), CliError> {
+fn refuse_existing_files(folder: &Path, files: &[ScaffoldFile]) -> Result<(), CliError> {
     let mut paths = std::iter::once(folder).chain(files.iter().map(|file| file.path.as_path()));
     match paths.find(|path| path.symlink_metadata().is_ok()) {
         None => Ok(()),

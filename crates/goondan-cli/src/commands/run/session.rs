@@ -311,7 +311,7 @@ impl RunSession {
     }
 
     /// Error of a turn without a result.
-    pub(crate) fn no_result(&self) -> CliError {
+    pub(crate) fn no_result_error(&self) -> CliError {
         match self.stopped_by {
             Some(signal) => CliError::stopped(signal.exit(), "Interrupted before the turn ended."),
             None => CliError::failure(Code::INTERNAL_ERROR, "The swarm ended before the turn did."),

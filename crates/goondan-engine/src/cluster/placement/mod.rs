@@ -447,19 +447,19 @@ impl PlacementState {
         self.take_home(id);
         *self.instance_counts.entry(home.clone()).or_default() += 1;
         let forgotten = self.home_nodes.push(id.clone(), home);
-        self.moved_out(forgotten.as_ref().map(|(_, home)| home));
+        self.decrease_instance_count(forgotten.as_ref().map(|(_, home)| home));
         forgotten
     }
 
     /// Removes and returns the home of an instance.
     fn take_home(&mut self, id: &InstanceId) -> Option<NodeName> {
         let before = self.home_nodes.pop(id);
-        self.moved_out(before.as_ref());
+        self.decrease_instance_count(before.as_ref());
         before
     }
 
     /// Decreases the number of instances that have this home node.
-    fn moved_out(&mut self, home: Option<&NodeName>) {
+    fn decrease_instance_count(&mut self, home: Option<&NodeName>) {
         if let Some(count) = home.and_then(|home| self.instance_counts.get_mut(home)) {
             *count = count.saturating_sub(1);
         }

@@ -67,7 +67,7 @@ pub enum InstanceScan {
 impl Orchestrator {
     /// Starts a lookup in the store.
     pub(super) fn look_up(&mut self, id: InstanceId, reason: LookupReason) {
-        self.instances.lookup_started(&id);
+        self.instances.count_lookup_start(&id);
         let store = self.engine.store.clone();
         let lookup = async move {
             let meta = store.instance(&id).await;
@@ -132,7 +132,7 @@ impl Orchestrator {
                 None
             }
             Err(error) => {
-                self.instances.lookup_ended(&id);
+                self.instances.count_lookup_end(&id);
                 Some(error)
             }
         };
@@ -261,7 +261,7 @@ impl Orchestrator {
     }
 
     /// Handles the result of a scan of the store.
-    pub(super) fn scan_done(&mut self, scan: InstanceScan) {
+    pub(super) fn finish_scan(&mut self, scan: InstanceScan) {
         match scan {
             InstanceScan::All { stored, answer } => {
                 drop(answer.send(self.instances.instance_metas(stored)))

@@ -112,7 +112,7 @@ impl InstanceTable {
     }
 
     /// Counts a pending store lookup.
-    pub(super) fn lookup_started(&mut self, id: &InstanceId) {
+    pub(super) fn count_lookup_start(&mut self, id: &InstanceId) {
         *self.sought.entry(id.clone()).or_default() += 1;
     }
 
@@ -124,7 +124,7 @@ impl InstanceTable {
         meta: Option<InstanceMeta>,
         now: DateTime<Utc>,
     ) {
-        self.lookup_ended(id);
+        self.count_lookup_end(id);
         let Some(instance) = self.get_mut(id) else {
             if let Some(meta) = meta {
                 self.by_agent.entry(id.agent.clone()).or_default().insert(
@@ -156,7 +156,7 @@ impl InstanceTable {
     }
 
     /// Counts a pending store lookup down.
-    pub(super) fn lookup_ended(&mut self, id: &InstanceId) {
+    pub(super) fn count_lookup_end(&mut self, id: &InstanceId) {
         if let Some(count) = self.sought.get_mut(id) {
             *count -= 1;
             if *count == 0 {
@@ -616,7 +616,7 @@ mod tests {
             .of_event(&event("e", &ids[2]), now)
             .queue
             .push_back(event("e", &ids[2]));
-        instances.lookup_started(&ids[3]);
+        instances.count_lookup_start(&ids[3]);
         for id in &ids[..2] {
             instances.apply_lookup(id, Some(meta(id)), now);
             instances.mark_idle(id);
@@ -657,7 +657,7 @@ mod tests {
                 (instances.len(), instances.may_be_evicted(id)),
                 (if *id == old { 2 } else { len }, true)
             );
-            instances.lookup_started(id);
+            instances.count_lookup_start(id);
             instances.apply_lookup(id, known, now);
             assert_eq!(
                 (instances.len(), instances.may_be_evicted(id)),

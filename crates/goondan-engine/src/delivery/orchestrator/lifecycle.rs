@@ -126,7 +126,7 @@ impl Orchestrator {
     }
 
     /// Applies a new generation.
-    pub(super) fn generation_changed(&mut self) {
+    pub(super) fn apply_generation(&mut self) {
         self.retire_without_agent();
         self.has_changed = true;
         self.next_idle_check = self

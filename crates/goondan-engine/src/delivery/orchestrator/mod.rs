@@ -172,7 +172,7 @@ impl Orchestrator {
                     None => break,
                 },
                 Some(ended) = self.turns.join_next_with_id() => self.turn_ended(ended),
-                Some((event, written)) = self.accepting.next() => self.event_written(event, written),
+                Some((event, written)) = self.accepting.next() => self.finish_write(event, written),
                 Some(sought) = self.seeking.next() => self.lookup_done(sought),
                 () = deadline(self.stopping) => if !self.detach_turns() { break },
                 () = deadline(self.stalled.next_retry()) => self.retry_stalled_instances(),
@@ -222,13 +222,13 @@ impl Orchestrator {
             OrchestratorCommand::Spawn { request, answer } => self.spawn(request, answer, false),
             OrchestratorCommand::List { answer } => self.list_instances(answer),
             OrchestratorCommand::Has { instance, answer } => self.send_existence(instance, answer),
-            OrchestratorCommand::Looked(scan) => self.scan_done(scan),
+            OrchestratorCommand::Looked(scan) => self.finish_scan(scan),
             OrchestratorCommand::Settled { trace_id, answer } => {
                 self.chain_waiters.wait(trace_id, answer)
             }
             // `run` starts turns after each command.
             OrchestratorCommand::Room => {}
-            OrchestratorCommand::Swapped => self.generation_changed(),
+            OrchestratorCommand::Swapped => self.apply_generation(),
             OrchestratorCommand::Tended { instance, done } => self.store_work_done(instance, done),
             OrchestratorCommand::Shutdown { grace } => {
                 self.stopping = Some(tokio::time::Instant::now() + grace)
@@ -312,7 +312,7 @@ impl Orchestrator {
     }
 
     /// Handles the result of writing an event to disk.
-    fn event_written(&mut self, event: AgentEvent, written: Result<(), StoreError>) {
+    fn finish_write(&mut self, event: AgentEvent, written: Result<(), StoreError>) {
         let Some(pending) = self.pending.get_mut(&event.id) else {
             return;
         };

@@ -154,7 +154,7 @@ impl PendingApproval {
     }
 
     /// Waits until the answer is obsolete, and returns the reason.
-    pub(super) async fn ended(&self) -> &'static str {
+    pub(super) async fn wait_until_obsolete(&self) -> &'static str {
         self.asked.ended().await;
         end_notice(&self.asked)
     }

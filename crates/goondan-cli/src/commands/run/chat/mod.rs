@@ -212,7 +212,7 @@ impl<P: SwarmClient> TerminalChat<P> {
         let (is_redrawn, asking) = (is_busy && !self.terminal.is_plain(), &self.asking);
         let withdrawn = async {
             match asking {
-                Some(asking) => asking.ended().await,
+                Some(asking) => asking.wait_until_obsolete().await,
                 None => std::future::pending().await,
             }
         };

@@ -99,8 +99,8 @@ impl OpenApproval {
     }
 
     /// Waits until the answer is obsolete, and returns the reason.
-    pub(super) async fn ended(&self) -> &'static str {
-        self.question.ended().await
+    pub(super) async fn wait_until_obsolete(&self) -> &'static str {
+        self.question.wait_until_obsolete().await
     }
 
     /// Handles a key. Enter returns the typed answer, or the marked choice if the line is empty.

@@ -151,7 +151,7 @@ impl SwarmClient for LocalClient {
         }
         let result = result.map(Box::new);
         Ok(ClientUpdate::Ended(
-            result.ok_or_else(|| self.session.no_result().into()),
+            result.ok_or_else(|| self.session.no_result_error().into()),
         ))
     }
 

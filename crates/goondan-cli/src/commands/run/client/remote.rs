@@ -112,7 +112,7 @@ impl RemoteClient {
         error: CliError,
     ) -> Result<SignalReceiver, CliError> {
         tokio::select! {
-            has_ended = self.remote.ended() => if !has_ended {
+            has_ended = self.remote.wait_for_exit() => if !has_ended {
                 return Err(error);
             },
             signal = self.signals.next() => return Err(CliError::stopped(signal.exit(), "Interrupted.")),

@@ -409,7 +409,7 @@ impl LineServer<'_> {
         self.watch_trace(trace_id.clone());
         let result = match result {
             Ok(Some(result)) => result,
-            Ok(None) => return self.write_error(line, Some(&event_id), &session.no_result()),
+            Ok(None) => return self.write_error(line, Some(&event_id), &session.no_result_error()),
             Err(error) => {
                 return self.write_error(line, Some(&event_id), &rejected_input_error(error));
             }

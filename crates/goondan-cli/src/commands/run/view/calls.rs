@@ -237,7 +237,7 @@ fn rows(text: &str, part: RowSelection, width: usize) -> Vec<String> {
         .lines()
         .filter(|line| !line.trim().is_empty())
         .collect();
-    let row = |line: &&str| first_row(line, width);
+    let row = |line: &&str| first_output_row(line, width);
     let RowSelection { first, last } = part;
     // A notice about omitted lines also takes a row.
     if lines.len() <= first + last + 1 {
@@ -256,7 +256,7 @@ fn rows(text: &str, part: RowSelection, width: usize) -> Vec<String> {
 }
 
 /// Returns a line after a gutter, cut to one row.
-fn first_row(line: &str, width: usize) -> String {
+fn first_output_row(line: &str, width: usize) -> String {
     let mut rows = gutter(line, width.saturating_sub(1)).into_iter();
     let first = rows.next().unwrap_or_default();
     let ellipsis = if rows.next().is_some() { "…" } else { "" };
