@@ -52,7 +52,7 @@ impl ScopeArgs {
             (Some(id), _) => return Ok(ConversationScope::Workspace(id.clone())),
             (None, Some(path)) => Some(project::load(path)?.root),
             (None, None) if all => None,
-            (None, None) => project_path::around(output)?
+            (None, None) => project_path::find_around(output)?
                 .map(std::path::absolute)
                 .transpose()?,
         };

@@ -109,7 +109,7 @@ impl Engine {
     pub(crate) fn release_instance(&self, instance: &InstanceId) {
         self.observer.on_instance_end(instance);
         if let Some(worker_pool) = &self.worker_pool {
-            worker_pool.put_away(instance);
+            worker_pool.release_instance(instance);
         }
     }
 

@@ -16,7 +16,7 @@ pub struct RuntimeFound {
 
 /// Finds the runtime for `module` of the bundle in `root`; `None` if it is not installed. Starts no
 /// program.
-pub fn found(module: &ScriptModule, root: &Path) -> Option<RuntimeFound> {
+pub fn find_runtime(module: &ScriptModule, root: &Path) -> Option<RuntimeFound> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let configured = module.runtime.as_slice();
     let runtimes = if configured.is_empty() {
@@ -46,7 +46,7 @@ pub fn problem(module: &ScriptModule, root: &Path) -> Option<(String, String)> {
         let message = format!("`{}` can't run here: handler files need Unix", module.path);
         return Some((message, "run the swarm on Linux or macOS".to_owned()));
     }
-    if found(module, root).is_some() {
+    if find_runtime(module, root).is_some() {
         return None;
     }
     let configured = module.runtime.as_slice();
@@ -83,7 +83,7 @@ pub fn typescript_problem(
     if module.language != ScriptLanguage::TypeScript {
         return None;
     }
-    let node = found(module, root).filter(|found| found.runtime == ScriptRuntime::Node)?;
+    let node = find_runtime(module, root).filter(|found| found.runtime == ScriptRuntime::Node)?;
     let version = version_of(&node.program).filter(|version| !reads_typescript(version))?;
     Some((
         format!(

@@ -127,7 +127,7 @@ pub(crate) fn define(
     if let Some(problem) = runtimes::problem(module, root) {
         return Err(problem);
     }
-    let found = runtimes::found(module, root);
+    let found = runtimes::find_runtime(module, root);
     let Some(found) = found else {
         return Err((format!("`{}` has no runtime", module.path), String::new()));
     };

@@ -90,7 +90,7 @@ pub use crate::executable::{EntryFault, entry_fault};
 use crate::instance_owner::InstanceOwner;
 use crate::mutex_lock::lock;
 use crate::sandbox::SandboxHelper;
-pub use crate::sandbox::sandboxed_start::is_there as has_sandbox;
+pub use crate::sandbox::sandboxed_start::is_supported as has_sandbox;
 pub use crate::sandbox::{HelperCommand, enter};
 #[cfg(target_os = "linux")]
 pub use crate::sandbox::{local_clients::is_sandboxed_client, orphans::adopt as adopt_orphans};

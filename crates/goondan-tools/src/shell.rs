@@ -193,7 +193,7 @@ pub(crate) fn sandbox_note(ctx: &ToolContext, finished: &FinishedProgram) -> Opt
     };
     let all_containments = || commands.iter().chain(files.values()).flatten();
     if finished.status.success()
-        || !sandboxed_start::is_there()
+        || !sandboxed_start::is_supported()
         || all_containments().next().is_none()
     {
         return None;

@@ -80,7 +80,7 @@ pub(crate) fn run(
         None => {
             let folder = match folder {
                 Some(folder) => folder_of(folder).to_owned(),
-                None => project_path::around(output)?.unwrap_or_else(|| PathBuf::from(".")),
+                None => project_path::find_around(output)?.unwrap_or_else(|| PathBuf::from(".")),
             };
             trust_directory(&list, &folder, state_root, output)
         }

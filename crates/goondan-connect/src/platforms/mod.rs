@@ -212,7 +212,7 @@ pub(crate) trait PlatformConnector: Send + Sync {
     }
 
     /// Reports the outcome of a button press if the HTTP response cannot do so.
-    async fn tell(&self, _press: &ButtonPress, _verdict: &PressOutcome) {}
+    async fn report_outcome(&self, _press: &ButtonPress, _verdict: &PressOutcome) {}
 
     /// Returns the response to a button press.
     fn pressed(&self, _verdict: &PressOutcome) -> Response {
@@ -405,7 +405,7 @@ pub(crate) async fn request(runtime: Arc<ConnectionRuntime>, request: Request) -
             let verdict = runtime.press(&press);
             let answer = runtime.platform.pressed(&verdict);
             // The platform waits for the response, so the report is sent in the background.
-            tokio::spawn(async move { runtime.platform.tell(&press, &verdict).await });
+            tokio::spawn(async move { runtime.platform.report_outcome(&press, &verdict).await });
             answer
         }
         ParsedRequest::Event(event) => {

@@ -347,7 +347,7 @@ fn search_any<'a>(
 
 impl ToolSearch {
     /// Returns the combined results of the searches in a step; `None` if there are none.
-    fn found_in(&self, results: &[ToolCallResult]) -> Option<ToolSelection> {
+    fn selection_of_step(&self, results: &[ToolCallResult]) -> Option<ToolSelection> {
         let searches = results
             .iter()
             .filter(|result| result.tool_name == self.tool.name.as_str());
@@ -362,7 +362,7 @@ impl ToolSearch {
 
     /// Returns the result of the last searching step of this turn, if any. The result is kept as a
     /// note, because a turn may have thousands of steps.
-    fn found_in_turn(&self, turn: &mut TurnContext) -> Option<ToolSelection> {
+    fn selection_of_turn(&self, turn: &mut TurnContext) -> Option<ToolSelection> {
         turn.note::<FoundTools>()
             .0
             .get(self.tool.name.as_str())
@@ -372,7 +372,7 @@ impl ToolSearch {
     /// Returns the tools that a search selected: in this turn, else in the stored state; empty if
     /// there are none.
     async fn load_selection(&self, turn: &mut TurnContext) -> Result<ToolSelection, TurnError> {
-        if let Some(selection) = self.found_in_turn(turn) {
+        if let Some(selection) = self.selection_of_turn(turn) {
             return Ok(selection);
         }
         let stored = if self.persist_selection {
@@ -445,7 +445,7 @@ impl Middleware for ToolSearch {
     ) -> Result<TurnOutcome, TurnError> {
         let outcome = next.run(context).await;
         if self.persist_selection
-            && let Some(selection) = self.found_in_turn(context)
+            && let Some(selection) = self.selection_of_turn(context)
         {
             context.set_state(NAME, json!(selection));
         }
@@ -460,7 +460,7 @@ impl Middleware for ToolSearch {
         let selection = self.load_selection(context.turn()).await?;
         context.catalog = self.narrow_catalog(&context.catalog, &selection);
         let outcome = next.run(context).await?;
-        if let Some(mut selected) = self.found_in(&outcome.results) {
+        if let Some(mut selected) = self.selection_of_step(&outcome.results) {
             if !self.deferred.is_empty() {
                 selected.selected_tools.extend(selection.selected_tools);
             }

@@ -308,7 +308,7 @@ async fn collect_verdicts(
         if is_answer && decision.asks_without_rule() {
             decision.action = PermissionAction::Allow;
         }
-        let asked = places.asked_about(permissions, question, &decision);
+        let asked = places.approval_reason(permissions, question, &decision);
         asked
             .map(|asked| path_verdict(&agent.name, asked))
             .unwrap_or_else(|| {

@@ -127,7 +127,7 @@ impl ResolvedPaths {
     /// Returns the reason why a call that `decision` allows requires an approval anyway: the call
     /// names a protected path that no rule of `permissions` names. `None` if it requires no
     /// approval.
-    pub fn asked_about(
+    pub fn approval_reason(
         &self,
         permissions: Option<&Permissions>,
         question: PolicyQuestion<'_>,

@@ -575,7 +575,7 @@ async fn run_call(
         EffectOutcome::Done { value, replayed } => {
             context.is_new.fetch_or(!replayed, Ordering::Relaxed);
             if replayed && let Some(kept) = &kept {
-                kept.put_back(&turn.journal, id)
+                kept.restore_states(&turn.journal, id)
                     .await
                     .map_err(|error| store_failure_error(&error))?;
             }

@@ -42,7 +42,7 @@ const PERMITTED_DEVICES: [&str; 5] = [
 
 /// Returns true if this system supports sandboxes. Tested once, on a thread that ends with the
 /// test.
-pub(crate) fn is_there() -> bool {
+pub(crate) fn is_supported() -> bool {
     static LANDLOCK_SUPPORTED: OnceLock<bool> = OnceLock::new();
     let layers = [SandboxLayer {
         network: false,

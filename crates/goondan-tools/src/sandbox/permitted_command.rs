@@ -48,7 +48,7 @@ impl ProgramLauncher {
             .find(|(name, _)| *name == "PATH")
             .and_then(|(_, path)| path);
         let path = path.unwrap_or_default().to_owned();
-        let can_sandbox = !containments.is_empty() && sandboxed_start::is_there();
+        let can_sandbox = !containments.is_empty() && sandboxed_start::is_supported();
         let applied_containments = containments.iter().filter(|_| can_sandbox);
         let layers = applied_containments
             .map(|one| layer_of(one, ctx, found, other_programs, &path))
@@ -74,7 +74,9 @@ impl ProgramLauncher {
         let mut layers: Vec<SandboxLayer> = agent_sandboxes
             .map(|sandbox| build_layer(sandbox, ProgramAccess::from_context(ctx), None))
             .collect();
-        let applied_containments = containments.iter().filter(|_| sandboxed_start::is_there());
+        let applied_containments = containments
+            .iter()
+            .filter(|_| sandboxed_start::is_supported());
         layers.extend(applied_containments.map(|one| common_layer(one, ctx)));
         layers
             .into_iter()

@@ -82,7 +82,7 @@ impl ConnectionTargetArgs {
     fn options(&self) -> String {
         let project = self
             .project
-            .given()
+            .given_path()
             .map(|path| suggested_command::option("--project", &path.to_string_lossy()));
         let swarm = self
             .swarm

@@ -85,7 +85,7 @@ pub(crate) fn run(
         libraries(),
     ];
     checks.extend(runtimes::installed_runtime_checks());
-    checks.extend(match args.project.known(output)? {
+    checks.extend(match args.project.find_optional(output)? {
         Some(path) => project_checks(&path, state_root),
         None => vec![
             check(

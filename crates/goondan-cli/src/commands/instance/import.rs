@@ -120,7 +120,7 @@ async fn target_workspace(
         }
         return Ok(workspace);
     }
-    if let Some(root) = args.project.known(output)? {
+    if let Some(root) = args.project.find_optional(output)? {
         let (bundle, swarm) = project::chosen_swarm(&root, None, output)?;
         return Ok(state_root.workspace_of(&bundle, &bundle.swarms()[&swarm]));
     }

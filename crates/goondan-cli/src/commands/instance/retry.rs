@@ -95,7 +95,7 @@ async fn retry<C: SwarmClient>(
         Ok((id, events)) => retry_all(&mut client, &id, &events, output).await,
         Err(error) => Err(error),
     };
-    let ended = client.leave(None).await;
+    let ended = client.end_client(None).await;
     match retried? {
         Some(failed) => Err(failed),
         None => ended,

@@ -196,7 +196,7 @@ impl ScaffoldRequest<'_> {
         } = self;
         self.check_name()?;
         // For a project in the current directory, paths get no prefix.
-        let project = project_path::around(output)?
+        let project = project_path::find_around(output)?
             .map(|root| root.strip_prefix(".").map(Path::to_owned).unwrap_or(root));
         let folder = path.map(Path::to_owned).unwrap_or_else(|| {
             let kind_folder = project

@@ -301,7 +301,7 @@ pub(super) fn mcp(args: &NewMcpArgs, output: &CommandOutput) -> Result<(), CliEr
 
 /// Returns the project around the current directory.
 fn project_root(output: &CommandOutput) -> Result<PathBuf, CliError> {
-    project_path::around(output)?.ok_or_else(|| {
+    project_path::find_around(output)?.ok_or_else(|| {
         CliError::configuration("There is no goondan.yaml in this directory or in a parent.")
             .suggest("Create a project with `gdn init`.")
     })

@@ -66,7 +66,7 @@ pub(crate) struct PackageRemoveArgs {
 /// Adds a Package document to the project's manifest. Fails if the project is a package of another
 /// name.
 pub(super) fn init(args: &PackageInitArgs, output: &CommandOutput) -> Result<(), CliError> {
-    let root = match args.project.known(output)? {
+    let root = match args.project.find_optional(output)? {
         Some(project) => folder(&project),
         None => PathBuf::from("."),
     };

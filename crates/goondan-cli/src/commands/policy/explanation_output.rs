@@ -98,7 +98,7 @@ impl<'a> AgentVerdict<'a> {
     ) -> Self {
         let permissions = agent.spec.permissions.as_ref();
         let decision = policy::decide(permissions, question);
-        let approval_reason = resolved_paths.asked_about(permissions, question, &decision);
+        let approval_reason = resolved_paths.approval_reason(permissions, question, &decision);
         AgentVerdict {
             agent: &agent.id.name,
             decision,

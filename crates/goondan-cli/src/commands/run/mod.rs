@@ -223,7 +223,7 @@ async fn start(
             let mut client = LocalClient::with(session);
             let input = Input { text, ..input };
             let outcome = single_input::ask(&mut client, input, format, output).await;
-            let left_outcome = client.leave(None).await;
+            let left_outcome = client.end_client(None).await;
             // The first error counts.
             outcome.map_err(CliError::from).and(left_outcome)
         }
@@ -239,7 +239,7 @@ async fn find_project(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<PathBuf, CliError> {
-    let Some(address) = args.project.given().and_then(packages::published_url) else {
+    let Some(address) = args.project.given_path().and_then(packages::published_url) else {
         let path = args.project.find(output)?;
         return match project::require(&path) {
             Ok(()) => Ok(path),

@@ -182,7 +182,7 @@ impl RunSession {
                 outcome = &mut outcome => return outcome.map_err(rejected_input_error),
                 Some(question) = self.questions.next() => {
                     activity.hide();
-                    let is_interrupted = self.put(question).await?;
+                    let is_interrupted = self.show_approval_request(question).await?;
                     if let Some(signal) = self.stopped_by.or(is_interrupted.then_some(StopSignal::Interrupt)) {
                         return Err(interruption_error(signal));
                     }
@@ -194,7 +194,10 @@ impl RunSession {
 
     /// Shows an approval request, and returns true if the user typed Ctrl-C as the answer.
     /// A signal ends the session, and the request gets no answer.
-    pub(super) async fn put(&mut self, question: PendingApproval) -> Result<bool, CliError> {
+    pub(super) async fn show_approval_request(
+        &mut self,
+        question: PendingApproval,
+    ) -> Result<bool, CliError> {
         if self.is_stopping() {
             question.answer(ApprovalAnswer::NobodyThere);
             return Ok(false);

@@ -116,7 +116,7 @@ pub(crate) async fn run_with_signals(
         biased;
         Ok(signal) = unhandled_signal => Err(CliError::stopped(signal.exit(), "Ended at once.")
             .suggest("Unfinished turns resume at the next start.")),
-        Some(()) = is_taken_over.recv() => Err(store::taken_over()),
+        Some(()) = is_taken_over.recv() => Err(store::taken_over_error()),
         outcome = command(SignalReceiver { returned: None, arrived, next_ends, taken_over }) => outcome,
     }
 }

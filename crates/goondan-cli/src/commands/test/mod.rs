@@ -18,7 +18,7 @@ use goondan_conformance::{RunOptions, run as run_cases};
 
 use crate::exit::{CliError, CommandExit};
 use crate::output::{ActivitySpinner, CommandOutput, style};
-use crate::project_path::around;
+use crate::project_path::find_around;
 use crate::store::StoreArgs;
 
 use self::live::TestLiveArgs;
@@ -107,7 +107,7 @@ pub(crate) fn run(
         return record::run(args, state_root, output);
     }
     let paths = if args.paths.is_empty() {
-        vec![around(output)?.unwrap_or_else(|| PathBuf::from("."))]
+        vec![find_around(output)?.unwrap_or_else(|| PathBuf::from("."))]
     } else {
         args.paths.clone()
     };

@@ -306,7 +306,7 @@ impl PlatformConnector for SlackConnector {
     }
 
     /// Approvers see the edited request message; other users get an ephemeral message.
-    async fn tell(&self, press: &ButtonPress, verdict: &PressOutcome) {
+    async fn report_outcome(&self, press: &ButtonPress, verdict: &PressOutcome) {
         if verdict.text.is_some() {
             return;
         }

@@ -280,7 +280,7 @@ async fn take(slack: &SlackConnector, runtime: &Arc<ConnectionRuntime>, envelope
             // Slack requires the acknowledgement within three seconds, so the report is sent in the
             // background.
             let (runtime, press) = (Arc::clone(runtime), *press);
-            tokio::spawn(async move { runtime.platform.tell(&press, &verdict).await });
+            tokio::spawn(async move { runtime.platform.report_outcome(&press, &verdict).await });
             true
         }
         Ok(ParsedRequest::Answer(_)) => true,

@@ -158,7 +158,9 @@ impl TelegramConnector {
         update: TelegramUpdate,
     ) -> Result<(), String> {
         match update {
-            TelegramUpdate::Press(press) => self.tell(&press, &runtime.press(&press)).await,
+            TelegramUpdate::Press(press) => {
+                self.report_outcome(&press, &runtime.press(&press)).await
+            }
             TelegramUpdate::Ignored(ignored) => ignored.log(runtime),
             TelegramUpdate::Message(event) => {
                 match super::accept_event(runtime, *event).await {
@@ -447,7 +449,7 @@ impl PlatformConnector for TelegramConnector {
         true
     }
 
-    async fn tell(&self, press: &ButtonPress, verdict: &PressOutcome) {
+    async fn report_outcome(&self, press: &ButtonPress, verdict: &PressOutcome) {
         let body = json!({"callback_query_id": press.back, "text": verdict.words});
         if let Err(error) = self.call("answerCallbackQuery", &body).await {
             tracing::debug!(

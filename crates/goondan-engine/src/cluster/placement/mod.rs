@@ -243,7 +243,7 @@ impl WorkerPool {
     }
 
     /// Forgets a retired or deleted instance and notifies its node.
-    pub(crate) fn put_away(&self, id: &InstanceId) {
+    pub(crate) fn release_instance(&self, id: &InstanceId) {
         if let Some(Some(node)) = self.state().take_home(id) {
             self.send(
                 &node,

@@ -146,7 +146,7 @@ fn who_was_put_away_has_no_home() {
     let worker_pool = worker_pool(9, &[("a", 9)]);
     assert_eq!(begin(&worker_pool, "1"), "a");
     worker_pool.end_placement(&instance("1"));
-    worker_pool.put_away(&instance("1"));
+    worker_pool.release_instance(&instance("1"));
     assert_eq!(
         worker_pool
             .choose_node(&instance("1"), false, |_| false)

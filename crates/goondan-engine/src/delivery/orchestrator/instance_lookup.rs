@@ -124,7 +124,7 @@ impl Orchestrator {
     }
 
     /// Handles the result of a lookup.
-    pub(super) fn lookup_done(&mut self, (id, reason, outcome): LookupAnswer) {
+    pub(super) fn finish_lookup(&mut self, (id, reason, outcome): LookupAnswer) {
         let failed = match outcome {
             Ok(meta) => {
                 self.instances

@@ -173,7 +173,7 @@ impl Orchestrator {
                 },
                 Some(ended) = self.turns.join_next_with_id() => self.turn_ended(ended),
                 Some((event, written)) = self.accepting.next() => self.finish_write(event, written),
-                Some(sought) = self.seeking.next() => self.lookup_done(sought),
+                Some(sought) = self.seeking.next() => self.finish_lookup(sought),
                 () = deadline(self.stopping) => if !self.detach_turns() { break },
                 () = deadline(self.stalled.next_retry()) => self.retry_stalled_instances(),
                 () = tokio::time::sleep_until(self.next_idle_check) => self.collect_idle(),

@@ -59,7 +59,7 @@ impl<T> NextOutcome<T> {
 }
 
 /// Returns the error for a layer that calls `next` a second time.
-fn called_twice() -> ToolError {
+fn called_twice_error() -> ToolError {
     ToolError::new("`next` was called a second time")
         .code(Code::EXT_NEXT)
         .suggest("Call `next` once, and keep its result.")
@@ -135,7 +135,7 @@ impl<'a, 'n> TurnLayerHost<'a, 'n> {
 #[async_trait]
 impl LayerHost for TurnLayerHost<'_, '_> {
     async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError> {
-        let next = self.next.take().ok_or_else(called_twice)?;
+        let next = self.next.take().ok_or_else(called_twice_error)?;
         let outcome = match self.apply_changes(changes).await {
             Ok(()) => next.run(self.context).await,
             Err(error) => Err(error),
@@ -238,7 +238,7 @@ impl<'a, 'c, 'n> StepLayerHost<'a, 'c, 'n> {
 #[async_trait]
 impl LayerHost for StepLayerHost<'_, '_, '_> {
     async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError> {
-        let next = self.next.take().ok_or_else(called_twice)?;
+        let next = self.next.take().ok_or_else(called_twice_error)?;
         let outcome = match self.apply_changes(changes).await {
             Ok(()) => next.run(self.context).await,
             Err(error) => Err(error),
@@ -315,7 +315,7 @@ impl<'a, 'n> ToolCallLayerHost<'a, 'n> {
 #[async_trait]
 impl LayerHost for ToolCallLayerHost<'_, '_> {
     async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, ToolError> {
-        let next = self.next.take().ok_or_else(called_twice)?;
+        let next = self.next.take().ok_or_else(called_twice_error)?;
         self.apply_changes(changes)?;
         let result = next.run(self.context).await;
         let wrapped = WrappedResult {

@@ -94,7 +94,7 @@ pub(super) async fn chat<P: SwarmClient>(
     } = chat;
     drop(terminal);
     // Even if the terminal is closed, the swarm must end properly.
-    let left_outcome = client.leave(stopped_by).await;
+    let left_outcome = client.end_client(stopped_by).await;
     outcome.and(left_outcome)
 }
 
@@ -201,7 +201,7 @@ impl<P: SwarmClient> TerminalChat<P> {
                 }
             }
             if self.may_ask() {
-                self.put_question()?;
+                self.show_next_approval()?;
             }
         }
     }
@@ -332,7 +332,7 @@ impl<P: SwarmClient> TerminalChat<P> {
 
     /// Sends an input. The input joins the running turn of its conversation. If another turn is
     /// running, or the turn is being cancelled, sends the input after that turn.
-    async fn say(&mut self, input: Input) -> Result<(), CliError> {
+    async fn send_input(&mut self, input: Input) -> Result<(), CliError> {
         let target = conversation(&input, &self.client);
         match &self.turn {
             Some(running)
@@ -340,12 +340,12 @@ impl<P: SwarmClient> TerminalChat<P> {
             {
                 self.steer(input).await
             }
-            _ => self.say_later(input).await,
+            _ => self.queue_input(input).await,
         }
     }
 
     /// Sends an input now, or after the running turn.
-    async fn say_later(&mut self, input: Input) -> Result<(), CliError> {
+    async fn queue_input(&mut self, input: Input) -> Result<(), CliError> {
         match self.turn {
             Some(_) => {
                 self.note_waiting(FOLLOWING_LABEL, &input);
@@ -419,7 +419,7 @@ impl<P: SwarmClient> TerminalChat<P> {
     }
 
     /// Shows the first request that still needs an answer. Keys pressed earlier do not answer it.
-    fn put_question(&mut self) -> Result<(), CliError> {
+    fn show_next_approval(&mut self) -> Result<(), CliError> {
         while self.asking.is_none() {
             let Some(question) = self.questions.pop_front() else {
                 return Ok(());
@@ -429,7 +429,7 @@ impl<P: SwarmClient> TerminalChat<P> {
             }
             self.end_prompt_line();
             self.transcript.flush()?;
-            let asking = OpenApproval::put(question, size(), self.terminal.is_plain())?;
+            let asking = OpenApproval::show(question, size(), self.terminal.is_plain())?;
             // The prompt is drawn after this, so keys pressed in response to it are kept.
             self.terminal.forget();
             asking.show_plain_prompt()?;

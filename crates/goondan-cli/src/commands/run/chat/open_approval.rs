@@ -66,7 +66,7 @@ fn choices(request: &ApprovalRequest) -> Vec<ApprovalOption> {
 impl OpenApproval {
     /// Shows `question`. [`OpenApproval::bottom`] draws its prompt, and in plain lines
     /// [`OpenApproval::show_plain_prompt`].
-    pub(super) fn put(
+    pub(super) fn show(
         question: PendingApproval,
         size: TerminalSize,
         is_plain: bool,

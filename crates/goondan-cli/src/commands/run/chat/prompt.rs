@@ -81,7 +81,7 @@ impl<P: SwarmClient> TerminalChat<P> {
                 return self.cancel_and_leave().await;
             }
             KeyPress::Leave => self.editor.press(&KeyPress::Delete),
-            KeyPress::Escape => self.put_question()?,
+            KeyPress::Escape => self.show_next_approval()?,
             KeyPress::Tab => {
                 let completion = commands::complete(
                     self.editor.before(),
@@ -167,7 +167,7 @@ impl<P: SwarmClient> TerminalChat<P> {
     /// Sends a text, with the files that it mentions, after the running turn.
     async fn queue_text(&mut self, text: &str) -> Result<(), CliError> {
         match self.expand_files(text)? {
-            Some(input) => self.say_later(input).await,
+            Some(input) => self.queue_input(input).await,
             None => Ok(()),
         }
     }
@@ -233,7 +233,7 @@ impl<P: SwarmClient> TerminalChat<P> {
             ChatCommand::Unknown(command) => self.transcript.add_notice(&unknown_command(command)),
             ChatCommand::Say(text) => {
                 if let Some(input) = self.expand_files(text)? {
-                    self.say(input).await?;
+                    self.send_input(input).await?;
                 }
             }
             ChatCommand::Agents => self.list_agents(),
@@ -304,7 +304,7 @@ impl<P: SwarmClient> TerminalChat<P> {
                 if self.terminal.is_plain() {
                     self.show_input(&input);
                 }
-                self.say(input).await
+                self.send_input(input).await
             }
             Some(Err(error)) => {
                 self.transcript.flush()?;

@@ -231,8 +231,8 @@ impl SwarmClient for LocalClient {
         async move { swarm.settled(&trace_id).await }.boxed()
     }
 
-    async fn put(&mut self, question: PendingApproval) -> Result<(), CliError> {
-        self.session.put(question).await.map(drop)
+    async fn show_approval_request(&mut self, question: PendingApproval) -> Result<(), CliError> {
+        self.session.show_approval_request(question).await.map(drop)
     }
 
     fn interrupt(&mut self, signal: StopSignal) -> Result<(), CliError> {
@@ -243,7 +243,7 @@ impl SwarmClient for LocalClient {
         self.session.is_stopping()
     }
 
-    async fn leave(mut self, signal: Option<StopSignal>) -> Result<(), CliError> {
+    async fn end_client(mut self, signal: Option<StopSignal>) -> Result<(), CliError> {
         if let Some(signal) = signal.filter(|_| !self.is_stopping()) {
             self.interrupt(signal)?;
         }

@@ -120,14 +120,14 @@ pub(crate) trait SwarmClient {
     fn settled(&self, trace_id: &str) -> BoxFuture<'static, ()>;
 
     /// Shows an approval request as a prompt.
-    async fn put(&mut self, question: PendingApproval) -> Result<(), CliError>;
+    async fn show_approval_request(&mut self, question: PendingApproval) -> Result<(), CliError>;
     /// Handles a signal while a turn is followed. The turn finishes first. Fails if another process
     /// runs the turn, because it continues there.
     fn interrupt(&mut self, signal: StopSignal) -> Result<(), CliError>;
     /// Returns true if a signal ends the client.
     fn is_stopping(&self) -> bool;
     /// Ends the client, because of a signal if there is one. Fails if a signal was the reason.
-    async fn leave(self, signal: Option<StopSignal>) -> Result<(), CliError>;
+    async fn end_client(self, signal: Option<StopSignal>) -> Result<(), CliError>;
 }
 
 /// Returns the id of the input that joined a turn with this event.

@@ -448,7 +448,7 @@ impl SwarmClient for RemoteClient {
         std::future::ready(()).boxed()
     }
 
-    async fn put(&mut self, question: PendingApproval) -> Result<(), CliError> {
+    async fn show_approval_request(&mut self, question: PendingApproval) -> Result<(), CliError> {
         let _ = question.ask_user(self.signals.arrival()).await;
         Ok(())
     }
@@ -461,7 +461,7 @@ impl SwarmClient for RemoteClient {
         false
     }
 
-    async fn leave(self, signal: Option<StopSignal>) -> Result<(), CliError> {
+    async fn end_client(self, signal: Option<StopSignal>) -> Result<(), CliError> {
         signal.map_or(Ok(()), |signal| Err(interruption_error(signal)))
     }
 }
