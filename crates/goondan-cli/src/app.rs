@@ -256,7 +256,7 @@ fn similar_command(error: &clap::Error, command: &str) -> Option<String> {
     for word in command.split(' ').skip(1) {
         parent = parent.find_subcommand(word)?.clone();
     }
-    let sorted = |word: &str| {
+    let sorted_letters = |word: &str| {
         let mut letters: Vec<char> = word.chars().collect();
         letters.sort_unstable();
         letters
@@ -269,7 +269,7 @@ fn similar_command(error: &clap::Error, command: &str) -> Option<String> {
     // An edit distance counts two swapped letters as two edits, so anagrams are matched first.
     let intended = names
         .iter()
-        .find(|name| sorted(name) == sorted(typed))
+        .find(|name| sorted_letters(name) == sorted_letters(typed))
         .copied();
     intended
         .or_else(|| goondan::internal::closest(typed, &names))

@@ -147,11 +147,12 @@ async fn read_history(
     id: &InstanceId,
     message: Option<&str>,
 ) -> Result<(RecordedHistory, Option<usize>), NotRecorded> {
-    let unread = |error| NotRecorded(format!("The stored conversation can't be read: {error}."));
+    let unread_error =
+        |error| NotRecorded(format!("The stored conversation can't be read: {error}."));
     let mut events = Vec::new();
     for meta in swarm.instances().await {
         let instance = InstanceId::new(meta.agent, meta.instance_key);
-        events.extend(swarm.events(&instance, 0).await.map_err(unread)?);
+        events.extend(swarm.events(&instance, 0).await.map_err(unread_error)?);
     }
     CaseHistory::sort(&mut events);
     let turn = match message {
@@ -163,7 +164,7 @@ async fn read_history(
     let history = CaseHistory::of(id, turn.as_slice(), events).map_err(recording_error)?;
     let mut conversations = BTreeMap::new();
     for instance in history.instances() {
-        let messages = swarm.conversation(&instance).await.map_err(unread)?;
+        let messages = swarm.conversation(&instance).await.map_err(unread_error)?;
         conversations.insert(instance, messages);
     }
     Ok((

@@ -372,30 +372,31 @@ fn missing_path_error(path: &Path, error: &io::Error) -> CliError {
 
 /// Returns an error if the directory has a goondan.yaml that is not a readable regular file.
 pub(crate) fn manifest_error(folder: &Path) -> Option<CliError> {
-    let not_usable = |path: &Path, problem: String| {
+    let unusable_project_error = |path: &Path, problem: String| {
         let shown_path = path.strip_prefix(".").unwrap_or(path).display();
         CliError::configuration(format!("`{shown_path}` {problem}."))
     };
     for path in goondan::start::project::MANIFEST_FILES.map(|name| folder.join(name)) {
         match std::fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => {
-                let error = not_usable(&path, "is a directory, not a file".to_owned());
+                let error = unusable_project_error(&path, "is a directory, not a file".to_owned());
                 return Some(error.suggest("Rename it, then create a project with `gdn init`."));
             }
             Ok(_) => {
-                let error = not_usable(&path, "is not a regular file".to_owned());
+                let error = unusable_project_error(&path, "is not a regular file".to_owned());
                 return Some(error.suggest("Remove it, then create a project with `gdn init`."));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let error = not_usable(
+                let error = unusable_project_error(
                     &path,
                     "is a link to something that does not exist".to_owned(),
                 );
                 return Some(error.suggest("Correct the link, or remove it."));
             }
             Err(error) => {
-                let error = not_usable(&path, format!("can't be read: {}", reason(&error)));
+                let error =
+                    unusable_project_error(&path, format!("can't be read: {}", reason(&error)));
                 return Some(
                     error.suggest("Name a directory that you may read, or change its permissions."),
                 );

@@ -38,12 +38,12 @@ impl RuleCoverage {
                     .push(case.case.clone());
             }
         }
-        let covered = |rule: &RuntimeRule| CoveredRule {
+        let covered_rule = |rule: &RuntimeRule| CoveredRule {
             rule: *rule,
             cases: cases_by_rule.remove(rule.id).unwrap_or_default(),
         };
         RuleCoverage {
-            rules: RULES.iter().map(covered).collect(),
+            rules: RULES.iter().map(covered_rule).collect(),
         }
     }
 

@@ -132,12 +132,12 @@ impl PlatformEvent {
     /// Returns the metadata of the user message: a single key, because its content may come from an
     /// unknown sender.
     pub(crate) fn metadata(&self, connection: &str, connector: &str) -> JsonObject {
-        let cut = |value: &String| value.chars().take(MAX_PROPERTY_CHARS).collect::<String>();
+        let cut_value = |value: &String| value.chars().take(MAX_PROPERTY_CHARS).collect::<String>();
         let properties: JsonObject = self
             .properties
             .iter()
             .take(MAX_PROPERTIES)
-            .map(|(name, value)| (cut(name), Value::String(cut(value))))
+            .map(|(name, value)| (cut_value(name), Value::String(cut_value(value))))
             .collect();
         let facts = json!({
             "name": connection,

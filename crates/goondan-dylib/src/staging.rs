@@ -44,14 +44,15 @@ pub(crate) struct StagingDirectory {
 impl LibraryImage {
     /// Hashes `source` after its size and modification time have stopped changing.
     pub(crate) fn read(source: &Path) -> Result<LibraryImage, LibraryFailure> {
-        let unreadable = |cause: io::Error| LibraryFailure::Unreadable {
+        let unreadable_failure = |cause: io::Error| LibraryFailure::Unreadable {
             name: source.display().to_string(),
             cause,
         };
         for _ in 0..MAX_READ_ATTEMPTS {
-            let before = fs::metadata(source).map_err(unreadable)?;
-            let (hash, length) = hash_while_copying(source, &mut io::sink()).map_err(unreadable)?;
-            let after = fs::metadata(source).map_err(unreadable)?;
+            let before = fs::metadata(source).map_err(unreadable_failure)?;
+            let (hash, length) =
+                hash_while_copying(source, &mut io::sink()).map_err(unreadable_failure)?;
+            let after = fs::metadata(source).map_err(unreadable_failure)?;
             let steady =
                 before.len() == after.len() && before.modified().ok() == after.modified().ok();
             if steady && after.len() == length {

@@ -206,10 +206,10 @@ impl ToolHostPipe {
 
     /// Counts the reply to a request.
     fn count_reply(&self) {
-        let fewer = |count: usize| Some(count.saturating_sub(1));
+        let decremented = |count: usize| Some(count.saturating_sub(1));
         let _ = self
             .open_requests
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, decremented);
     }
 
     /// Queues a message for the parent.

@@ -24,7 +24,7 @@ pub fn find_runtime(module: &ScriptModule, root: &Path) -> Option<RuntimeFound> 
     } else {
         configured
     };
-    let of = |runtime: &ScriptRuntime| {
+    let find_program_of = |runtime: &ScriptRuntime| {
         let own_program = virtual_environment(*runtime, &root.join(&module.package));
         let program = own_program.or_else(|| {
             programs(*runtime)
@@ -36,7 +36,7 @@ pub fn find_runtime(module: &ScriptModule, root: &Path) -> Option<RuntimeFound> 
             program,
         })
     };
-    runtimes.iter().find_map(of)
+    runtimes.iter().find_map(find_program_of)
 }
 
 /// Returns the reason why `module` cannot run, and a suggestion, as sentences without their ends.
@@ -131,7 +131,7 @@ pub fn program_version(program: &Path) -> Option<String> {
 /// Lists all runtimes by display name, with the program if installed. Starts no program.
 pub fn installed(project: &Path) -> Vec<(&'static str, Option<PathBuf>)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let of = |runtime: ScriptRuntime| {
+    let find_program_of = |runtime: ScriptRuntime| {
         let program = programs(runtime)
             .iter()
             .find_map(|name| find_on_path(name, &path, project));
@@ -143,7 +143,7 @@ pub fn installed(project: &Path) -> Vec<(&'static str, Option<PathBuf>)> {
         ScriptRuntime::Deno,
         ScriptRuntime::Python,
     ]
-    .map(of)
+    .map(find_program_of)
     .into()
 }
 

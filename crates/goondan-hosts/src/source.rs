@@ -160,7 +160,7 @@ impl ToolSource for ScriptModules {
             .host(&tool.id, module, tool.spec.config.clone(), bundle_root)
             .await?;
         let config = Arc::new(config);
-        let handler = |export: &ExportSpec| {
+        let new_handler = |export: &ExportSpec| {
             let handler = ModuleHandler {
                 host: Arc::clone(&host),
                 module: absolute(&bundle_root.join(&module.path)),
@@ -175,7 +175,7 @@ impl ToolSource for ScriptModules {
             (export.clone(), Arc::new(handler) as Arc<dyn ToolHandler>)
         };
         Ok(ToolSet {
-            exports: tool.spec.exports.iter().map(handler).collect(),
+            exports: tool.spec.exports.iter().map(new_handler).collect(),
             unavailable: None,
         })
     }

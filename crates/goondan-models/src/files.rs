@@ -12,8 +12,8 @@ use crate::errors::configuration_error;
 /// The text of the file at `path`, relative to `root`, which it must not leave.
 pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String, ModelError> {
     let file = resolve_inside(root, path)?;
-    let unreadable = |error: std::io::Error| unreadable_file_error(path, &error);
-    if !file.metadata().map_err(unreadable)?.is_file() {
+    let read_error = |error: std::io::Error| unreadable_file_error(path, &error);
+    if !file.metadata().map_err(read_error)?.is_file() {
         return Err(configuration_error(
             format!("{path} is not a file"),
             "name a file in the project",
@@ -21,10 +21,10 @@ pub(crate) fn read_inside(root: &Path, path: &str, limit: u64) -> Result<String,
     }
     let mut text = String::new();
     let read = regular_file::open(&file)
-        .map_err(unreadable)?
+        .map_err(read_error)?
         .take(limit + 1)
         .read_to_string(&mut text);
-    read.map_err(unreadable)?;
+    read.map_err(read_error)?;
     if text.len() as u64 > limit {
         return Err(configuration_error(
             format!("{path} is larger than {limit} bytes"),

@@ -109,11 +109,11 @@ pub(crate) fn decode_pieces<'a>(
             outcome = decoder.decode(event, &mut answer);
         }
     };
-    let damaged = |error: FramingError| ProviderError::reported(format!("{error:?}"));
+    let framing_error = |error: FramingError| ProviderError::reported(format!("{error:?}"));
     for piece in pieces {
-        events.take(piece, &mut sink).map_err(damaged)?;
+        events.take(piece, &mut sink).map_err(framing_error)?;
     }
-    events.finish(&mut sink).map_err(damaged)?;
+    events.finish(&mut sink).map_err(framing_error)?;
     match outcome? {
         AnswerProgress::More if !answer.has_ended() => Err(ProviderError::reported("broke off")),
         _ => answer.complete(&mut CallIds::new(&HashSet::new())),

@@ -44,7 +44,7 @@ pub(crate) fn is_allowed(url: &Url) -> bool {
 
 /// Creates a client. This is slow because it reads the system's certificates.
 pub(crate) async fn client() -> Result<Client> {
-    let make = || {
+    let build_client = || {
         Client::builder()
             .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
@@ -63,7 +63,7 @@ pub(crate) async fn client() -> Result<Client> {
             .tls_backend_preconfigured(goondan_tls::with_system_certificates())
             .build()
     };
-    let client = tokio::task::spawn_blocking(make)
+    let client = tokio::task::spawn_blocking(build_client)
         .await
         .map_err(|panic| PackageError::source(panic.to_string()))?;
     client.map_err(|error| {
@@ -127,7 +127,7 @@ fn requested_wait(answer: &Response, attempt: u32) -> Option<Duration> {
 
 /// Reads the body of an answer with a size limit.
 pub(crate) async fn body(mut response: Response, largest: usize, host: &str) -> Result<Vec<u8>> {
-    let too_large = || {
+    let too_large_error = || {
         PackageError::source(format!(
             "The answer of {host} is larger than {} MiB.",
             largest / 1024 / 1024
@@ -137,7 +137,7 @@ pub(crate) async fn body(mut response: Response, largest: usize, host: &str) -> 
         .content_length()
         .is_some_and(|length| length > largest as u64)
     {
-        return Err(too_large());
+        return Err(too_large_error());
     }
     let mut bytes = Vec::new();
     while let Some(piece) = response
@@ -146,7 +146,7 @@ pub(crate) async fn body(mut response: Response, largest: usize, host: &str) -> 
         .map_err(|error| unreachable_error(host, &error))?
     {
         if bytes.len() + piece.len() > largest {
-            return Err(too_large());
+            return Err(too_large_error());
         }
         bytes.extend_from_slice(&piece);
     }

@@ -248,7 +248,7 @@ impl BackgroundProcess {
     pub(crate) fn take_output(&self) -> (String, String) {
         let mut state = lock(&self.state);
         let is_running = state.end.is_none();
-        let take = |stream: &mut OutputCapture| {
+        let take_text = |stream: &mut OutputCapture| {
             let unfinished = if is_running {
                 stream.take_unfinished()
             } else {
@@ -258,7 +258,7 @@ impl BackgroundProcess {
             stream.push(&unfinished);
             output.text()
         };
-        (take(&mut state.stdout), take(&mut state.stderr))
+        (take_text(&mut state.stdout), take_text(&mut state.stderr))
     }
 
     /// Writes `input` to the process's standard input.

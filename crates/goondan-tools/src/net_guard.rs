@@ -154,12 +154,12 @@ fn special_address(address: IpAddr) -> Option<&'static str> {
             Some(inner) => special_v4(inner),
             None => {
                 let bits = address.to_bits();
-                let inside = |(net, length, _): &&(Ipv6Addr, u32, &str)| {
+                let contains_address = |(net, length, _): &&(Ipv6Addr, u32, &str)| {
                     (bits ^ net.to_bits()) >> (128 - length) == 0
                 };
                 NON_PUBLIC_IPV6_NETWORKS
                     .iter()
-                    .find(inside)
+                    .find(contains_address)
                     .map(|row| row.2)
             }
         },

@@ -63,11 +63,11 @@ pub(crate) type Environment = BTreeMap<OsString, OsString>;
 /// Returns the environment of a program: the ordinary variables of this process, those in
 /// `allowed`, and `extra`.
 pub(crate) fn environment(allowed: &[String], extra: BTreeMap<String, String>) -> Environment {
-    let passes = |name: &str, value: &OsStr| {
+    let is_passed = |name: &str, value: &OsStr| {
         is_ordinary(name, value) || allowed.iter().any(|allowed| allowed == name)
     };
     let inherited = std::env::vars_os()
-        .filter(|(name, value)| name.to_str().is_some_and(|name| passes(name, value)));
+        .filter(|(name, value)| name.to_str().is_some_and(|name| is_passed(name, value)));
     inherited
         .chain(
             extra
@@ -372,10 +372,10 @@ pub(crate) async fn run(
     let mut stdout = OutputCapture::new(keep.0);
     let mut stderr = OutputCapture::new(keep.1);
     let reading = async {
-        let show = |stream| move |text: &str| ctx.progress.output(stream, text);
+        let output_callback = |stream| move |text: &str| ctx.progress.output(stream, text);
         tokio::join!(
-            stdout.read(stdout_pipe, show(OutputStream::Stdout)),
-            stderr.read(stderr_pipe, show(OutputStream::Stderr)),
+            stdout.read(stdout_pipe, output_callback(OutputStream::Stdout)),
+            stderr.read(stderr_pipe, output_callback(OutputStream::Stderr)),
         );
     };
     let end = read_until_end(

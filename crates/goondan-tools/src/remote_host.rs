@@ -190,9 +190,9 @@ impl RemoteHost {
 /// Returns true for `host`, `user@host` or `ssh://user@host:port`. Rejects addresses that a program
 /// could parse as an option or as several words.
 fn is_address(text: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-@:/[]%".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-@:/[]%".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[')
-        && text.chars().all(plain)
+        && text.chars().all(is_plain)
         && text.len() <= 255
 }
 

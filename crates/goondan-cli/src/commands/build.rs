@@ -248,8 +248,8 @@ fn check_entries(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let project = project::load(path)?;
-    let built = |build: &&ToolBuild| outcomes.iter().any(|outcome| outcome.tool == build.tool);
-    let built: Vec<ToolBuild> = project.builds.iter().filter(built).cloned().collect();
+    let was_built = |build: &&ToolBuild| outcomes.iter().any(|outcome| outcome.tool == build.tool);
+    let built: Vec<ToolBuild> = project.builds.iter().filter(was_built).cloned().collect();
     let missing_entries: Vec<Diagnostic> = project
         .diagnostics
         .iter()

@@ -285,11 +285,11 @@ fn check_site(
         ))
         .suggest("Pass `--site` the directory with your pages."));
     }
-    let real = |path: &Path| real_path(path).unwrap_or_else(|_| path.to_owned());
-    let (site, state) = (real(folder), real(&state_root.0));
+    let real_path_of = |path: &Path| real_path(path).unwrap_or_else(|_| path.to_owned());
+    let (site, state) = (real_path_of(folder), real_path_of(&state_root.0));
     let published = if state.starts_with(&site) || site.starts_with(&state) {
         format!("gdn's own state in `{}`", state.display())
-    } else if let Some(file) = token_file.filter(|file| real(file).starts_with(&site)) {
+    } else if let Some(file) = token_file.filter(|file| real_path_of(file).starts_with(&site)) {
         format!("the server token in `{}`", file.display())
     } else {
         return Ok(());

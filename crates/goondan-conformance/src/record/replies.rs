@@ -122,7 +122,7 @@ impl RecordedReplies {
 
     /// Returns the status of each call, without its output.
     pub(super) fn call_statuses(&self) -> Vec<Value> {
-        let result = |call: &RecordedCall| {
+        let call_result = |call: &RecordedCall| {
             let mut view =
                 json!({"toolCallId": call.id, "toolName": call.tool, "status": call.result.status});
             if let Some(error) = &call.result.error {
@@ -130,7 +130,7 @@ impl RecordedReplies {
             }
             view
         };
-        self.calls().map(result).collect()
+        self.calls().map(call_result).collect()
     }
 
     /// Returns the tools that each agent called, in order.
@@ -176,7 +176,7 @@ impl RecordedAnswer {
             reply.insert("text".to_owned(), json!(escape_template(&text)));
         }
         let is_plain = self.calls.iter().all(|call| call.input.is_object());
-        let call = |call: &RecordedCall| {
+        let call_json = |call: &RecordedCall| {
             if is_plain {
                 json!({"id": call.id, "tool": call.tool, "args": escape_templates(&call.input)})
             } else {
@@ -184,7 +184,7 @@ impl RecordedAnswer {
             }
         };
         if !self.calls.is_empty() {
-            let calls: Value = self.calls.iter().map(call).collect();
+            let calls: Value = self.calls.iter().map(call_json).collect();
             reply.insert(
                 if is_plain { "calls" } else { "rawCalls" }.to_owned(),
                 calls,

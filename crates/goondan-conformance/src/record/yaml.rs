@@ -118,12 +118,12 @@ fn format_scalar(text: &str) -> String {
 /// of the test case.
 fn escape_invisible(text: &str) -> String {
     let json = Value::from(text).to_string();
-    let written = |c: char| match u32::from(c) {
+    let escape_char = |c: char| match u32::from(c) {
         _ if untrusted_text::is_visible(c) => c.to_string(),
         code @ ..=0xffff => format!("\\u{code:04x}"),
         code => format!("\\U{code:08x}"),
     };
-    json.chars().map(written).collect()
+    json.chars().map(escape_char).collect()
 }
 
 #[cfg(test)]

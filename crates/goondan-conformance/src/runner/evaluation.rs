@@ -58,16 +58,16 @@ pub(crate) fn run_live(
 
 /// Runs a live test case once and lets the judge grade it.
 fn run(located: &LocatedCase, conditions: RunConditions) -> RunReport {
-    let broken = |message: String| RunReport {
+    let broken_report = |message: String| RunReport {
         failures: vec![CheckFailure::new("the case", message)],
         ..RunReport::default()
     };
     let mut context = match CaseContext::create(located, conditions) {
         Ok(context) => context,
-        Err(message) => return broken(message),
+        Err(message) => return broken_report(message),
     };
     let report = match perform_and_judge(&mut context, located) {
-        Err(message) => broken(message),
+        Err(message) => broken_report(message),
         Ok((performed, evidence)) => {
             let duration_ms = u64::try_from(performed.duration.as_millis()).unwrap_or(u64::MAX);
             let questions = judge_questions(located, &performed, &evidence);
@@ -162,7 +162,7 @@ fn add_verdicts(
     if questions.is_empty() {
         return report;
     }
-    let refused = |message: String, mut report: RunReport| {
+    let rejected_report = |message: String, mut report: RunReport| {
         report.failures.extend(
             questions
                 .iter()
@@ -175,7 +175,7 @@ fn add_verdicts(
     };
     let folder = match context.copy_initial_project(located, "judge") {
         Ok(folder) => folder,
-        Err(message) => return refused(message, report),
+        Err(message) => return rejected_report(message, report),
     };
     let (project, state) = (folder.join("project"), folder.join("state"));
     let judge = LlmJudge {

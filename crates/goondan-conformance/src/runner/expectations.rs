@@ -68,7 +68,7 @@ fn check_diagnostics(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> V
 
 /// Checks the tool names of each agent.
 fn catalog(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
-    let judge = |(agent, matcher): (&String, &ValueMatcher)| {
+    let compare = |(agent, matcher): (&String, &ValueMatcher)| {
         let names = evidence.catalog.get(agent).map(|names| json!(names));
         check_value(
             &child_path("expect.catalog", agent),
@@ -76,12 +76,12 @@ fn catalog(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFa
             names.as_ref(),
         )
     };
-    expect.catalog.iter().flat_map(judge).collect()
+    expect.catalog.iter().flat_map(compare).collect()
 }
 
 /// Checks the model requests of each agent.
 fn check_requests(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
-    let judge = |(agent, matcher): (&String, &ValueMatcher)| {
+    let compare = |(agent, matcher): (&String, &ValueMatcher)| {
         let agent_requests = evidence
             .requests
             .iter()
@@ -89,19 +89,19 @@ fn check_requests(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<
         let views: Value = agent_requests.map(view::request).collect();
         check_value(&child_path("expect.requests", agent), matcher, Some(&views))
     };
-    expect.requests.iter().flat_map(judge).collect()
+    expect.requests.iter().flat_map(compare).collect()
 }
 
 /// Checks the messages that each mocked MCP server received.
 fn check_mcp_messages(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
-    let judge = |(tool, matcher): (&String, &ValueMatcher)| {
+    let compare = |(tool, matcher): (&String, &ValueMatcher)| {
         check_value(
             &child_path("expect.mcp", tool),
             matcher,
             evidence.mcp.received_messages(tool).as_ref(),
         )
     };
-    expect.mcp.iter().flat_map(judge).collect()
+    expect.mcp.iter().flat_map(compare).collect()
 }
 
 /// Checks the messages of each conversation.
@@ -111,7 +111,7 @@ fn conversations(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<C
         .iter()
         .map(|(id, messages)| (id.to_string(), messages))
         .collect();
-    let judge = |(instance, matcher): (&String, &ValueMatcher)| {
+    let compare = |(instance, matcher): (&String, &ValueMatcher)| {
         let messages = messages_by_conversation
             .get(instance)
             .map(|messages| view::messages(messages));
@@ -121,7 +121,7 @@ fn conversations(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<C
             messages.as_ref(),
         )
     };
-    expect.conversation.iter().flat_map(judge).collect()
+    expect.conversation.iter().flat_map(compare).collect()
 }
 
 /// Results are in the order in which they were appended, over all conversations.
@@ -198,7 +198,7 @@ fn short_event(event: &Value) -> String {
 
 /// Checks the contents of files.
 fn files(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
-    let judge = |(place, matcher): (&RootedPath, &ValueMatcher)| {
+    let compare = |(place, matcher): (&RootedPath, &ValueMatcher)| {
         let content = resolve_path(place, evidence).and_then(|path| read(&path));
         check_value(
             &child_path("expect.files", &place.to_string()),
@@ -206,7 +206,7 @@ fn files(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFail
             content.as_ref(),
         )
     };
-    expect.files.iter().flat_map(judge).collect()
+    expect.files.iter().flat_map(compare).collect()
 }
 
 /// Returns the path of a file; `None` if it does not exist or its agent is unknown.

@@ -432,11 +432,12 @@ async fn accept_detached(
             runtime.albums.accept(event, accept).await
         }
     });
-    let broken = |error| EventRefusal {
+    let broken_event_refusal = |error| EventRefusal {
         message: format!("Internal error in gdn: {error}."),
         is_retryable: true,
     };
-    task.await.unwrap_or_else(|error| Err(broken(error)))
+    task.await
+        .unwrap_or_else(|error| Err(broken_event_refusal(error)))
 }
 
 /// Accepts an event and notifies an unknown sender.

@@ -70,7 +70,7 @@ fn outdated_indexes(
         return Vec::new();
     }
     let room = config.summary_room();
-    let too_much = |mut size: ConversationSize| {
+    let is_too_much = |mut size: ConversationSize| {
         size += room;
         config.is_too_much(size)
     };
@@ -85,14 +85,14 @@ fn outdated_indexes(
         CompactionMode::Truncate => trim.drop_oldest(0, |_| true),
         // Removing more messages at once reduces the number of model calls.
         CompactionMode::Remove if config.asks_model() => trim.drop_oldest(retained, |_| true),
-        CompactionMode::Remove => trim.drop_oldest(retained, too_much),
+        CompactionMode::Remove => trim.drop_oldest(retained, is_too_much),
     }
     trim.drop_orphans();
     if !is_start {
         trim.drop_leading_answers();
     }
-    if too_much(trim.remaining_size()) {
-        trim.drop_oldest(0, too_much);
+    if is_too_much(trim.remaining_size()) {
+        trim.drop_oldest(0, is_too_much);
         trim.drop_leading_answers();
     }
     without_only_summaries(messages, trim.removed_indexes())

@@ -123,22 +123,22 @@ pub(super) fn make(
 ) -> Result<Arc<dyn Middleware>, ConfigProblem> {
     let config: ToolSearchConfig = decode(config)?;
     let name = tool_name(&config.tool_name, tools)?;
-    let exists = |name: &String| tools.get(name).is_some();
+    let is_known_tool = |name: &String| tools.get(name).is_some();
     let deferred: BTreeSet<String> = config
         .deferred_tools
         .iter()
-        .filter(|name| exists(name))
+        .filter(|name| is_known_tool(name))
         .cloned()
         .collect();
     // Tools that are always offered need no search.
-    let hidden = |tool: &ToolDefinition| deferred.is_empty() || deferred.contains(&tool.name);
+    let is_hidden = |tool: &ToolDefinition| deferred.is_empty() || deferred.contains(&tool.name);
     let searched = if deferred.is_empty() {
         Arc::clone(tools.definitions())
     } else {
         tools
             .definitions()
             .iter()
-            .filter(|tool| hidden(tool))
+            .filter(|tool| is_hidden(tool))
             .cloned()
             .collect()
     };
@@ -170,7 +170,7 @@ pub(super) fn make(
 
 /// Parses the name of the search tool. Fails for a name that models reject or another tool has.
 fn tool_name(name: &str, tools: &ToolCatalog) -> Result<ToolName, ConfigProblem> {
-    let problem = |message: String, suggestion: &str| ConfigProblem {
+    let config_problem = |message: String, suggestion: &str| ConfigProblem {
         field: "toolName".to_owned(),
         message,
         suggestion: Some(suggestion.to_owned()),
@@ -178,7 +178,7 @@ fn tool_name(name: &str, tools: &ToolCatalog) -> Result<ToolName, ConfigProblem>
     let parsed: ToolName =
         name.parse()
             .map_err(|error: crate::tooling::registry::InvalidToolName| {
-                problem(
+                config_problem(
                     error.to_string(),
                     "leave it out, or write a name such as tool-search__search",
                 )
@@ -186,13 +186,13 @@ fn tool_name(name: &str, tools: &ToolCatalog) -> Result<ToolName, ConfigProblem>
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let has_letter_first = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if !has_letter_first || !name.chars().all(is_allowed) || name.len() > MAX_TOOL_NAME_BYTES {
-        return Err(problem(
+        return Err(config_problem(
             format!("models reject the name `{name}`"),
             "use at most 64 letters, digits, `_` and `-`, beginning with a letter",
         ));
     }
     if tools.get(name).is_some() {
-        return Err(problem(
+        return Err(config_problem(
             format!("the agent has another tool `{name}`"),
             "choose another name",
         ));

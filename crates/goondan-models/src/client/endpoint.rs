@@ -104,15 +104,15 @@ fn base_url(
     endpoint: &str,
     wire: ProviderWireFormat,
 ) -> Result<Url, ModelError> {
-    let wrong = |reason: String| {
+    let endpoint_error = |reason: String| {
         configuration_error(
             format!("The endpoint of {} is not usable: {reason}.", model.id),
             "Write a complete URL, such as `endpoint: http://localhost:1234/v1`.",
         )
     };
-    let mut url = Url::parse(endpoint.trim()).map_err(|error| wrong(error.to_string()))?;
+    let mut url = Url::parse(endpoint.trim()).map_err(|error| endpoint_error(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(wrong(format!(
+        return Err(endpoint_error(format!(
             "the URL begins with {}:, not with http: or https:",
             url.scheme()
         )));

@@ -135,7 +135,7 @@ impl<'p> ArchiveUnpacker<'p> {
                 .take(120)
                 .collect::<String>(),
         );
-        let refused = |why: &str| {
+        let refusal_error = |why: &str| {
             PackageError::archive(format!("The archive contains `{shown_name}`, but {why}."))
         };
         let kind = entry.header().entry_type();
@@ -147,30 +147,37 @@ impl<'p> ArchiveUnpacker<'p> {
             EntryType::Directory => true,
             EntryType::Regular => false,
             EntryType::Symlink | EntryType::Link => {
-                return Err(refused("a package must not contain links"));
+                return Err(refusal_error("a package must not contain links"));
             }
-            _ => return Err(refused("a package must contain only files and directories")),
+            _ => {
+                return Err(refusal_error(
+                    "a package must contain only files and directories",
+                ));
+            }
         };
-        let parts = entry_names::parts(&bytes).map_err(refused)?;
-        let parts = self.below_top(&parts).map_err(refused)?;
+        let parts = entry_names::parts(&bytes).map_err(refusal_error)?;
+        let parts = self.below_top(&parts).map_err(refusal_error)?;
         if parts.is_empty() {
             return if is_folder {
                 Ok(())
             } else {
-                Err(refused("it is not in a directory"))
+                Err(refusal_error("it is not in a directory"))
             };
         }
         if parts[0].eq_ignore_ascii_case(INSTALLED_PACKAGES_DIR) {
-            return Err(refused("that directory is reserved for installed packages"));
+            return Err(refusal_error(
+                "that directory is reserved for installed packages",
+            ));
         }
         for end in 1..parts.len() {
             self.create_folder(&parts[..end])
-                .map_err(|why| refused(&why))?;
+                .map_err(|why| refusal_error(&why))?;
         }
         if is_folder {
-            self.create_folder(parts).map_err(|why| refused(&why))
+            self.create_folder(parts).map_err(|why| refusal_error(&why))
         } else {
-            self.write_file(parts, entry).map_err(|why| refused(&why))
+            self.write_file(parts, entry)
+                .map_err(|why| refusal_error(&why))
         }
     }
 

@@ -293,9 +293,9 @@ fn failure_cause(output: &str) -> &str {
     let fatal = output
         .lines()
         .find_map(|line| line.trim().strip_prefix("fatal: "));
-    let last = || output.lines().rfind(|line| !line.trim().is_empty());
+    let last_line = || output.lines().rfind(|line| !line.trim().is_empty());
     fatal
-        .or_else(last)
+        .or_else(last_line)
         .unwrap_or("no error message")
         .trim()
         .trim_end_matches('.')

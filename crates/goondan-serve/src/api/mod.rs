@@ -263,13 +263,13 @@ fn complete_document(document: utoipa::openapi::OpenApi, has_studio: bool, versi
 
 /// Allows pages of the configured origins. Browsers send a preflight request first.
 fn cors_layer(access: Arc<AccessPolicy>) -> CorsLayer {
-    let allowed = move |origin: &HeaderValue, head: &axum::http::request::Parts| {
+    let is_allowed = move |origin: &HeaderValue, head: &axum::http::request::Parts| {
         origin
             .to_str()
             .is_ok_and(|origin| access.allows_origin(origin, &head.headers, &head.uri))
     };
     CorsLayer::new()
-        .allow_origin(AllowOrigin::predicate(allowed))
+        .allow_origin(AllowOrigin::predicate(is_allowed))
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         // OpenAI clients send many headers. The origin decides, so all headers are allowed.
         .allow_headers(AllowHeaders::mirror_request())

@@ -105,13 +105,13 @@ fn is_implied(rule: &PermissionRule) -> bool {
 fn permission_rules(permissions: Option<&Permissions>) -> Vec<PermissionRuleBody> {
     let Some(permissions) = permissions else {
         // The same rules apply to an agent without permissions.
-        let implied = |permission: &str| PermissionRuleBody {
+        let implied_rule = |permission: &str| PermissionRuleBody {
             permission: Some(permission.to_owned()),
             action: action_name(PermissionAction::Ask).to_owned(),
             implied: true,
             ..PermissionRuleBody::default()
         };
-        return ["execute", "network"].map(implied).into();
+        return ["execute", "network"].map(implied_rule).into();
     };
     let rule = |rule: &PermissionRule| PermissionRuleBody {
         tool: rule.tool.clone(),
@@ -146,7 +146,7 @@ fn action_name(action: PermissionAction) -> &'static str {
 
 /// Describes the models.
 fn models(bundle: &Bundle) -> Vec<ModelBody> {
-    let model = |name: &str, provider: &str, model: &str| ModelBody {
+    let model_body = |name: &str, provider: &str, model: &str| ModelBody {
         name: name.to_owned(),
         provider: provider.to_owned(),
         model: model.to_owned(),
@@ -154,7 +154,7 @@ fn models(bundle: &Bundle) -> Vec<ModelBody> {
     bundle
         .models()
         .values()
-        .map(|known| model(&known.id.name, &known.spec.provider, &known.spec.model))
+        .map(|known| model_body(&known.id.name, &known.spec.provider, &known.spec.model))
         .collect()
 }
 
@@ -167,7 +167,7 @@ fn tools(bundle: &Bundle, offered: impl Iterator<Item = ToolDefinition>) -> Vec<
             .or_default()
             .insert(definition.name, definition.description);
     }
-    let entry = |name: &str| {
+    let tool_entry = |name: &str| {
         bundle
             .tools()
             .values()
@@ -175,7 +175,7 @@ fn tools(bundle: &Bundle, offered: impl Iterator<Item = ToolDefinition>) -> Vec<
             .map_or("builtin", |tool| kind(&tool.spec.entry))
     };
     let body = |(name, exports): (String, BTreeMap<String, String>)| ToolBody {
-        entry: entry(&name).to_owned(),
+        entry: tool_entry(&name).to_owned(),
         name,
         exports: exports
             .into_iter()

@@ -35,10 +35,10 @@ impl CommandLineRun<'_> {
                 (word.clone(), scope.folder.clone(), self.line.glob_roots());
             let layers = self.line.launcher.sandbox_layers(&self.line.ctx, &[]);
             let layers = layers.map_err(io::Error::other)?;
-            let looking = move || {
+            let find_names = move || {
                 sandboxed_start::run_in_sandbox(&layers, || Ok(names(&word, &folder, &roots)))
             };
-            return tokio::task::spawn_blocking(looking)
+            return tokio::task::spawn_blocking(find_names)
                 .await
                 .map_err(io::Error::other)?;
         }
@@ -169,15 +169,15 @@ fn matching_entries(
     roots: &[PathBuf],
     is_last: bool,
 ) -> Vec<OsString> {
-    let joined = |name: &std::ffi::OsStr| {
+    let join_name = |name: &std::ffi::OsStr| {
         let mut path = before.clone();
         path.push(name);
         path
     };
-    let absolute = |name: &OsString| folder.join(PathBuf::from(name));
+    let absolute_path = |name: &OsString| folder.join(PathBuf::from(name));
     if let Some(name) = literal_text(part) {
-        let path = joined(name.as_ref());
-        let exists = path.is_empty() || absolute(&path).symlink_metadata().is_ok();
+        let path = join_name(name.as_ref());
+        let exists = path.is_empty() || absolute_path(&path).symlink_metadata().is_ok();
         return if exists { vec![path] } else { Vec::new() };
     }
     let Some(matcher) = build_matcher(part) else {
@@ -187,7 +187,7 @@ fn matching_entries(
     let inside = if before.is_empty() {
         folder.to_owned()
     } else {
-        absolute(before)
+        absolute_path(before)
     };
     // Patterns are expanded only in the sandboxes of agents, so limit them to directories that the
     // line may use.
@@ -203,9 +203,11 @@ fn matching_entries(
         .map(|(name, _)| name);
     let matching_names = names.filter(|name| {
         let is_hidden = hides && name.as_encoded_bytes().starts_with(b".");
-        !is_hidden && matcher.is_match(name) && (is_last || absolute(&joined(name)).is_dir())
+        !is_hidden
+            && matcher.is_match(name)
+            && (is_last || absolute_path(&join_name(name)).is_dir())
     });
-    matching_names.map(|name| joined(&name)).collect()
+    matching_names.map(|name| join_name(&name)).collect()
 }
 
 /// Returns the text of a part without patterns.

@@ -77,13 +77,14 @@ pub(super) async fn run(ctx: &ToolContext, run: LibraryCall<'_>) -> Result<ToolO
 /// Opens the library of a custom tool and caches its exports. Fails if the library cannot be
 /// loaded.
 async fn open(run: &LibraryCall<'_>) -> Result<Arc<ToolSet>, ToolError> {
-    let broken = |message: String| ToolError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN);
+    let broken_tool_error =
+        |message: String| ToolError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN);
     let source = run
         .source
-        .ok_or_else(|| broken("this program cannot load libraries".to_owned()))?;
+        .ok_or_else(|| broken_tool_error("this program cannot load libraries".to_owned()))?;
     let (Some(folder), Some(file)) = (run.tool.program.parent(), run.tool.program.file_name())
     else {
-        return Err(broken("the library has no name".to_owned()));
+        return Err(broken_tool_error("the library has no name".to_owned()));
     };
     let resource = Resource {
         id: ResourceId::base(Kind::Tool, &run.tool.manifest.name),
@@ -96,7 +97,7 @@ async fn open(run: &LibraryCall<'_>) -> Result<Arc<ToolSet>, ToolError> {
         },
     };
     let opened = source.open(&resource, folder).await.map_err(|error| {
-        let cause = broken(error.cause.to_string());
+        let cause = broken_tool_error(error.cause.to_string());
         error
             .suggestion
             .map_or(cause.clone(), |suggestion| cause.suggest(suggestion))

@@ -102,15 +102,15 @@ pub(super) fn cosine_similarity(a: &[f32], b: &[f32]) -> f64 {
     if a.len() != b.len() {
         return 0.0;
     }
-    let product = |a: &[f32], b: &[f32]| {
+    let dot_product = |a: &[f32], b: &[f32]| {
         a.iter()
             .zip(b)
             .map(|(a, b)| f64::from(*a) * f64::from(*b))
             .sum::<f64>()
     };
-    let length = (product(a, a) * product(b, b)).sqrt();
+    let length = (dot_product(a, a) * dot_product(b, b)).sqrt();
     if length > 0.0 {
-        (product(a, b) / length).clamp(0.0, 1.0)
+        (dot_product(a, b) / length).clamp(0.0, 1.0)
     } else {
         0.0
     }

@@ -178,12 +178,12 @@ impl PlatformClient {
                 "`{odd}` can't be a part of a URL"
             )));
         }
-        let broken = || {
+        let broken_answer_error = || {
             errors::invalid_argument(format!("the API URL of {} is invalid", self.platform.name))
         };
-        let mut url = Url::parse(&self.base).map_err(|_| broken())?;
+        let mut url = Url::parse(&self.base).map_err(|_| broken_answer_error())?;
         url.path_segments_mut()
-            .map_err(|()| broken())?
+            .map_err(|()| broken_answer_error())?
             .pop_if_empty()
             .extend(parts);
         Ok(url)

@@ -57,17 +57,17 @@ impl StoppedPrograms {
     fn try_begin(selects: &impl ProgramSelection) -> Option<StoppedPrograms> {
         let mut table = lock(&RUNNING_PROGRAMS.table);
         let ProgramTable { programs, .. } = &mut *table;
-        let selected = |(key, program): &(&u64, &RunningProgram)| selects(**key, program);
+        let is_selected = |(key, program): &(&u64, &RunningProgram)| selects(**key, program);
         if programs
             .iter()
-            .filter(selected)
+            .filter(is_selected)
             .any(|(_, program)| program.pid.is_none())
         {
             return None;
         }
         let keys: Vec<u64> = programs
             .iter()
-            .filter(selected)
+            .filter(is_selected)
             .map(|(key, _)| *key)
             .collect();
         for key in &keys {

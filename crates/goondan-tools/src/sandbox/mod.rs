@@ -471,7 +471,7 @@ fn build_layer(
     // The project path may be relative, and the helper starts in another directory.
     let project = resolved_once(places.project);
     let replaceable = [project.as_path(), places.workdir];
-    let place = |path: &String| {
+    let resolve_place = |path: &String| {
         let path = match path.strip_prefix("~/").zip(std::env::home_dir()) {
             Some((below, home)) => home.join(below),
             None => project.join(path),
@@ -485,7 +485,7 @@ fn build_layer(
     read.extend(Some(project.clone()).filter(|project| project.parent().is_some()));
     read.push(places.workdir.to_owned());
     read.extend(program.and_then(Path::parent).map(Path::to_owned));
-    let stated_places = |paths: &[String]| paths.iter().map(place).collect::<Vec<_>>();
+    let stated_places = |paths: &[String]| paths.iter().map(resolve_place).collect::<Vec<_>>();
     let (stated_read, stated_write) = (stated_places(&sandbox.read), stated_places(&sandbox.write));
     let exact = [
         &[project.clone(), places.workdir.to_owned()],
@@ -514,13 +514,13 @@ fn build_layer(
                 .cloned()
                 .chain(tool_chains::readable_paths()),
         );
-        let real = |program: &PathBuf| program.canonicalize().ok();
+        let real_path = |program: &PathBuf| program.canonicalize().ok();
         read.extend(
             runtime
                 .starts
                 .iter()
                 .cloned()
-                .chain(runtime.starts.iter().filter_map(real)),
+                .chain(runtime.starts.iter().filter_map(real_path)),
         );
         if let Some(execute) = &mut execute {
             execute.extend(runtime.starts.iter().flat_map(|program| {

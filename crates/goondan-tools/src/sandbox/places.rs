@@ -96,11 +96,11 @@ mod tests {
         std::fs::create_dir_all(&elsewhere).unwrap();
         symlink(&elsewhere, root.join("outer")).unwrap();
         symlink(&elsewhere, project.join("inner")).unwrap();
-        let place = |path: &str| stated_place(&root.join(path), &[&project]);
-        assert_eq!(place("outer/x"), elsewhere.join("x"));
-        assert_eq!(place("project/inner/x"), project.join("inner/x"));
-        assert_eq!(place("project/../outer"), elsewhere);
-        assert_eq!(place("project/./new"), project.join("new"));
+        let resolve_place = |path: &str| stated_place(&root.join(path), &[&project]);
+        assert_eq!(resolve_place("outer/x"), elsewhere.join("x"));
+        assert_eq!(resolve_place("project/inner/x"), project.join("inner/x"));
+        assert_eq!(resolve_place("project/../outer"), elsewhere);
+        assert_eq!(resolve_place("project/./new"), project.join("new"));
     }
 
     #[test]

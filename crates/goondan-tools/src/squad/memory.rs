@@ -45,12 +45,12 @@ impl ToolOperation for RecordLearning {
 
     async fn written_files(self, ctx: &ToolContext, squad: &SquadTools) -> Vec<WrittenFile> {
         let agent = plain_name("an agent", &self.agent_name).ok();
-        let file = |agent| {
+        let file_path = |agent| {
             squad
                 .squad_directory(ctx)
                 .written_file(Some("agentName"), &history_path(agent))
         };
-        agent.map(file).into_iter().collect()
+        agent.map(file_path).into_iter().collect()
     }
 
     async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {

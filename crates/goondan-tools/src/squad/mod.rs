@@ -108,10 +108,10 @@ impl SquadTools {
         let Ok(all) = power.sessions().await else {
             return Ok(());
         };
-        let busy = |session: &&InstanceMeta| session.status == InstanceStatus::Processing;
+        let is_busy = |session: &&InstanceMeta| session.status == InstanceStatus::Processing;
         let busy: HashSet<&str> = all
             .iter()
-            .filter(busy)
+            .filter(is_busy)
             .map(|session| session.instance_key.as_str())
             .collect();
         self.sessions.finish_idle(|key| busy.contains(key));

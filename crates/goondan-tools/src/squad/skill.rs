@@ -49,12 +49,12 @@ impl ToolOperation for SquadSkillTool {
             SkillAction::Write => self.name().ok(),
             SkillAction::Read | SkillAction::List => None,
         };
-        let file = |name| {
+        let file_path = |name| {
             squad
                 .squad_directory(ctx)
                 .written_file(Some("skillName"), &skill_path(name))
         };
-        name.map(file).into_iter().collect()
+        name.map(file_path).into_iter().collect()
     }
 
     async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, ToolError> {

@@ -184,8 +184,8 @@ fn project_name(args: &InitArgs) -> Result<String, CliError> {
 /// Returns true if the text is a valid resource name (rule L6).
 pub(crate) fn is_name(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_lowercase());
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    starts && text.len() <= MAX_NAME_LENGTH && text.chars().all(allowed)
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    starts && text.len() <= MAX_NAME_LENGTH && text.chars().all(is_allowed)
 }
 
 /// Derives a valid project name from `text`; `my-swarm` if `text` contains no usable character.
@@ -385,8 +385,8 @@ fn report(
 
 /// Quotes `text` as one shell word.
 pub(crate) fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~:=@,+".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./~:=@,+".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
         text.to_owned()
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))

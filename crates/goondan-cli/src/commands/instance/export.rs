@@ -136,15 +136,16 @@ async fn write_file(
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    let unwritten = |error: io::Error| input_files::unwritable_file_error(path, &error);
+    let write_error = |error: io::Error| input_files::unwritable_file_error(path, &error);
     if path.is_dir() {
-        return Err(unwritten(io::ErrorKind::IsADirectory.into()));
+        return Err(write_error(io::ErrorKind::IsADirectory.into()));
     }
     // The original error names a temporary file, which means nothing to the user.
     let created = tempfile::NamedTempFile::new_in(folder);
-    let mut file = created.map_err(|error| unwritten(error.kind().into()))?;
+    let mut file = created.map_err(|error| write_error(error.kind().into()))?;
     write_all(database, found, mask, file.as_file_mut()).await?;
-    file.persist(path).map_err(|error| unwritten(error.error))?;
+    file.persist(path)
+        .map_err(|error| write_error(error.error))?;
     Ok(())
 }
 

@@ -257,8 +257,13 @@ const ORIGINAL_MESSAGE_ID: &str = "@original";
 /// Builds a message. Mentions in the agent's text notify no user. With the approval code `mark`,
 /// adds the buttons "Allow" and "Deny".
 fn message(text: &str, mark: Option<&str>) -> Value {
-    let key = |label, style, allows, mark| json!({"type": 2, "style": style, "label": label, "custom_id": button(allows, mark)});
-    let keys = mark.map(|mark| [key("Allow", 3, true, mark), key("Deny", 4, false, mark)]);
+    let button_json = |label, style, allows, mark| json!({"type": 2, "style": style, "label": label, "custom_id": button(allows, mark)});
+    let keys = mark.map(|mark| {
+        [
+            button_json("Allow", 3, true, mark),
+            button_json("Deny", 4, false, mark),
+        ]
+    });
     let rows: Vec<Value> = keys
         .into_iter()
         .map(|keys| json!({"type": 1, "components": keys}))

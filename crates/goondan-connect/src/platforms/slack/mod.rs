@@ -387,7 +387,7 @@ fn command_reply() -> Value {
 
 /// Returns the blocks of an approval request: plain text and two buttons.
 fn blocks(text: &str, mark: &str) -> Value {
-    let key = |label: &str, style: &str, allows| {
+    let button_block = |label: &str, style: &str, allows| {
         json!({
             "type": "button", "style": style, "action_id": button(allows, "") , "value": button(allows, mark),
             "text": {"type": "plain_text", "text": label},
@@ -397,7 +397,7 @@ fn blocks(text: &str, mark: &str) -> Value {
     let text: String = decode_escapes(text).chars().take(2_900).collect();
     json!([
         {"type": "section", "text": {"type": "plain_text", "text": text}},
-        {"type": "actions", "elements": [key("Allow", "primary", true), key("Deny", "danger", false)]},
+        {"type": "actions", "elements": [button_block("Allow", "primary", true), button_block("Deny", "danger", false)]},
     ])
 }
 

@@ -136,24 +136,26 @@ fn refresh_wait(short_connections: u32) -> Duration {
 
 /// Opens the WebSocket.
 async fn connect(url: &Url) -> Result<SlackWebSocket, String> {
-    let unreached = |error: &dyn std::error::Error| format!("Slack cannot be reached: {error}");
+    let connection_error =
+        |error: &dyn std::error::Error| format!("Slack cannot be reached: {error}");
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
         return Err("Slack returned a WebSocket URL without a host".to_owned());
     };
     let stream = TcpStream::connect((host, port))
         .await
-        .map_err(|error| unreached(&error))?;
+        .map_err(|error| connection_error(&error))?;
     let stream: Box<dyn SocketStream> = match url.scheme() {
         "wss" => {
             let config = tokio::task::spawn_blocking(goondan_tls::with_system_certificates).await;
             let connector =
-                TlsConnector::from(Arc::new(config.map_err(|error| unreached(&error))?));
-            let name = ServerName::try_from(host.to_owned()).map_err(|error| unreached(&error))?;
+                TlsConnector::from(Arc::new(config.map_err(|error| connection_error(&error))?));
+            let name =
+                ServerName::try_from(host.to_owned()).map_err(|error| connection_error(&error))?;
             Box::new(
                 connector
                     .connect(name, stream)
                     .await
-                    .map_err(|error| unreached(&error))?,
+                    .map_err(|error| connection_error(&error))?,
             )
         }
         _ => Box::new(stream),

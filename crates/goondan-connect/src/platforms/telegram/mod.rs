@@ -307,9 +307,10 @@ fn message(origin: &Value, text: &str, mark: Option<&str>) -> Value {
         body["message_thread_id"] = origin["thread"].clone();
     }
     if let Some(mark) = mark {
-        let key = |text: &str, allows| json!({"text": text, "callback_data": button(allows, mark)});
+        let button_json =
+            |text: &str, allows| json!({"text": text, "callback_data": button(allows, mark)});
         body["reply_markup"] =
-            json!({"inline_keyboard": [[key("Allow", true), key("Deny", false)]]});
+            json!({"inline_keyboard": [[button_json("Allow", true), button_json("Deny", false)]]});
     }
     body
 }

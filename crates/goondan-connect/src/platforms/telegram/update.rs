@@ -88,20 +88,20 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
     let kind = update.as_object().into_iter().flatten();
     let kind = kind.map(|(name, _)| name).find(|name| *name != "update_id");
     let kind = kind.map_or("an update without content", String::as_str);
-    let ignored = |reason: &str| IgnoredUpdate::new(format!("{kind}{reason}"));
+    let ignored_update = |reason: &str| IgnoredUpdate::new(format!("{kind}{reason}"));
     let (Some(id), Some(message)) = (update["update_id"].as_i64(), update.get("message")) else {
-        return Err(ignored(""));
+        return Err(ignored_update(""));
     };
     let chat_id = message["chat"]["id"]
         .as_i64()
-        .ok_or_else(|| ignored(" without a chat"))?;
-    let sender = sender(message).ok_or_else(|| ignored(" of a bot"))?;
+        .ok_or_else(|| ignored_update(" without a chat"))?;
+    let sender = sender(message).ok_or_else(|| ignored_update(" of a bot"))?;
     let MessageContent { text, media } = content::of(message);
     let (file_id, file) = media.map_or_else(Default::default, |media| (media.id, media.file));
     if text.is_empty()
         && let Some(service) = content::service(message)
     {
-        return Err(ignored(&format!(": {service}")));
+        return Err(ignored_update(&format!(": {service}")));
     }
     let thread = topic(message);
     let unsupported = text.is_empty().then(|| {

@@ -124,10 +124,13 @@ impl OutputItem {
     /// Returns false if `name` has an index or an id that differs from that of this item. Missing
     /// values match.
     fn may_be(&self, name: &ItemName<'_>) -> bool {
-        let differ = |own: &str, other: &str| !own.is_empty() && !other.is_empty() && own != other;
+        let are_different =
+            |own: &str, other: &str| !own.is_empty() && !other.is_empty() && own != other;
         let has_other_index =
             self.index.is_some() && name.index.is_some() && self.index != name.index;
-        !has_other_index && !differ(&self.id, name.id) && !differ(&self.call_id, name.call_id)
+        !has_other_index
+            && !are_different(&self.id, name.id)
+            && !are_different(&self.call_id, name.call_id)
     }
 
     /// Returns true if the item began without a name.
@@ -138,13 +141,13 @@ impl OutputItem {
     /// Fills the item's unknown names from `name`; known names stay.
     fn add_names(&mut self, name: &ItemName<'_>) {
         self.index = self.index.or(name.index);
-        let fill = |own: &mut String, other: &str| {
+        let fill_if_empty = |own: &mut String, other: &str| {
             if own.is_empty() {
                 own.push_str(other);
             }
         };
-        fill(&mut self.id, name.id);
-        fill(&mut self.call_id, name.call_id);
+        fill_if_empty(&mut self.id, name.id);
+        fill_if_empty(&mut self.call_id, name.call_id);
     }
 
     /// Returns the rest of `whole` that has not arrived yet. A text that differs from the streamed
@@ -197,7 +200,7 @@ impl ItemTable {
         name: ItemName<'_>,
     ) -> usize {
         let index = u64::try_from(response_index).ok();
-        let first = |table: &Self, is_wanted: &dyn Fn(&OutputItem) -> bool| {
+        let first_match = |table: &Self, is_wanted: &dyn Fn(&OutputItem) -> bool| {
             table
                 .items
                 .iter()
@@ -205,10 +208,10 @@ impl ItemTable {
         };
         // Two calls with different ids are different calls.
         let may_be_same = |item: &OutputItem| item.call_id.is_empty() || name.call_id.is_empty();
-        let known_index = first(self, &|item| item.has_id_of(&name))
-            .or_else(|| first(self, &|item| item.index == index && may_be_same(item)))
+        let known_index = first_match(self, &|item| item.has_id_of(&name))
+            .or_else(|| first_match(self, &|item| item.index == index && may_be_same(item)))
             // `Other` covers many item types, so an equal kind does not identify the item.
-            .or_else(|| first(self, &|item| kind != ItemKind::Other && may_be_same(item)));
+            .or_else(|| first_match(self, &|item| kind != ItemKind::Other && may_be_same(item)));
         let known_index = self.find_or_push(known_index, kind, &name);
         self.items[known_index].final_index = Some(response_index);
         known_index

@@ -19,7 +19,7 @@ pub struct OciReference {
 impl OciReference {
     /// Parses `host/name`, `host/name:tag` or `host/name@sha256:…`.
     pub(crate) fn parse(text: &str) -> Result<OciReference> {
-        let wrong = || {
+        let invalid_reference_error = || {
             PackageError::source(format!("`oci://{text}` is not the URL of a package."))
                 .suggest("write `oci://host/name:tag`, such as `oci://ghcr.io/acme/tools:1.0.0`")
         };
@@ -27,7 +27,7 @@ impl OciReference {
             Some((rest, digest)) => (rest, Some(checked_digest(digest)?.to_owned())),
             None => (text, None),
         };
-        let (host, path) = rest.split_once('/').ok_or_else(wrong)?;
+        let (host, path) = rest.split_once('/').ok_or_else(invalid_reference_error)?;
         let (name, tag) = path
             .rsplit_once(':')
             .map_or((path, None), |(name, tag)| (name, Some(tag)));
@@ -36,12 +36,13 @@ impl OciReference {
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || ".-:[]".contains(c));
         let is_part = |part: &str| {
-            let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
-            part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(inner)
+            let is_inner_char =
+                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+            part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(is_inner_char)
         };
         if !is_host || name.len() > 255 || !name.split('/').all(is_part) || !tag.is_none_or(is_tag)
         {
-            return Err(wrong());
+            return Err(invalid_reference_error());
         }
         let reference = OciReference {
             host: host.to_lowercase(),
@@ -49,7 +50,9 @@ impl OciReference {
             tag: tag.map(str::to_owned),
             digest,
         };
-        reference.base_url().map_err(|_| wrong())?;
+        reference
+            .base_url()
+            .map_err(|_| invalid_reference_error())?;
         Ok(reference)
     }
 
@@ -138,8 +141,8 @@ impl OciReference {
 
 /// Returns true if the text is a valid OCI tag.
 fn is_tag(tag: &str) -> bool {
-    let inner = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    (1..=128).contains(&tag.len()) && !tag.starts_with(['.', '-']) && tag.chars().all(inner)
+    let is_inner_char = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    (1..=128).contains(&tag.len()) && !tag.starts_with(['.', '-']) && tag.chars().all(is_inner_char)
 }
 
 /// Checks a digest: `sha256:` with 64 hexadecimal digits. Required because it becomes a part of a

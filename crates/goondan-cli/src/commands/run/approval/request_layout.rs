@@ -73,11 +73,15 @@ pub(super) fn words(request: &ApprovalRequest, size: TerminalSize) -> String {
 /// the command.
 fn preview_rows(request: &ApprovalRequest, size: TerminalSize) -> Vec<String> {
     let command = request.arguments.get("command").and_then(Value::as_str);
-    let repeats = |preview: &&String| {
+    let repeats_command = |preview: &&String| {
         let shell_command = preview.trim().strip_prefix("$ ");
         shell_command.is_some() && shell_command == command.map(str::trim)
     };
-    let Some(preview) = request.preview.as_ref().filter(|preview| !repeats(preview)) else {
+    let Some(preview) = request
+        .preview
+        .as_ref()
+        .filter(|preview| !repeats_command(preview))
+    else {
         return Vec::new();
     };
     std::iter::once("Preview by the tool:".to_owned())
@@ -130,11 +134,11 @@ fn short_name(text: &str) -> String {
         return characters.into_iter().collect();
     }
     let half = MAX_NAME_CHARS / 2;
-    let part = |chars: &[char]| chars.iter().collect::<String>();
+    let to_text = |chars: &[char]| chars.iter().collect::<String>();
     format!(
         "{}…{}",
-        part(&characters[..half]),
-        part(&characters[characters.len() - half + 1..])
+        to_text(&characters[..half]),
+        to_text(&characters[characters.len() - half + 1..])
     )
 }
 
