@@ -36,13 +36,13 @@ pub fn retry_after(header_value: &str, now: DateTime<Utc>) -> Option<Duration> {
 
 /// Parses an HTTP date.
 fn http_date(text: &str) -> Option<DateTime<Utc>> {
-    let obsolete = || {
+    let parse_obsolete = || {
         let parse = |form: &&str| NaiveDateTime::parse_from_str(text, form).ok();
         OBSOLETE_DATE_FORMS.iter().find_map(parse)
     };
     match DateTime::parse_from_rfc2822(text) {
         Ok(date) => Some(date.to_utc()),
-        Err(_) => Some(obsolete()?.and_utc()),
+        Err(_) => Some(parse_obsolete()?.and_utc()),
     }
 }
 

@@ -621,8 +621,11 @@ fn whole_number(number: &Number) -> Option<u64> {
 /// Returns the number as a signed integer, including `-3.0`; `None` if it has a fraction.
 #[allow(clippy::cast_possible_truncation)]
 fn signed_number(number: &Number) -> Option<i64> {
-    let exact = |value: f64| (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64);
-    number.as_i64().or_else(|| number.as_f64().and_then(exact))
+    let to_integer =
+        |value: f64| (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64);
+    number
+        .as_i64()
+        .or_else(|| number.as_f64().and_then(to_integer))
 }
 
 /// Suggests how to turn a string into a map. A missing or special space after a colon is the usual

@@ -167,14 +167,14 @@ fn insert(at: usize, text: &str) -> ByteEdit {
 pub fn scalar(text: &str) -> String {
     let has_plain_start =
         text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '.' || c == '/');
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    let is_plain_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     let is_text = |text: &str| {
         matches!(
             crate::yaml::from_str::<serde_json::Value>(text),
             Ok(serde_json::Value::String(_))
         )
     };
-    if has_plain_start && text.chars().all(plain) && is_text(text) {
+    if has_plain_start && text.chars().all(is_plain_char) && is_text(text) {
         text.to_owned()
     } else {
         serde_json::Value::from(text).to_string()

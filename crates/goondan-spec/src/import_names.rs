@@ -60,7 +60,7 @@ fn python_imports(text: &str) -> BTreeSet<ImportName> {
     let mut names = BTreeSet::new();
     let mut statements = text.split(['\n', ';']).map(without_comment);
     while let Some(statement) = statements.next() {
-        let first = |text: &str| {
+        let first_part = |text: &str| {
             text.split_whitespace()
                 .next()
                 .unwrap_or_default()
@@ -69,7 +69,7 @@ fn python_imports(text: &str) -> BTreeSet<ImportName> {
         if let Some(rest) = statement.strip_prefix("import ") {
             names.extend(
                 rest.split(',')
-                    .filter_map(|module| searched_module(&first(module))),
+                    .filter_map(|module| searched_module(&first_part(module))),
             );
         } else if let Some(rest) = statement.strip_prefix("from ") {
             let (module, list) = rest.split_once("import").unwrap_or((rest, ""));
@@ -79,11 +79,11 @@ fn python_imports(text: &str) -> BTreeSet<ImportName> {
                 list.push_str(more);
             }
             let list = list.replace(['(', ')'], " ");
-            let imported = list.split(',').map(first);
+            let imported = list.split(',').map(first_part);
             if module.trim().starts_with('.') {
                 names.extend(relative_modules(module.trim(), imported))
             } else {
-                names.extend(searched_module(&first(module)))
+                names.extend(searched_module(&first_part(module)))
             }
         }
     }

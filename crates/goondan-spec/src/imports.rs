@@ -167,11 +167,11 @@ fn python_files(module: &str, directory: &str, package: &str) -> Vec<String> {
         0 => vec![directory.to_owned(), package.to_owned()],
         dots => vec![join_relative(directory, &"../".repeat(dots - 1))],
     };
-    let of = |folder: &String| {
+    let module_files = |folder: &String| {
         let base = normalize_path(&join_relative(folder, &path)).ok()?;
         Some([format!("{base}.py"), format!("{base}/__init__.py")])
     };
-    folders.iter().filter_map(of).flatten().collect()
+    folders.iter().filter_map(module_files).flatten().collect()
 }
 
 #[cfg(test)]

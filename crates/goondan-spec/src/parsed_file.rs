@@ -188,9 +188,15 @@ fn with_line_ends(text: String) -> String {
     if !text.contains('\r') {
         return text;
     }
-    let alone = |at: usize| text.as_bytes().get(at + 1) != Some(&b'\n');
+    let is_lone_return = |at: usize| text.as_bytes().get(at + 1) != Some(&b'\n');
     text.char_indices()
-        .map(|(at, c)| if c == '\r' && alone(at) { '\n' } else { c })
+        .map(|(at, c)| {
+            if c == '\r' && is_lone_return(at) {
+                '\n'
+            } else {
+                c
+            }
+        })
         .collect()
 }
 

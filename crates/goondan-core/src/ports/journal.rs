@@ -64,7 +64,7 @@ impl dyn TurnJournal {
         work: BoxFuture<'_, T>,
     ) -> Result<EffectOutcome<T>, StoreError> {
         let id = effect.id.clone();
-        let unreadable = |cause: serde_json::Error| StoreError::Damaged {
+        let damaged_error = |cause: serde_json::Error| StoreError::Damaged {
             what: format!("the outcome of `{id}`"),
             cause: Arc::new(cause),
         };
@@ -85,7 +85,7 @@ impl dyn TurnJournal {
             }
             (EffectOutcome::Done { value, replayed }, None) => {
                 let value =
-                    serde_json::from_value(Arc::unwrap_or_clone(value)).map_err(unreadable)?;
+                    serde_json::from_value(Arc::unwrap_or_clone(value)).map_err(damaged_error)?;
                 Ok(EffectOutcome::Done { value, replayed })
             }
         }

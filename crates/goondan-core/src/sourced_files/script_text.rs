@@ -87,11 +87,11 @@ fn add_assignments(statement: &[ScriptWord], variables: &mut Variables) {
     for word in statement {
         if let Some((name, value)) = word.text.split_once('=').filter(|(name, _)| is_name(name)) {
             let text = word.is_known.then(|| value.to_owned());
-            let first = || VariableValue {
+            let first_value = || VariableValue {
                 text: text.clone(),
                 is_computed: word.is_computed,
             };
-            let values = variables.entry(name.to_owned()).or_insert_with(first);
+            let values = variables.entry(name.to_owned()).or_insert_with(first_value);
             values.text = values
                 .text
                 .take()

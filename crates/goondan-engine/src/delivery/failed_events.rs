@@ -99,12 +99,12 @@ async fn update_dead_letters(
     instance: &InstanceId,
     mut edit: impl FnMut(&mut Vec<DeadLetter>) + Send,
 ) -> Result<(), StoreError> {
-    let changed = |record| {
+    let edit_record = |record| {
         let mut letters = decode_failed_events(record);
         edit(&mut letters);
         Some(json!(letters))
     };
-    update(&*engine.store, instance, DEAD_LETTERS_RECORD, changed).await
+    update(&*engine.store, instance, DEAD_LETTERS_RECORD, edit_record).await
 }
 
 /// Decodes the list of failed events; empty for a missing record or a record of another shape.

@@ -305,7 +305,7 @@ impl GenerationPlanner<'_> {
                 ToolEntry::Mcp(_)
             )
         };
-        let of = |used: &ToolUse| {
+        let tools_of = |used: &ToolUse| {
             let resource = used.tool.name.clone();
             tools
                 .definitions()
@@ -315,14 +315,17 @@ impl GenerationPlanner<'_> {
         let undecided = uses
             .iter()
             .filter(|used| used.defer.is_none() && is_server(used));
-        let tokens: usize = undecided.flat_map(of).map(ToolDefinition::tokens).sum();
+        let tokens: usize = undecided
+            .flat_map(tools_of)
+            .map(ToolDefinition::tokens)
+            .sum();
         let is_deferred = |used: &&ToolUse| {
             used.defer
                 .unwrap_or_else(|| is_server(used) && tokens > DEFER_TOKENS)
         };
         uses.iter()
             .filter(is_deferred)
-            .flat_map(of)
+            .flat_map(tools_of)
             .map(|tool| tool.name.clone())
             .collect()
     }

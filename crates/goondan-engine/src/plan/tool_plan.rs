@@ -103,7 +103,7 @@ fn register(
         output: tool.spec.output_limit,
         timeout,
     };
-    let overridden = |overrides: &ExportOverride| match &tool.spec.entry {
+    let apply_overrides = |overrides: &ExportOverride| match &tool.spec.entry {
         ToolEntry::Builtin(_) | ToolEntry::A2a(_) => overrides.apply_to_builtin(spec),
         ToolEntry::Library(_)
         | ToolEntry::Executable(_)
@@ -111,7 +111,7 @@ fn register(
         | ToolEntry::Embedded
         | ToolEntry::Mcp(_) => overrides.apply(spec),
     };
-    let mut spec = overrides.map_or_else(|| spec.clone(), overridden);
+    let mut spec = overrides.map_or_else(|| spec.clone(), apply_overrides);
     if overrides.is_some_and(|overrides| overrides.description_is_template) {
         for (name, value) in variables {
             spec.description = spec.description.replace(name, value);

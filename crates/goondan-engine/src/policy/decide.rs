@@ -437,8 +437,8 @@ fn decide_call<'p>(
                     break;
                 };
                 undecided.remove(&permission);
-                let replaces = |allowed| allowed_by_pattern && !is_by_pattern(allowed);
-                if allowed.as_ref().is_none_or(replaces) {
+                let has_precedence = |allowed| allowed_by_pattern && !is_by_pattern(allowed);
+                if allowed.as_ref().is_none_or(has_precedence) {
                     allowed = Some(rule_decision);
                 }
                 if undecided.is_empty() {
@@ -593,7 +593,7 @@ fn permission_action(
             false,
         );
     };
-    let applies = |rule: &&PermissionRule| {
+    let applies_to_permission = |rule: &&PermissionRule| {
         rule.args.is_empty()
             && rule
                 .permission
@@ -603,7 +603,7 @@ fn permission_action(
                 .as_ref()
                 .is_none_or(|tool| pattern::matches(tool, tool_name))
     };
-    let rule = permissions.rules.iter().rev().find(applies);
+    let rule = permissions.rules.iter().rev().find(applies_to_permission);
     rule.map_or((permissions.default, false), |rule| (rule.action, true))
 }
 

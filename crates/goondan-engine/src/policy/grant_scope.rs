@@ -63,7 +63,7 @@ impl GrantScope {
         decision: &PolicyDecision,
         runs_lines: bool,
     ) -> Self {
-        let whys = || match decision.parts.as_slice() {
+        let asking_reasons = || match decision.parts.as_slice() {
             [] => vec![&decision.because],
             parts => parts
                 .iter()
@@ -72,7 +72,7 @@ impl GrantScope {
                 .collect(),
         };
         let asks_by_tool = !decision.in_doubt
-            && whys()
+            && asking_reasons()
                 .into_iter()
                 .all(|why| asks_for_any_arguments(permissions, why));
         let [argument] = question.marked.commands.as_slice() else {

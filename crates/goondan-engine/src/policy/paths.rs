@@ -138,20 +138,20 @@ impl PathArguments {
     /// Returns true if all paths of an argument are in the working directory of the call. A
     /// missing argument counts as inside.
     pub(super) fn is_inside(&self, name: &str) -> bool {
-        let leaves = |name: &String| {
+        let leaves_directory = |name: &String| {
             name == ".." || name.starts_with("../") || Path::new(name).is_absolute()
         };
         let is_inside = |path: &PathTargets| {
-            let inside = |names: &Vec<String>| {
+            let has_inner_name = |names: &Vec<String>| {
                 names
                     .iter()
                     .chain(&path.elsewhere)
-                    .any(|name| !leaves(name))
+                    .any(|name| !leaves_directory(name))
             };
             !path.is_odd
                 && [&path.folded, &path.real]
                     .into_iter()
-                    .all(|names| names.is_empty() || inside(names))
+                    .all(|names| names.is_empty() || has_inner_name(names))
         };
         self.paths
             .get(name)

@@ -199,9 +199,9 @@ pub(crate) fn find(
         let base = protection_base(path, &root, &folder, &own_folder)?;
         let protection = protection_by_name(base, path)
             .filter(|(_, why)| *why != ProtectionReason::Own || !environment.is_builtin);
-        let decides = || base == root || is_ignore_file_above(path, &root);
+        let is_in_project = || base == root || is_ignore_file_above(path, &root);
         let protection =
-            protection.or_else(|| decides().then(|| resource_protection(path)).flatten());
+            protection.or_else(|| is_in_project().then(|| resource_protection(path)).flatten());
         let protection =
             protection.or_else(|| instruction_protection(environment.bundle, path, access));
         let protection = protection.or_else(|| hard_links::protection(path, &secrets));
@@ -496,11 +496,12 @@ impl ProtectedPath {
     /// Returns true if a call with these permissions requires an approval. Files with keys also
     /// require it for reading.
     pub(crate) fn requires_approval(&self, needs: &BTreeSet<Permission>) -> bool {
-        let does = |permission| match self.access {
+        let has_permission = |permission| match self.access {
             PathAccess::Redirection(only) => only == permission,
             _ => needs.contains(&permission),
         };
-        does(Permission::Write) || (self.why == ProtectionReason::Secrets && does(Permission::Read))
+        has_permission(Permission::Write)
+            || (self.why == ProtectionReason::Secrets && has_permission(Permission::Read))
     }
 
     /// Returns true for a redirection target. If a shell opens the file, it requires no approval
@@ -534,8 +535,12 @@ impl ProtectedPath {
         permissions: Option<&Permissions>,
         decision: &PolicyDecision,
     ) -> bool {
-        let called = |part: &CommandPart| part.file.as_ref().unwrap_or(&part.shown) == &self.given;
-        let about = decision.parts.iter().find(|part| called(&part.part));
+        let names_this_file =
+            |part: &CommandPart| part.file.as_ref().unwrap_or(&part.shown) == &self.given;
+        let about = decision
+            .parts
+            .iter()
+            .find(|part| names_this_file(&part.part));
         let because = match about {
             Some(part) => &part.because,
             None if decision.parts.is_empty() => &decision.because,

@@ -89,10 +89,10 @@ pub(super) fn find(
     let home = std::env::home_dir();
     let resolve = |folder: &PathBuf, word: &String| match word.strip_prefix("~/").zip(home.as_ref())
     {
-        Some((below, home)) => home.join(below),
+        Some((relative, home)) => home.join(relative),
         None => folder.join(word),
     };
-    let below = |folder: &PathBuf, words: &BTreeSet<String>| {
+    let named_paths_below = |folder: &PathBuf, words: &BTreeSet<String>| {
         let paths = words.iter().map(|word| resolve(folder, word));
         paths.collect::<Vec<_>>()
     };
@@ -105,7 +105,7 @@ pub(super) fn find(
     for _ in 0..referenced.directory_changes.max(1) {
         let inside: Vec<PathBuf> = all_folders
             .iter()
-            .flat_map(|folder| below(folder, &referenced.words))
+            .flat_map(|folder| named_paths_below(folder, &referenced.words))
             .filter(|path| path.is_dir())
             .collect();
         all_folders.extend(
@@ -120,7 +120,7 @@ pub(super) fn find(
     let in_each_folder = |words| {
         all_folders
             .iter()
-            .flat_map(move |folder| below(folder, words))
+            .flat_map(move |folder| named_paths_below(folder, words))
     };
     let own_folders: Vec<&Path> = folders
         .iter()
@@ -131,9 +131,10 @@ pub(super) fn find(
     files.extend(referenced.implied_files(&all_folders, &own_folders));
     files.extend(referenced.changeable_programs(&all_folders, &own_folders));
     files.retain(|path| path.is_file());
-    let read = || in_each_folder(&referenced.words).chain(in_each_folder(&referenced.read_words));
+    let read_files =
+        || in_each_folder(&referenced.words).chain(in_each_folder(&referenced.read_words));
     if referenced.installs_packages() {
-        files.extend(requirement_files(read()));
+        files.extend(requirement_files(read_files()));
     }
     if referenced.runs_version_control || referenced.loads_code {
         files.extend(
@@ -182,7 +183,7 @@ pub(super) fn find(
             _ => {}
         }
     }
-    let named_files = read().chain(in_each_folder(&referenced.data_words));
+    let named_files = read_files().chain(in_each_folder(&referenced.data_words));
     let links = named_files.filter_map(|path| {
         let target = real_path(&path).unwrap_or_default();
         (target != protected_paths::normalize_path(&path)).then_some((path, target))
@@ -480,14 +481,14 @@ fn names_unknown_file(command: &ShellCommand, words: &[String], has_form: bool) 
 
 /// Returns the word with unknown parts replaced by `*`.
 fn word_pattern(word: &CommandWord) -> String {
-    let of = |piece: &WordPiece| {
+    let piece_pattern = |piece: &WordPiece| {
         if let WordPiece::Text(text) = piece {
             text.clone()
         } else {
             "*".to_owned()
         }
     };
-    word.pieces.iter().map(of).collect()
+    word.pieces.iter().map(piece_pattern).collect()
 }
 
 /// Returns a pattern as text, with `*` for each unknown part.

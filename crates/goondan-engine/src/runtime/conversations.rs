@@ -137,14 +137,14 @@ fn messages_up_to<'m>(
         .tool_calls()
         .map(|call| call.tool_call_id.as_str())
         .collect();
-    let answers = |message: &Arc<Message>| {
+    let answers_call = |message: &Arc<Message>| {
         message
             .tool_results()
             .any(|result| calls.contains(&&*result.tool_call_id))
     };
     let results = messages[last + 1..]
         .iter()
-        .take_while(|message| answers(message))
+        .take_while(|message| answers_call(message))
         .count();
     Some(&messages[..=last + results])
 }

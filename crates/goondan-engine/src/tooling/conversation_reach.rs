@@ -99,7 +99,7 @@ impl AgentCalls {
 fn names(permissions: Option<&Permissions>, tool: &str, id: &InstanceId) -> bool {
     let rules = permissions.map(|permissions| permissions.rules.as_slice());
     rules.unwrap_or_default().iter().any(|rule| {
-        let states = |argument: &str, value: &str| {
+        let allows_value = |argument: &str, value: &str| {
             let patterns = rule.args.get(argument);
             patterns.is_some_and(|expected| pattern::matches(expected, value))
         };
@@ -108,6 +108,7 @@ fn names(permissions: Option<&Permissions>, tool: &str, id: &InstanceId) -> bool
                 .tool
                 .as_ref()
                 .is_none_or(|expected| pattern::matches(expected, tool))
-            && (states(KEY_ARGUMENT, &id.instance_key) || states(ID_ARGUMENT, &id.to_string()))
+            && (allows_value(KEY_ARGUMENT, &id.instance_key)
+                || allows_value(ID_ARGUMENT, &id.to_string()))
     })
 }

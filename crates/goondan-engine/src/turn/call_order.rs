@@ -109,14 +109,14 @@ impl FileUsage {
     }
 
     fn conflicts_with(&self, other: &FileUsage) -> bool {
-        let overlap = |path: &PathBuf| {
+        let overlaps = |path: &PathBuf| {
             let mut other_paths = other.paths.iter();
             other_paths.any(|other| path.starts_with(other) || other.starts_with(path))
         };
         let both_use_files = self.uses_files() && other.uses_files();
         (self.changes || other.changes)
             && both_use_files
-            && (self.is_wide || other.is_wide || self.paths.iter().any(overlap))
+            && (self.is_wide || other.is_wide || self.paths.iter().any(overlaps))
     }
 }
 

@@ -97,7 +97,7 @@ impl Engine {
         let Some(agent) = self.agent(&id.agent) else {
             return true;
         };
-        let builtin = |name: &str| {
+        let builtin_name = |name: &str| {
             agent
                 .catalog
                 .get(name)
@@ -106,7 +106,7 @@ impl Engine {
         agent
             .catalog
             .names()
-            .filter_map(builtin)
+            .filter_map(builtin_name)
             .any(|name| name.starts_with(RELOAD_TOOL_PREFIX))
     }
 }

@@ -201,7 +201,7 @@ impl<'a> ModelCall<'a> {
 
     /// Waits until the rate limits allow another call.
     async fn wait_for_room(&self) {
-        let tell = |scope: RateScope, full: RateLimitHit| {
+        let publish_wait = |scope: RateScope, full: RateLimitHit| {
             let wait = full.until.saturating_duration_since(Instant::now());
             let kind = RuntimeEventKind::ModelWaiting {
                 turn_id: self.turn_id.to_owned(),
@@ -227,12 +227,14 @@ impl<'a> ModelCall<'a> {
         // The model's limiter comes last because a request counts from the time at which it admits
         // the call.
         rate_limiter
-            .acquire(limits, self.tracker, |full| tell(RateScope::Swarm, full))
+            .acquire(limits, self.tracker, |full| {
+                publish_wait(RateScope::Swarm, full)
+            })
             .await;
         self.model
             .rate_limiter
             .acquire(self.model.limits, self.tracker, |full| {
-                tell(RateScope::Model, full)
+                publish_wait(RateScope::Model, full)
             })
             .await;
     }

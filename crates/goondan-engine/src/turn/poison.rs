@@ -90,21 +90,21 @@ pub(super) async fn record_restart(
 /// Counts the latest process ends without progress. Returns `None` for a turn that waits for an
 /// approval or for another agent: any number of ends may interrupt it.
 fn stuck_ends(restarts: &[RestartRecord], progress: &JournalProgress) -> Option<StuckEnds> {
-    let repeats = |kind| progress.repeated.contains(&kind);
-    let tool_repeats = repeats(EffectKind::ToolCall);
-    if repeats(EffectKind::Approval) || !tool_repeats && repeats(EffectKind::AgentRequest) {
+    let is_repeated = |kind| progress.repeated.contains(&kind);
+    let tool_repeats = is_repeated(EffectKind::ToolCall);
+    if is_repeated(EffectKind::Approval) || !tool_repeats && is_repeated(EffectKind::AgentRequest) {
         return None;
     }
     let outcomes = restarts.last()?.outcomes;
-    let stuck = || {
+    let stuck_restarts = || {
         let latest = restarts.iter().rev();
         latest.take_while(|restart| restart.outcomes == outcomes)
     };
     let is_alone = |restart: &&RestartRecord| restart.interruption == TurnInterruption::Alone;
     Some(StuckEnds {
-        total: stuck().count(),
+        total: stuck_restarts().count(),
         alone: if tool_repeats {
-            stuck().take_while(is_alone).count()
+            stuck_restarts().take_while(is_alone).count()
         } else {
             0
         },

@@ -30,13 +30,13 @@ const MAX_NESTING_DEPTH: usize = 16;
 ///
 /// Fails if only a shell can run the line.
 pub fn parse(line: &str) -> Result<CommandScript, ShellRequired> {
-    let odd = |c: char| {
+    let is_unusual = |c: char| {
         (c.is_control() && c != '\n' && c != '\t') || (!c.is_ascii() && c.is_whitespace())
     };
     if line.len() > MAX_LINE_BYTES {
         return needs_shell("is too long to check");
     }
-    if line.contains(odd) {
+    if line.contains(is_unusual) {
         return needs_shell("contains characters that shells interpret differently");
     }
     let mut numbers = 0;
@@ -474,8 +474,9 @@ fn check_command(
     let Some(name) = name.text() else {
         return needs_shell("runs a command whose name is not known in advance");
     };
-    let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '+');
-    if name != "[" && (name.is_empty() || !name.chars().all(belongs)) {
+    let is_name_char =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '+');
+    if name != "[" && (name.is_empty() || !name.chars().all(is_name_char)) {
         return needs_shell("runs a command with an unusual name");
     }
     if name.split('/').any(|part| part == "..") {

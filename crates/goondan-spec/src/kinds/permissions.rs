@@ -245,8 +245,8 @@ fn read_pattern(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
 /// restriction that cannot be enforced is an error (rule S1b).
 fn read_tool_pattern(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = read_pattern(field, findings)?;
-    let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*' | '?');
-    if let Some(odd) = text.chars().find(|c| !belongs(*c)) {
+    let is_pattern_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*' | '?');
+    if let Some(odd) = text.chars().find(|c| !is_pattern_char(*c)) {
         let message = format!(
             "`{}` cannot match a tool: tool names do not contain `{}`.",
             field.path,
@@ -321,7 +321,7 @@ fn known_arguments(
         if exports.is_empty() {
             return None;
         }
-        let about = |export: &&ExportSpec| {
+        let matches_rule = |export: &&ExportSpec| {
             let name = qualified_name(&used.tool.name, &export.name);
             rule.tool
                 .as_ref()
@@ -331,7 +331,7 @@ fn known_arguments(
                         || export.optional_permissions.contains(&permission)
                 })
         };
-        for export in exports.iter().filter(about) {
+        for export in exports.iter().filter(matches_rule) {
             let properties = export.parameters.get("properties")?.as_object()?;
             arguments.extend(properties.keys().cloned());
             if !export.marked_arguments().patches.is_empty() {

@@ -235,7 +235,7 @@ fn skill_directories(
             return Vec::new();
         }
     };
-    let inside = |name: String| {
+    let path_inside = |name: String| {
         if parent == "." {
             name
         } else {
@@ -246,7 +246,7 @@ fn skill_directories(
     let mut folders: Vec<String> = names
         .into_iter()
         .filter(|(_, kind)| is_folder(*kind))
-        .map(|(name, _)| inside(name))
+        .map(|(name, _)| path_inside(name))
         .collect();
     folders.retain(|folder| skill_file(folder, scope).is_some());
     folders.sort_unstable();

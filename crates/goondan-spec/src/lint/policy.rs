@@ -203,10 +203,10 @@ fn unreachable_path(
             "write an absolute path, or a path relative to the working directory".to_owned();
         return Some(RuleProblem { reason, remedy });
     }
-    let stays = |tool: &&Resource<Tool>| {
+    let stays_inside = |tool: &&Resource<Tool>| {
         matches!(tool.spec.entry, ToolEntry::Builtin(_)) && !tool.spec.config.contains_key("roots")
     };
-    (rule.action == PermissionAction::Allow && about.iter().all(stays)).then(|| RuleProblem {
+    (rule.action == PermissionAction::Allow && about.iter().all(stays_inside)).then(|| RuleProblem {
         reason: format!(
             "`{pattern_excerpt}` is outside the working directory, and {} cannot leave that directory",
             format_tools(&about)

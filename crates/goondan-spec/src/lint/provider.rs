@@ -133,7 +133,7 @@ fn selected_exports<'t>(
     used: &ToolUse,
 ) -> impl Iterator<Item = &'t ExportSpec> {
     let names = used.exports.clone();
-    let chosen = move |export: &&ExportSpec| {
+    let is_selected = move |export: &&ExportSpec| {
         names
             .as_ref()
             .is_none_or(|names| names.contains(&export.name))
@@ -142,7 +142,7 @@ fn selected_exports<'t>(
         .exports
         .iter()
         .filter(|export| export.parameters.is_object())
-        .filter(chosen)
+        .filter(is_selected)
 }
 
 /// Creates the warning with the position of the schema, if the Tool is in a file.
@@ -191,7 +191,7 @@ fn schema_refusal(
 
 /// Rejects the given keywords at the root of the schema.
 fn keywords_at_root(schema: &Value, keywords: &[&str]) -> Vec<SchemaRefusal> {
-    let present = |keyword: &&&str| schema.get(**keyword).is_some();
+    let is_present = |keyword: &&&str| schema.get(**keyword).is_some();
     let reject = |keyword: &&str| {
         let path = [(*keyword).to_owned()];
         schema_refusal(
@@ -200,7 +200,7 @@ fn keywords_at_root(schema: &Value, keywords: &[&str]) -> Vec<SchemaRefusal> {
             "move it into a property",
         )
     };
-    keywords.iter().filter(present).map(reject).collect()
+    keywords.iter().filter(is_present).map(reject).collect()
 }
 
 /// Returns the reasons why OpenAI rejects the schema.

@@ -54,7 +54,7 @@ pub(super) fn bad_tag(tag: &Tag) -> YamlError {
 
 /// Returns the value of a scalar with a tag. Fails if the value does not match the tag.
 fn parse_tagged(value: &str, tag: &Tag) -> Result<NodeContent, YamlError> {
-    let misplaced = || {
+    let tag_mismatch_error = || {
         let message = format!(
             "The tag `{}` does not match the value `{}`.",
             tag.original(),
@@ -67,13 +67,13 @@ fn parse_tagged(value: &str, tag: &Tag) -> Result<NodeContent, YamlError> {
         Some("null") => Ok(NodeContent::Null),
         Some("bool") => parse_boolean(value)
             .map(NodeContent::Bool)
-            .ok_or_else(misplaced),
+            .ok_or_else(tag_mismatch_error),
         Some("int") => parse_integer(&value.replace('_', ""))
             .map(NodeContent::Number)
-            .ok_or_else(misplaced),
+            .ok_or_else(tag_mismatch_error),
         Some("float") => parse_float(value)?
             .map(NodeContent::Number)
-            .ok_or_else(misplaced),
+            .ok_or_else(tag_mismatch_error),
         _ => Err(bad_tag(tag)),
     }
 }

@@ -91,13 +91,13 @@ impl Orchestrator {
             .idle_instances()
             .map(|(agent, key, meta)| ((agent, key), idle_time_of(meta)));
         let due = lifecycle::due_instances(idle, self.engine.clock.now(), &policy);
-        let ids = |names: Vec<(&str, &str)>| -> Vec<_> {
+        let to_ids = |names: Vec<(&str, &str)>| -> Vec<_> {
             names
                 .into_iter()
                 .map(|(agent, key)| InstanceId::new(agent, key))
                 .collect()
         };
-        let (retire, delete) = (ids(due.retire), ids(due.delete));
+        let (retire, delete) = (to_ids(due.retire), to_ids(due.delete));
         for id in &retire {
             self.retire(id);
         }

@@ -195,12 +195,12 @@ impl<'a, 'c, 'n> StepLayerHost<'a, 'c, 'n> {
 
     /// Applies the changes of the layer: its metadata, other changed fields, and message events.
     async fn apply_changes(&mut self, mut changes: LayerChanges) -> Result<(), TurnError> {
-        let refuse = |error| extension_error(self.extension, error);
-        if let Some(metadata) = take_metadata(&mut changes.fields).map_err(refuse)? {
+        let layer_failure = |error| extension_error(self.extension, error);
+        if let Some(metadata) = take_metadata(&mut changes.fields).map_err(layer_failure)? {
             self.context.metadata = metadata;
         }
         if let Some(stated) = changes.fields.shift_remove("toolCatalog") {
-            self.context.catalog = self.catalog(stated).map_err(refuse)?;
+            self.context.catalog = self.catalog(stated).map_err(layer_failure)?;
         }
         events::apply_events(self.context.turn(), self.extension, changes.events).await
     }

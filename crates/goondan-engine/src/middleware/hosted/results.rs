@@ -51,8 +51,8 @@ pub(super) fn to_turn(
     value: Value,
     inner: Option<TurnOutcome>,
 ) -> Result<TurnOutcome, TurnError> {
-    let refuse = |error: ToolError| extension_error(extension, error);
-    let shape: ReturnedTurn = decode_result("a turn", value).map_err(refuse)?;
+    let layer_failure = |error: ToolError| extension_error(extension, error);
+    let shape: ReturnedTurn = decode_result("a turn", value).map_err(layer_failure)?;
     match shape.finish_reason {
         FinishReason::Error | FinishReason::Cancelled => {
             let ReturnedError { message, code } = shape.error.unwrap_or_default();
@@ -77,7 +77,8 @@ pub(super) fn to_turn(
                     Some(inner_message)
                 }
                 (Some(returned), _) => {
-                    let message = events::message(context, extension, returned).map_err(refuse)?;
+                    let message =
+                        events::message(context, extension, returned).map_err(layer_failure)?;
                     Some(Arc::new(message))
                 }
             };
@@ -129,8 +130,8 @@ pub(super) fn to_step(
     value: Value,
     inner: Option<StepOutcome>,
 ) -> Result<StepOutcome, TurnError> {
-    let refuse = |error: ToolError| extension_error(extension, error);
-    let shape: ReturnedStep = decode_result("a step", value).map_err(refuse)?;
+    let layer_failure = |error: ToolError| extension_error(extension, error);
+    let shape: ReturnedStep = decode_result("a step", value).map_err(layer_failure)?;
     if shape.status.as_deref() == Some("failed") {
         let ReturnedError { message, code } = shape.error.unwrap_or_default();
         let message = if message.is_empty() {
@@ -161,7 +162,7 @@ pub(super) fn to_step(
             let message = last.cloned().ok_or_else(|| {
                 let problem = "it neither called `next` nor appended an assistant message as the \
                     answer of the step";
-                refuse(invalid_value(problem))
+                layer_failure(invalid_value(problem))
             })?;
             let should_continue = shape.should_continue.unwrap_or(false);
             Ok(StepOutcome {
