@@ -434,7 +434,6 @@ pub(crate) fn unusable_variables(problem: &Diagnostic) -> CliError {
     }
 }
 
-/// Returns the error for a project with errors.
 pub(crate) fn invalid_project_error(diagnostics: &[Diagnostic]) -> CliError {
     let errors = diagnostics
         .iter()

@@ -151,7 +151,6 @@ impl DirectoryEditor {
         })
     }
 
-    /// Checks an edited file.
     fn check_file(&self, edit: &EditedFileBody) -> Result<CheckedFileBody, Diagnostic> {
         refuse_large(edit)?;
         let ProjectTextBody { text, hash, .. } = self.text(&edit.path)?;

@@ -294,7 +294,6 @@ pub(crate) fn trust_command(folder: &Path) -> String {
     )
 }
 
-/// Returns the error for an unreadable trust list.
 pub(crate) fn unreadable_trust_list_error(list: &TrustList, error: &io::Error) -> CliError {
     let path = list.path();
     let path = path.display();

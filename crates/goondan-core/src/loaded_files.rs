@@ -296,7 +296,6 @@ fn read_manifest(folder: &Path) -> Option<Value> {
     serde_json::from_slice(&text).ok()
 }
 
-/// Collects the strings in a value.
 fn collect_strings(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(text) if found.len() < MAX_MANIFEST_FILES => found.push(text.clone()),

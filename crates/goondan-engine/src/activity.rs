@@ -69,7 +69,6 @@ impl ActivityTracker {
         })
     }
 
-    /// Records a heartbeat.
     pub(crate) fn record_heartbeat(&self) {
         *self.lock_own_heartbeat() = Instant::now();
     }

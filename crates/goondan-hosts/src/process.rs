@@ -375,7 +375,6 @@ impl ShimMessageReader {
         }
     }
 
-    /// Handles one message of the shim.
     fn handle_message(&mut self, message: ShimMessage) {
         match message {
             ShimMessage::Hello { runtime, version } => {

@@ -147,7 +147,6 @@ pub fn installed(project: &Path) -> Vec<(&'static str, Option<PathBuf>)> {
     .into()
 }
 
-/// Returns the display name of a runtime.
 pub(crate) fn runtime_display_name(runtime: ScriptRuntime) -> &'static str {
     match runtime {
         ScriptRuntime::Node => "Node.js",

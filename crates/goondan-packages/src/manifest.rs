@@ -185,7 +185,6 @@ impl ManifestDependency {
     }
 }
 
-/// Creates the error for an invalid package manifest.
 fn invalid_manifest_error(message: String) -> PackageError {
     PackageError::new(Code::SCHEMA_INVALID, message).suggest("run `gdn validate` in the package")
 }

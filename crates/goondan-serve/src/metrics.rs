@@ -37,7 +37,6 @@ impl MetricsFormat {
         }
     }
 
-    /// Returns the media type.
     pub(crate) fn media_type(self) -> &'static str {
         match self {
             MetricsFormat::OpenMetrics => {
@@ -107,7 +106,6 @@ pub(crate) struct SwarmMetrics {
     reloads: Family<Labels, Counter>,
 }
 
-/// Creates a histogram of durations.
 fn duration_histogram() -> Times {
     Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS_SECONDS))
 }
@@ -347,7 +345,6 @@ impl SwarmMetrics {
         self.tool_calls.get_or_create(&labels).inc();
     }
 
-    /// Counts an approval answer.
     fn count_approval(&self, answer: &str) {
         self.approvals
             .get_or_create(&vec![("answer", answer.to_owned())])
@@ -355,7 +352,6 @@ impl SwarmMetrics {
     }
 }
 
-/// Label for an outcome.
 fn outcome_label(word: &str) -> (&'static str, String) {
     ("outcome", word.to_owned())
 }

@@ -590,7 +590,6 @@ fn field_if_set<'n>(entry: &'n MapEntry, parent: &str) -> Option<FieldReader<'n>
     (entry.value.content != NodeContent::Null).then(|| field_of(entry, parent))
 }
 
-/// Returns a reader of a map entry.
 fn field_of<'n>(entry: &'n MapEntry, parent: &str) -> FieldReader<'n> {
     FieldReader {
         node: &entry.value,

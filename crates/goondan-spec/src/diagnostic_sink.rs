@@ -92,7 +92,6 @@ impl DiagnosticSink {
         diagnostic
     }
 
-    /// Records the position of a field.
     pub(crate) fn record_position(&mut self, field: &FieldReader<'_>) {
         self.places.push((field.path.clone(), field.position()));
     }

@@ -192,7 +192,6 @@ fn part_position(at: SourcePosition, text: &str, start: usize, end: usize) -> So
     }
 }
 
-/// Creates a document.
 fn resource_document(kind: Kind, name: YamlNode, spec: YamlNode, at: SourcePosition) -> YamlNode {
     let metadata = map_node(at, vec![implied_entry("name", at, name)]);
     map_node(
@@ -216,7 +215,6 @@ fn implied_entry(key: &str, at: SourcePosition, value: YamlNode) -> MapEntry {
     }
 }
 
-/// Creates a map node.
 fn map_node(at: SourcePosition, entries: Vec<MapEntry>) -> YamlNode {
     YamlNode {
         at,

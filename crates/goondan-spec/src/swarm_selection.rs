@@ -174,7 +174,6 @@ impl Bundle {
         })
     }
 
-    /// Returns the agents of a swarm.
     fn agents_of(&self, swarm: &ResourceId) -> impl Iterator<Item = &Arc<Resource<Agent>>> {
         let swarm = self.swarms().get(swarm);
         let agents = swarm.into_iter().flat_map(|swarm| &swarm.spec.agents);
@@ -182,7 +181,6 @@ impl Bundle {
     }
 }
 
-/// Creates the error for an unknown swarm name.
 fn unknown_swarm_error(name: &str, names: &[&str]) -> Diagnostic {
     let diagnostic = Diagnostic::new(
         Code::NO_SWARM,

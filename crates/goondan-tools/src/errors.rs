@@ -14,7 +14,6 @@ pub(crate) fn cancelled_error() -> ToolError {
     ToolError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
 }
 
-/// Creates the error for an invalid argument.
 pub(crate) fn invalid_argument(message: impl Into<String>) -> ToolError {
     ToolError::new(message).code(Code::TOOL_INVALID_ARGS)
 }

@@ -239,7 +239,6 @@ impl ToolOperation for ManageProcess {
     }
 }
 
-/// Adds the state of a process.
 fn add_process_state(output: &mut Value, id: &str, process: &BackgroundProcess) {
     let end = process.end();
     output["process_id"] = json!(id);

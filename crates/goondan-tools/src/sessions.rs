@@ -327,7 +327,6 @@ fn round_cost(cost: f64) -> f64 {
     (cost * 1_000_000.0).round() / 1_000_000.0
 }
 
-/// Returns the calling session.
 fn calling_session(ctx: &ToolContext) -> InstanceId {
     InstanceId::new(&*ctx.agent_name, &*ctx.instance_key)
 }

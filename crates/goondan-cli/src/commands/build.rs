@@ -279,7 +279,6 @@ fn check_entries(
     Err(error)
 }
 
-/// Returns the outcome of a build as JSON.
 fn outcome_json(outcome: &BuildOutcome) -> Value {
     let status = match &outcome.end {
         BuildEnd::Built => "built",

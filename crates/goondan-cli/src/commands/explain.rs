@@ -144,7 +144,6 @@ fn wrap_paragraph(text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the explanation of a code as JSON.
 fn explanation_json(row: &CodeExplanation) -> Value {
     json!({
         "code": row.code,

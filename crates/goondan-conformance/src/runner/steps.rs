@@ -315,7 +315,6 @@ fn rejection_result(error: &SendError) -> Value {
     json!({"status": "error", "error": {"code": error.code, "message": error.message, "suggestion": error.suggestion}})
 }
 
-/// Reloads the project and returns the result.
 fn reload_project(context: &mut CaseContext<'_>) -> Result<Value, StepError> {
     let process = running_process(context)?;
     let swarm = leader_swarm(context, process)?;
@@ -459,7 +458,6 @@ fn describe_timeout<T>(done: Result<T, OutOfTime>, what: &str) -> Result<T, Step
     done.map_err(|OutOfTime| format!("{what} within the case's time limit"))
 }
 
-/// Returns the elapsed milliseconds.
 fn elapsed_millis(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

@@ -66,7 +66,6 @@ impl LeaderClient {
         self.leader.receive_message().await
     }
 
-    /// Registers a waiter and returns its call number.
     pub(crate) fn register_waiter(&self, waiting: CallWaiter) -> CallNumber {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
         if let Some(calls) = &mut *self.lock_calls() {
@@ -134,7 +133,6 @@ impl LeaderClient {
         });
     }
 
-    /// Removes a waiter.
     pub(crate) fn remove_waiter(&self, call: CallNumber) -> Option<CallWaiter> {
         self.lock_calls().as_mut()?.remove(&call)
     }

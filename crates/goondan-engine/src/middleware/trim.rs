@@ -119,7 +119,6 @@ impl ConversationTrim {
         }
     }
 
-    /// Returns the remaining size.
     pub(super) fn remaining_size(&self) -> ConversationSize {
         self.left
     }

@@ -56,7 +56,6 @@ struct PathTargets {
 }
 
 impl PathTargets {
-    /// Returns all names.
     fn all_names(&self) -> impl Iterator<Item = &String> {
         self.folded.iter().chain(&self.real).chain(&self.elsewhere)
     }

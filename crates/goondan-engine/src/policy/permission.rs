@@ -500,7 +500,6 @@ fn verdict_for(agent: &str, decision: &PolicyDecision) -> PermissionVerdict {
     }
 }
 
-/// Returns the reason of a restriction.
 fn restriction_reason(decision: &PolicyDecision) -> String {
     let about = decision
         .parts

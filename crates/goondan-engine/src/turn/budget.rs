@@ -45,7 +45,6 @@ impl UsageTotals {
         self.add_cost(spending.cost.as_ref());
     }
 
-    /// Adds a step and its tokens.
     pub(crate) fn add_step(&self, usage: TokenUsage) {
         self.steps.fetch_add(1, Ordering::Relaxed);
         self.add_tokens(usage);

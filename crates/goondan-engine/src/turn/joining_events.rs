@@ -109,7 +109,6 @@ impl JoiningEvents {
         }
     }
 
-    /// Locks the offers.
     fn lock_offers(&self) -> MutexGuard<'_, JoiningOffers> {
         self.0.offers.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -520,7 +520,6 @@ async fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnErr
         .map(drop)
 }
 
-/// Returns the error of a cancelled turn.
 pub(crate) fn cancelled_error() -> TurnError {
     TurnError::new(Code::TURN_CANCELLED, "the turn was cancelled")
 }

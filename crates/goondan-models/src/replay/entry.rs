@@ -134,7 +134,6 @@ impl RecordedPiece {
         CompletedAnswer::of_parts(text.into_iter().chain(calls).collect(), usage)
     }
 
-    /// Returns the chunks of a recorded answer.
     pub(crate) fn answer_chunks(recorded: &[RecordedPiece]) -> Vec<Result<ModelChunk, ModelError>> {
         let chunk = |piece: &RecordedPiece| match piece {
             RecordedPiece::Text(text) => Some(Ok(ModelChunk::Text(text.clone()))),

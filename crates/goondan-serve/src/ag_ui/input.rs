@@ -125,7 +125,6 @@ impl RunInput {
     }
 }
 
-/// Creates a history message.
 fn history_message(role: MessageRole, text: String, files: Vec<Attachment>) -> MessageData {
     let content = std::iter::once(MessagePart::text(text))
         .chain(files.into_iter().map(MessagePart::File))

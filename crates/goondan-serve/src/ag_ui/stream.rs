@@ -58,7 +58,6 @@ pub(super) fn rejected_run(problem: &ApiProblem) -> Events {
     ))
 }
 
-/// Returns the stream of a run.
 pub(super) fn stream_run(service: &Service, input: &RunInput, run: StartedRun) -> Events {
     let StartedRun {
         instance,

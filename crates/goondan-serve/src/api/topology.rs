@@ -125,7 +125,6 @@ fn permission_rules(permissions: Option<&Permissions>) -> Vec<PermissionRuleBody
     permissions.rules.iter().map(rule).collect()
 }
 
-/// Name of a permission.
 fn permission_name(permission: Permission) -> &'static str {
     match permission {
         Permission::Read => "read",
@@ -135,7 +134,6 @@ fn permission_name(permission: Permission) -> &'static str {
     }
 }
 
-/// Name of a permission action.
 fn action_name(action: PermissionAction) -> &'static str {
     match action {
         PermissionAction::Allow => "allow",

@@ -40,7 +40,6 @@ pub enum ExtensionEntry {
 }
 
 impl Extension {
-    /// Creates the Extension of a built-in extension.
     pub(crate) fn from_builtin(name: &str, config: &JsonObject) -> Extension {
         let timeout = Duration::from_millis(DEFAULT_WORK_TIMEOUT_MS);
         Extension {

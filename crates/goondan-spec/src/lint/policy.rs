@@ -49,7 +49,6 @@ enum AgentGroup<'d> {
     Swarms(&'d [&'d ResourceId]),
 }
 
-/// Returns the swarms of each agent.
 fn swarms_by_agent(decoded: &DecodedResources) -> HashMap<&ResourceId, Vec<&ResourceId>> {
     let mut swarms_by_agent: HashMap<_, Vec<_>> = HashMap::new();
     for swarm in decoded.swarms.values() {

@@ -75,7 +75,6 @@ impl FileRoot {
             .filter(|metadata| metadata.kind == DirectoryEntryKind::File)
     }
 
-    /// Opens a resolved directory.
     pub(crate) fn open_directory(&self, resolved: &ResolvedPath) -> io::Result<DirectoryHandle> {
         DirectoryHandle::open(self.base_of(&resolved.path), &resolved.path)
     }

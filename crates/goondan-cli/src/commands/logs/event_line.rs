@@ -8,7 +8,6 @@ use goondan::ports::model::TokenUsage;
 
 use crate::output::{counted, duration, shorten, style};
 
-/// Returns the line of an event.
 pub(super) fn event_line(event: &RuntimeEvent, kind: &str) -> String {
     let color = if kind.ends_with(".failed") {
         style::ERROR

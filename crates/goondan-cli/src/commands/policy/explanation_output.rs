@@ -324,7 +324,6 @@ fn sandbox_text(containment: &CommandContainment) -> String {
     format!("{writes}, {network}, {starts}{}", extra_access.concat())
 }
 
-/// Returns the run mode as JSON.
 fn mode_json(mode: &RunMode) -> Value {
     let RunMode::Direct(DirectExecution { commands, .. }) = mode else {
         return json!({"kind": "shell"});
@@ -406,7 +405,6 @@ fn part_json(part: &PartDecision) -> Value {
     value
 }
 
-/// Returns the reason for a decision as JSON.
 fn because_json(because: &DecisionReason) -> Value {
     let (kind, written) = match because {
         DecisionReason::Unstated => ("unstated", None),

@@ -79,7 +79,6 @@ fn version(text: &str) -> Result<Version, CliError> {
         .map_err(|error| update_error(format!("`{text}` is not a version: {error}.")))
 }
 
-/// Returns an error of the update.
 fn update_error(message: impl Into<String>) -> CliError {
     CliError::new(CommandExit::Failure, Code::UPDATE_ERROR, message)
 }

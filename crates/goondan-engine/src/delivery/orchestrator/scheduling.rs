@@ -493,7 +493,6 @@ fn end_stored_programs(
     }
 }
 
-/// Returns the error of a turn that panicked.
 fn panic_error() -> TurnError {
     TurnError::new(Code::TURN_PANIC, "the turn panicked; this is a bug in gdn")
         .suggest("Check the log, and report the bug with the steps to reproduce it.")

@@ -181,7 +181,6 @@ impl AgentCalls {
     }
 }
 
-/// Returns the error for an invalid schedule.
 fn invalid_schedule_error(message: String) -> ToolError {
     ToolError::new(message).code(Code::TOOL_INVALID_ARGS).suggest(
         "write minute, hour, day of month, month and day of week, such as `0 9 * * MON-FRI`, and a \

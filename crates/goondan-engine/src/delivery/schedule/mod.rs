@@ -89,12 +89,10 @@ impl JobTable {
         self.changed.notify_one();
     }
 
-    /// Returns the jobs of an instance.
     fn jobs_of(&self, id: &InstanceId) -> Vec<ScheduledJob> {
         self.lock().get(id).cloned().unwrap_or_default()
     }
 
-    /// Returns all jobs, each with its instance.
     pub(crate) fn all_jobs(&self) -> Vec<(InstanceId, ScheduledJob)> {
         let with_id = |(id, jobs): (&InstanceId, &Vec<ScheduledJob>)| -> Vec<_> {
             jobs.iter().map(|job| (id.clone(), job.clone())).collect()
@@ -102,7 +100,6 @@ impl JobTable {
         self.lock().iter().flat_map(with_id).collect()
     }
 
-    /// Replaces the jobs of an instance.
     fn replace_jobs(&self, id: &InstanceId, jobs: Vec<ScheduledJob>) {
         self.lock().insert(id.clone(), jobs);
         self.changed.notify_one();

@@ -19,7 +19,6 @@ pub(super) struct AnthropicOpaqueOwner<'a> {
     pub(super) accepts_unsigned: bool,
 }
 
-/// Returns the blocks of a user message.
 pub(super) fn user_blocks(message: &Message) -> Vec<Value> {
     let block = |part: &MessagePart| match part {
         MessagePart::Text { text, .. } => text_block(text),
@@ -53,7 +52,6 @@ pub(super) fn is_thinking(block: &Value) -> bool {
     block["type"] == "thinking" || block["type"] == "redacted_thinking"
 }
 
-/// Returns the block of a tool result.
 pub(super) fn result_block(result: &ToolResultPart) -> Value {
     let mut block = json!({
         "type": "tool_result",

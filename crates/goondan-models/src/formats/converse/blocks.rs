@@ -30,7 +30,6 @@ pub(super) struct ConverseOpaqueOwner<'a> {
     pub(super) publisher: &'a str,
 }
 
-/// Returns the blocks of a user message.
 pub(super) fn user_blocks(message: &Message) -> Vec<Value> {
     let texts = |part: &MessagePart| part.as_text().and_then(text_block);
     let parts = message.data.content.iter().enumerate();
@@ -85,7 +84,6 @@ pub(super) fn is_reasoning(block: &Value) -> bool {
     block.get("reasoningContent").is_some()
 }
 
-/// Returns the block of a tool result.
 pub(super) fn result_block(result: &ToolResultPart, has_status: bool) -> Value {
     let text = result_text(result);
     let text = if text.trim().is_empty() {

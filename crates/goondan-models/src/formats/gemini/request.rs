@@ -112,7 +112,6 @@ impl GeminiFormat {
         with_signature(json!({ "functionCall": function }), signature)
     }
 
-    /// Encodes a tool result.
     fn encode_result(&self, result: &ToolResultPart) -> Value {
         let key = if result.error.is_some() {
             "error"

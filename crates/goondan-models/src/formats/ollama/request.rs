@@ -214,7 +214,6 @@ fn options(params: &ModelParams) -> JsonObject {
     set.collect()
 }
 
-/// Encodes a call.
 fn encode_call(call: &ToolCall) -> Value {
     let function = json!({"name": call.tool_name, "arguments": object_arguments(&call.input)});
     json!({"id": call.tool_call_id, "function": function})

@@ -57,7 +57,6 @@ struct PatchedText<'a> {
 }
 
 impl<'a> PatchedText<'a> {
-    /// Adds an unchanged line.
     fn add_unchanged(&mut self, line: &'a str) {
         self.text.push_str(line);
         self.line_end = Some(line_end(line)).filter(|end| !end.is_empty());

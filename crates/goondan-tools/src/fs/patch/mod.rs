@@ -94,7 +94,6 @@ impl ToolOperation for ApplyPatch {
 }
 
 impl ApplyPatch {
-    /// Parses the patch.
     fn parse_sections(&self) -> Result<Vec<FilePatch>, ToolError> {
         parse::parse(&self.patch).map_err(patch_syntax_error)
     }
@@ -166,7 +165,6 @@ enum OriginalEntry {
     Symlink(PathBuf),
 }
 
-/// Plans the change of one section.
 fn plan_section(root: &FileRoot, section: &FilePatch) -> Result<PlannedFileChange, ToolError> {
     match &section.action {
         PatchAction::Add { lines } => {

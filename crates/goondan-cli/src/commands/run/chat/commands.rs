@@ -53,7 +53,6 @@ pub(super) fn help(is_plain: bool, prompts: &[ServerPrompt]) -> String {
     format!("{COMMAND_HELP}{keys}") + &prompts.iter().map(line).collect::<String>()
 }
 
-/// Returns the names of all commands.
 fn command_names() -> impl Iterator<Item = &'static str> {
     let names = COMMAND_HELP
         .lines()

@@ -483,7 +483,6 @@ impl<P: SwarmClient> TerminalChat<P> {
     }
 }
 
-/// Returns a new id for an input.
 fn new_input_id() -> String {
     format!("evt-{}", database::new_id())
 }

@@ -30,7 +30,6 @@ impl<P: SwarmClient> TerminalChat<P> {
         }
     }
 
-    /// Shows the result of an operation.
     pub(super) fn show_operation_end(&mut self, result: &TurnResult) -> Result<(), CliError> {
         match (turn_error(result), &result.output) {
             (Some(error), _) => {

@@ -272,7 +272,6 @@ impl LineServer<'_> {
         })
     }
 
-    /// Writes an approval request.
     fn write_approval_request(&mut self, question: PendingApproval) -> Result<(), CliError> {
         let request = &question.request;
         self.output.json_line(&QuestionLine {
@@ -325,7 +324,6 @@ impl LineServer<'_> {
         Ok(())
     }
 
-    /// Writes the error of a line.
     fn write_error(&self, line: u64, id: Option<&str>, error: &CliError) -> Result<(), CliError> {
         let suggestion = error.suggestion.as_deref();
         let error = LineErrorObject {
