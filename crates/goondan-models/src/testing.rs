@@ -73,7 +73,7 @@ pub(crate) fn request(agent: &str, input: &str) -> ModelRequest {
     }
 }
 
-/// Everything that comes, or the first error.
+/// Returns all chunks of an answer, or the first error.
 pub(crate) async fn answer(
     client: &Arc<dyn ModelClient>,
     request: ModelRequest,

@@ -14,8 +14,8 @@ pub(crate) struct DraftMessage {
     pub(crate) joins: bool,
 }
 
-/// The turn that the next model call continues, in the eyes of a provider that returns signed
-/// reasoning. Tool results and text after them belong to the turn.
+/// The turn that the next model call continues, for a provider that returns signed reasoning. Tool
+/// results and text after them belong to the turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) enum OpenTurn {
     /// The model call begins a turn.

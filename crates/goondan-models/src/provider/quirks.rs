@@ -1,4 +1,4 @@
-//! Differences between a provider and the format that it speaks.
+//! Differences between a provider and its wire format.
 
 use std::collections::BTreeMap;
 

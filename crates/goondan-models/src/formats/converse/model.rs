@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::formats::claude::ClaudeModel;
 
-/// Prefixes of ids that stand for inference profiles of a region.
+/// Prefixes in the ids of regional inference profiles.
 const REGIONS: [&str; 9] = [
     "us", "us-gov", "eu", "apac", "au", "ca", "jp", "in", "global",
 ];
