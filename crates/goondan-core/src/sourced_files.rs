@@ -287,7 +287,7 @@ impl SourceSearch {
         if !program.text.contains('/') {
             return;
         }
-        for path in self.existing(&program.text, around) {
+        for path in self.existing_paths(&program.text, around) {
             self.sourced.files.insert(path.clone());
             let default = Some(ScriptKind::Shell).filter(|_| !has_first_line(&path));
             if let Some(kind) = ScriptKind::of(&path).or(default) {
@@ -302,7 +302,9 @@ impl SourceSearch {
         let default = Some(ScriptKind::Shell).filter(|_| !program.is_known);
         for word in arguments.iter().filter(|word| word.is_known) {
             let names = pieces(&word.text);
-            let paths = names.iter().flat_map(|name| self.existing(name, around));
+            let paths = names
+                .iter()
+                .flat_map(|name| self.existing_paths(name, around));
             let paths: BTreeSet<PathBuf> = paths.collect();
             for path in paths.into_iter().filter(|path| !is_data(path)) {
                 self.sourced.files.insert(path.clone());
@@ -395,12 +397,12 @@ impl SourceSearch {
             self.sourced.are_unknown = true;
             return;
         }
-        let existing_paths = self.existing(&word.text, around);
+        let existing_paths = self.existing_paths(&word.text, around);
         // A device, such as the input of the script, is no file that can change.
         if existing_paths.is_empty() && !word.text.starts_with("/dev/") {
             self.sourced
                 .missing
-                .extend(self.possible(&word.text, around));
+                .extend(self.possible_paths(&word.text, around));
         }
         for path in existing_paths {
             self.sourced.files.insert(path.clone());
@@ -409,13 +411,13 @@ impl SourceSearch {
     }
 
     /// Returns the existing files that a path can mean.
-    fn existing(&self, path: &str, around: &Path) -> Vec<PathBuf> {
-        let paths = self.possible(path, around).into_iter();
+    fn existing_paths(&self, path: &str, around: &Path) -> Vec<PathBuf> {
+        let paths = self.possible_paths(path, around).into_iter();
         paths.filter(|path| path.is_file()).collect()
     }
 
     /// Returns the places that a path can mean.
-    fn possible(&self, path: &str, around: &Path) -> BTreeSet<PathBuf> {
+    fn possible_paths(&self, path: &str, around: &Path) -> BTreeSet<PathBuf> {
         let path = match path.strip_prefix("~/").zip(std::env::home_dir()) {
             Some((below, home)) => home.join(below),
             None => PathBuf::from(path),

@@ -24,7 +24,7 @@ pub(crate) struct ActivityTracker {
     /// Work that this work waits for. Heartbeats of that work count as heartbeats of this work.
     below: Mutex<Vec<Arc<ActivityTracker>>>,
     /// Pending approvals of this work.
-    asked: watch::Sender<ApprovalClock>,
+    approval_clock: watch::Sender<ApprovalClock>,
 }
 
 /// Pending approvals and the time spent on them.
@@ -65,7 +65,7 @@ impl ActivityTracker {
         Arc::new(ActivityTracker {
             own_heartbeat: Mutex::new(Instant::now()),
             below: Mutex::default(),
-            asked: watch::Sender::default(),
+            approval_clock: watch::Sender::default(),
         })
     }
 
@@ -76,13 +76,13 @@ impl ActivityTracker {
     /// Pauses the clocks until the returned guard is dropped. Used for pending approvals and for
     /// turns that wait for a rate limit. Dropping the guard records a heartbeat.
     pub(crate) fn pause(self: &Arc<Self>) -> PauseGuard {
-        self.asked.send_modify(ApprovalClock::begin);
+        self.approval_clock.send_modify(ApprovalClock::begin);
         PauseGuard(Arc::clone(self))
     }
 
     /// Returns true while the clocks are paused: for an approval, or for a rate limit.
     pub(crate) fn is_paused(&self) -> bool {
-        self.asked.borrow().open > 0
+        self.approval_clock.borrow().open > 0
     }
 
     /// Returns true if only approvals can continue this work: one is pending, and no other call
@@ -97,7 +97,7 @@ impl ActivityTracker {
 
     /// Returns the total time with a pending approval.
     pub(crate) fn approval_time(&self) -> Duration {
-        self.asked.borrow().total_time()
+        self.approval_clock.borrow().total_time()
     }
 
     /// Counts heartbeats of `other` as heartbeats of this one until the returned guard is dropped.
@@ -131,7 +131,7 @@ impl ActivityTracker {
     pub(crate) async fn forward_approvals(&self, above: [&Arc<ActivityTracker>; 2]) {
         loop {
             self.until_approval_pending().await;
-            let _asked = above.map(ActivityTracker::pause);
+            let _pause = above.map(ActivityTracker::pause);
             self.until_no_approval_pending().await;
         }
     }
@@ -139,20 +139,20 @@ impl ActivityTracker {
     /// Reports heartbeats while it is polled: at most one a second, and immediately when an
     /// approval opens or closes. The other node keeps a [`RemoteActivity`].
     pub(crate) async fn report_heartbeats(&self, mut report: impl FnMut(bool)) {
-        let (mut approval_clock, mut reported, mut was_asked_before) =
-            (self.asked.subscribe(), self.last_heartbeat(), false);
+        let mut pending_approvals = self.approval_clock.subscribe();
+        let mut reported_heartbeat = self.last_heartbeat();
+        let mut was_paused = false;
         loop {
-            let (is_paused, heartbeat) = (
-                approval_clock.borrow_and_update().open > 0,
-                self.last_heartbeat(),
-            );
-            if is_paused != was_asked_before || heartbeat > reported {
+            let is_paused = pending_approvals.borrow_and_update().open > 0;
+            let heartbeat = self.last_heartbeat();
+            if is_paused != was_paused || heartbeat > reported_heartbeat {
                 report(is_paused);
-                (was_asked_before, reported) = (is_paused, heartbeat);
+                was_paused = is_paused;
+                reported_heartbeat = heartbeat;
             }
             tokio::select! {
                 // The sender is owned by `self`, so it cannot close first.
-                _ = approval_clock.changed() => {}
+                _ = pending_approvals.changed() => {}
                 () = tokio::time::sleep(HEARTBEAT_INTERVAL) => {}
             }
         }
@@ -160,18 +160,18 @@ impl ActivityTracker {
 
     /// Waits until no approval request is open.
     async fn until_no_approval_pending(&self) {
-        self.wait_until(|asked| asked.open == 0).await;
+        self.wait_until(|clock| clock.open == 0).await;
     }
 
     /// Waits until an approval request is open.
     async fn until_approval_pending(&self) {
-        self.wait_until(|asked| asked.open > 0).await;
+        self.wait_until(|clock| clock.open > 0).await;
     }
 
     /// Waits until `is_so` returns true for the approval clock.
     async fn wait_until(&self, is_so: impl FnMut(&ApprovalClock) -> bool) {
         // The sender is owned by `self`, so it cannot close first.
-        let _ = self.asked.subscribe().wait_for(is_so).await;
+        let _ = self.approval_clock.subscribe().wait_for(is_so).await;
     }
 
     /// Returns the time of the last heartbeat of this work and of all work that it waits for. The
@@ -205,7 +205,7 @@ pub(crate) struct PauseGuard(Arc<ActivityTracker>);
 impl Drop for PauseGuard {
     fn drop(&mut self) {
         self.0.record_heartbeat();
-        self.0.asked.send_modify(ApprovalClock::end);
+        self.0.approval_clock.send_modify(ApprovalClock::end);
     }
 }
 
@@ -262,7 +262,7 @@ impl RemoteActivity {
 pub(crate) struct ActiveStopwatch {
     since: Instant,
     /// Approval time up to the start.
-    asked: Duration,
+    approval_time_at_start: Duration,
 }
 
 impl ActiveStopwatch {
@@ -270,15 +270,17 @@ impl ActiveStopwatch {
     pub(crate) fn start(tracker: &ActivityTracker) -> Self {
         ActiveStopwatch {
             since: Instant::now(),
-            asked: tracker.approval_time(),
+            approval_time_at_start: tracker.approval_time(),
         }
     }
 
     /// Returns the time since the start, without the time of approval requests.
     pub(crate) fn elapsed(self, tracker: &ActivityTracker) -> Duration {
-        self.since
-            .elapsed()
-            .saturating_sub(tracker.approval_time().saturating_sub(self.asked))
+        self.since.elapsed().saturating_sub(
+            tracker
+                .approval_time()
+                .saturating_sub(self.approval_time_at_start),
+        )
     }
 
     /// Returns the elapsed time in milliseconds.

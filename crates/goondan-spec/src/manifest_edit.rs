@@ -347,7 +347,7 @@ fn end_of_line(text: &str, at: usize) -> usize {
         .map_or(text.len(), |found| from + found + 1)
 }
 
-/// Returns the text as a YAML scalar, in quotes if necessary.
+/// Returns the text as a YAML scalar in double quotes.
 fn quote_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

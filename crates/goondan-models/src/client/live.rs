@@ -120,7 +120,7 @@ impl LiveClient {
             .map_err(|error| self.failures.transport_error(&self.host, &error))?;
         let status = response.status();
         if let Some(recorder) = recorder {
-            recorder.answered(status.as_u16());
+            recorder.record_status(status.as_u16());
         }
         if status.is_success() {
             return Ok(response);
@@ -133,7 +133,7 @@ impl LiveClient {
         .await
         .unwrap_or_default();
         if let Some(recorder) = recorder {
-            recorder.received(body.as_bytes());
+            recorder.record_piece(body.as_bytes());
         }
         Err(self
             .failures

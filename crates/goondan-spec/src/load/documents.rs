@@ -20,7 +20,7 @@ use crate::{packages, parallel, short_form};
 /// Adds the derived documents of the project and its packages: the Models and the Swarm for which
 /// their files contain only a short form. `is_whole` is false if a part of the project could not be
 /// read, so a Swarm may be in that part.
-pub(super) fn add_derived(
+pub(super) fn add_derived_documents(
     files: &mut ParsedFiles,
     installed: &mut InstalledPackages,
     is_whole: bool,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::decode_stage::DecodeStage;
-use self::documents::{add_derived, make_index, read_all, read_files, read_installed};
+use self::documents::{add_derived_documents, make_index, read_all, read_files, read_installed};
 use self::findings::LoadFindings;
 use self::views::{build_outline, expand};
 use crate::bundle::{BasePackage, Bundle, DecodedResources};
@@ -104,7 +104,7 @@ fn run<T>(
     let own_package = packages::own_package_name(&files.own).map(str::to_owned);
     let own_package = own_package.as_deref();
     let mut installed = read_installed(&folder, &files, known, &mut gathered);
-    add_derived(&mut files, &mut installed, gathered.is_clean());
+    add_derived_documents(&mut files, &mut installed, gathered.is_clean());
     let documents = read_all(&files.own, own_package, &installed, &mut gathered);
     let built_in = known.built_in(input.base);
     let mut index = make_index(&documents, built_in, &mut gathered);

@@ -107,7 +107,7 @@ fn replace_once(
     // Files with Windows line ends are shown without them, so add them to the model's strings.
     let windows = text.contains("\r\n") && !old.contains("\r\n");
     let (old, new) = if windows {
-        (windows_lines(old), windows_lines(new))
+        (with_crlf_line_ends(old), with_crlf_line_ends(new))
     } else {
         (old.to_owned(), new.to_owned())
     };
@@ -122,7 +122,7 @@ fn replace_once(
 }
 
 /// Returns `text` with CRLF line ends.
-fn windows_lines(text: &str) -> String {
+fn with_crlf_line_ends(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 

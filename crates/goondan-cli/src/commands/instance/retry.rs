@@ -68,7 +68,7 @@ async fn start(
                 .and_then(|name| name.to_str())
                 .unwrap_or_default()
                 .to_owned();
-            let client = LocalClient::with(session);
+            let client = LocalClient::new(session);
             retry(args, client, &Workspace { id, dir }, state_root, output).await
         }
         Err(NotStarted::Elsewhere(remote, signals)) => {

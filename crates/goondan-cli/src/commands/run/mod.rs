@@ -220,7 +220,7 @@ async fn start(
     }
     match mode {
         InputMode::Ask(text) => {
-            let mut client = LocalClient::with(session);
+            let mut client = LocalClient::new(session);
             let input = Input { text, ..input };
             let outcome = single_input::ask(&mut client, input, format, output).await;
             let left_outcome = client.end_client(None).await;
@@ -228,7 +228,7 @@ async fn start(
             outcome.map_err(CliError::from).and(left_outcome)
         }
         InputMode::Serve => serve::serve(session, &input, format, output).await,
-        InputMode::Chat => chat::chat(LocalClient::with(session), &input, args.plain, output).await,
+        InputMode::Chat => chat::chat(LocalClient::new(session), &input, args.plain, output).await,
     }
 }
 

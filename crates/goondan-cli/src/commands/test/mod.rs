@@ -112,7 +112,7 @@ pub(crate) fn run(
         args.paths.clone()
     };
     if args.coverage {
-        return coverage(&paths, output);
+        return print_coverage(&paths, output);
     }
     let mut options = RunOptions {
         filter: args.filter.clone(),
@@ -199,7 +199,7 @@ fn run_with_spinner(
 
 /// Prints which rules of the reference no test case names, and how many a test case names. With
 /// `--json`, prints all rules with their test cases.
-fn coverage(paths: &[PathBuf], output: &CommandOutput) -> Result<(), CliError> {
+fn print_coverage(paths: &[PathBuf], output: &CommandOutput) -> Result<(), CliError> {
     let discovered = discover(paths);
     let coverage = RuleCoverage::of(discovered.cases.iter().map(|located| &located.case));
     if output.json {

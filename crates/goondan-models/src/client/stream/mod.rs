@@ -188,7 +188,7 @@ impl AnswerStream {
     fn take(&mut self, piece: &[u8]) {
         self.wire_bytes += piece.len();
         if let Some(recorder) = &self.recorder {
-            recorder.received(piece);
+            recorder.record_piece(piece);
         }
         let reader = &mut self.reader;
         reader.keep_sample(piece);

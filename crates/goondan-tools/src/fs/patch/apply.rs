@@ -128,11 +128,11 @@ fn locate_hunk(lines: &[&str], cursor: usize, hunk: &PatchHunk) -> Result<usize,
             lines.len()
         });
     }
-    for same in [
+    for is_same_line in [
         equal_line as fn(&str, &str) -> bool,
         equal_without_trailing_space,
     ] {
-        let matches = matching_lines(lines, from, &old_lines, hunk.at_end, same);
+        let matches = matching_lines(lines, from, &old_lines, hunk.at_end, is_same_line);
         match matches.as_slice() {
             [] => {}
             // The header line decides between several matches.
@@ -153,7 +153,7 @@ fn matching_lines(
     from: usize,
     old: &[&str],
     at_end: bool,
-    same: fn(&str, &str) -> bool,
+    is_same_line: fn(&str, &str) -> bool,
 ) -> Vec<usize> {
     let Some(last) = lines.len().checked_sub(old.len()) else {
         return Vec::new();
@@ -164,7 +164,7 @@ fn matching_lines(
         actual
             .iter()
             .zip(old)
-            .all(|(actual, old)| same(actual, old))
+            .all(|(actual, old)| is_same_line(actual, old))
     };
     (first..=last).filter(matches_at).collect()
 }

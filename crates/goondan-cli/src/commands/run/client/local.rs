@@ -60,7 +60,7 @@ impl LocalClient {
     }
 
     /// Creates a client of the swarm of `session`.
-    pub(crate) fn with(session: RunSession) -> Self {
+    pub(crate) fn new(session: RunSession) -> Self {
         LocalClient {
             session,
             pending_updates: VecDeque::new(),
