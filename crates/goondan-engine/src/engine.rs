@@ -50,7 +50,7 @@ pub struct Engine {
     /// Usage of all turns of this run.
     pub(crate) spent: UsageTotals,
     /// Rate limiter for the model calls of all agents.
-    pub(crate) pace: RateLimiter,
+    pub(crate) rate_limiter: RateLimiter,
     /// Decides which trace headers model and tool servers receive.
     pub(crate) tracing: Arc<dyn TracePolicy>,
     /// Latest model calls of this node, if a client can inspect them.
@@ -69,9 +69,9 @@ pub struct Engine {
     /// Set when the swarm begins to stop. Approval requests then stay open for the next start.
     pub(crate) stopping: AtomicBool,
     /// Connection to the leader, on a worker.
-    pub(crate) uplink: Option<Arc<LeaderClient>>,
+    pub(crate) leader_client: Option<Arc<LeaderClient>>,
     /// Worker nodes, on a leader that accepts workers.
-    pub(crate) roster: Option<Arc<WorkerPool>>,
+    pub(crate) worker_pool: Option<Arc<WorkerPool>>,
     /// Mailbox of the orchestrator. Unbounded: its senders are turns, whose number is limited, and
     /// inputs, whose queues are limited.
     pub(crate) commands: UnboundedSender<OrchestratorCommand>,
@@ -91,28 +91,28 @@ impl Engine {
     /// totals of all nodes.
     pub(crate) async fn check_budget(&self, budget: &BudgetLimits) -> Result<(), TurnError> {
         match self
-            .uplink
+            .leader_client
             .as_ref()
             .filter(|_| *budget != BudgetLimits::default())
         {
             None => self.spent.check(budget, "policy.runBudget"),
-            Some(uplink) => uplink.check_budget().await,
+            Some(leader_client) => leader_client.check_budget().await,
         }
     }
 
     /// Records usage; a worker reports it to the leader.
     pub(crate) fn record_usage(&self, spending: UsageIncrement) {
-        match &self.uplink {
+        match &self.leader_client {
             None => self.spent.add(&spending),
-            Some(uplink) => uplink.report_usage(spending),
+            Some(leader_client) => leader_client.report_usage(spending),
         }
     }
 
     /// Releases everything that belongs to an evicted instance, on this node and on its worker.
     pub(crate) fn release_instance(&self, instance: &InstanceId) {
         self.observer.on_instance_end(instance);
-        if let Some(roster) = &self.roster {
-            roster.put_away(instance);
+        if let Some(worker_pool) = &self.worker_pool {
+            worker_pool.release_instance(instance);
         }
     }
 

@@ -150,11 +150,11 @@ impl Bundle {
 
     /// Returns the package that contains a file of the bundle. `None` for the project's own files.
     pub fn package_of(&self, file: &str) -> Option<&InstalledPackage> {
-        let holds = |package: &&InstalledPackage| {
+        let contains_file = |package: &&InstalledPackage| {
             file.strip_prefix(&package.folder)
                 .is_some_and(|rest| rest.starts_with('/'))
         };
-        self.packages.iter().find(holds)
+        self.packages.iter().find(contains_file)
     }
 
     /// Returns the Package document, if there is one.
@@ -175,9 +175,10 @@ impl Bundle {
             self.summarize_own_resources(&self.resources.swarms, &mut files, "swarm"),
         ];
         let counts: Vec<String> = counts.into_iter().flatten().collect();
-        match counts.is_empty() {
-            true => "no resources".to_owned(),
-            false => format!("{} in {}", counts.join(", "), count(files.len(), "file")),
+        if counts.is_empty() {
+            "no resources".to_owned()
+        } else {
+            format!("{} in {}", counts.join(", "), count(files.len(), "file"))
         }
     }
 
@@ -189,12 +190,12 @@ impl Bundle {
         kind: &str,
     ) -> Option<String> {
         let origins = resources.values().filter_map(|one| one.origin.as_ref());
-        let own: Vec<&str> = origins
+        let own_files: Vec<&str> = origins
             .map(|(file, _)| file.as_str())
             .filter(|file| self.package_of(file).is_none())
             .collect();
-        files.extend(&own);
-        (!own.is_empty()).then(|| count(own.len(), kind))
+        files.extend(&own_files);
+        (!own_files.is_empty()).then(|| count(own_files.len(), kind))
     }
 
     /// Returns all models.
@@ -232,7 +233,7 @@ impl Bundle {
             .map(|(_, at)| *at)
     }
 
-    /// Returns whether two positions in two bundles belong to the same document of the same text.
+    /// Returns true if two positions in two bundles belong to the same document of the same text.
     /// Built-in resources without a position are always the same.
     pub(crate) fn is_same_document(
         &self,

@@ -92,7 +92,6 @@ impl DiagnosticSink {
         diagnostic
     }
 
-    /// Records the position of a field.
     pub(crate) fn record_position(&mut self, field: &FieldReader<'_>) {
         self.places.push((field.path.clone(), field.position()));
     }
@@ -107,14 +106,14 @@ impl DiagnosticSink {
         self.files.push(file.into());
     }
 
-    /// Returns whether the current tool has build instructions.
+    /// Returns true if the current tool has build instructions.
     pub(crate) fn is_buildable(&self) -> bool {
         self.builds
             .iter()
             .any(|build| Some(&build.tool) == self.resource.as_ref())
     }
 
-    /// Returns whether there are no errors so far.
+    /// Returns true if there are no errors so far.
     pub(crate) fn is_clean(&self) -> bool {
         !self
             .diagnostics

@@ -255,9 +255,9 @@ fn index(
             "" => name.clone(),
             path => format!("{path}.{name}"),
         };
-        let known = fields.entry(normalize_name(name)).or_default();
-        if !known.contains(&place) {
-            known.push(place.clone());
+        let paths = fields.entry(normalize_name(name)).or_default();
+        if !paths.contains(&place) {
+            paths.push(place.clone());
         }
         index(document, property, &place, depth + 1, fields);
     }
@@ -301,8 +301,8 @@ fn nested_fields(fields: &[&str], value: &str) -> String {
 
 /// Returns `{b: value}` for the field `b`, and the value itself without fields.
 fn nested_value(fields: &[&str], value: &str) -> String {
-    let wrapped = |value: String, field: &&str| format!("{{{field}: {value}}}");
-    fields.iter().rev().fold(value.to_owned(), wrapped)
+    let wrap_in_map = |value: String, field: &&str| format!("{{{field}: {value}}}");
+    fields.iter().rev().fold(value.to_owned(), wrap_in_map)
 }
 
 /// Returns true if the value has the form `provider/model` and names no Model.

@@ -97,7 +97,7 @@ impl DeclaredDependency<'_> {
         .field(field)
     }
 
-    /// Returns whether the range allows `version`. An invalid range is reported by the decoder, so
+    /// Returns true if the range allows `version`. An invalid range is reported by the decoder, so
     /// it allows every version here.
     fn allows(&self, version: &str) -> bool {
         match (VersionReq::parse(self.range), Version::parse(version)) {
@@ -291,9 +291,9 @@ impl InstalledPackageReader<'_> {
         dependency: &DeclaredDependency<'_>,
         dependents: &[String],
     ) -> Option<LockedPackage> {
-        let shown = excerpt(dependency.name, 100);
+        let name_excerpt = excerpt(dependency.name, 100);
         let Some(lock) = &self.lock else {
-            let message = format!("The package `{shown}` is not installed.");
+            let message = format!("The package `{name_excerpt}` is not installed.");
             self.done.diagnostics.push(
                 dependency
                     .diagnostic(Code::PACKAGE_NOT_INSTALLED, message)
@@ -306,7 +306,7 @@ impl InstalledPackageReader<'_> {
             .filter(|locked| locked.contents.is_some())
             .cloned()
         else {
-            let message = format!("The package `{shown}` is not in `{LOCK_FILE}`.");
+            let message = format!("The package `{name_excerpt}` is not in `{LOCK_FILE}`.");
             self.done.diagnostics.push(
                 dependency
                     .diagnostic(Code::PACKAGE_LOCK_OUTDATED, message)
@@ -321,7 +321,7 @@ impl InstalledPackageReader<'_> {
         let problem = match dependents.len() {
             0 | 1 => {
                 let message = format!(
-                    "`{LOCK_FILE}` has version {version} of `{shown}`, which `{}` does not allow.",
+                    "`{LOCK_FILE}` has version {version} of `{name_excerpt}`, which `{}` does not allow.",
                     excerpt(dependency.range, 40)
                 );
                 dependency
@@ -354,13 +354,14 @@ impl InstalledPackageReader<'_> {
             );
             return None;
         }
-        let wrong = match self.folder.path_state(&base).leaves_folder() {
-            true => Some("its directory is a link that leads out of the project".to_owned()),
-            false => match contents(self.folder.files, &path) {
+        let wrong = if self.folder.path_state(&base).leaves_folder() {
+            Some("its directory is a link that leads out of the project".to_owned())
+        } else {
+            match contents(self.folder.files, &path) {
                 Ok(found) if Some(&found) == locked.contents.as_ref() => None,
                 Ok(_) => Some(format!("its files do not match `{LOCK_FILE}`")),
                 Err(error) => Some(reason(&error)),
-            },
+            }
         };
         if let Some(wrong) = wrong {
             let message = format!("The package `{shown}` in `{base}` was changed: {wrong}.");
@@ -372,12 +373,13 @@ impl InstalledPackageReader<'_> {
             return None;
         }
         let is_built = self.folder.files.kind(&path.join(BUILT_MANIFEST)).is_ok();
-        let names: Vec<String> = match is_built {
-            true => vec![join_relative(&base, BUILT_MANIFEST)],
-            false => discover_all(self.folder.files, &path)
+        let names: Vec<String> = if is_built {
+            vec![join_relative(&base, BUILT_MANIFEST)]
+        } else {
+            discover_all(self.folder.files, &path)
                 .iter()
                 .map(|name| join_relative(&base, name))
-                .collect(),
+                .collect()
         };
         let mut files =
             parallel::map_files(&names, |name| read_file(self.folder, name, self.known));
@@ -427,7 +429,7 @@ fn version_conflict_error(
         )
 }
 
-/// Returns whether the file belongs to an installed package.
+/// Returns true if the file belongs to an installed package.
 pub(crate) fn is_installed(file: &str) -> bool {
     file.strip_prefix(INSTALLED_DIR)
         .is_some_and(|rest| rest.starts_with('/'))

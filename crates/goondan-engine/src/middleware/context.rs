@@ -12,7 +12,7 @@ use crate::plan::AgentPlan;
 use crate::turn::model_call::ModelCall;
 use crate::turn::model_call_timing::ModelCallTiming;
 use crate::turn::step;
-use crate::turn::{TurnContext, store_failed};
+use crate::turn::{TurnContext, store_failure_error};
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnError;
 use goondan_core::ids::InstanceId;
@@ -69,7 +69,7 @@ impl TurnContext {
         self.progress.steps
     }
 
-    /// Returns `true` if this turn created `message`. Middleware that shortens a conversation keeps
+    /// Returns true if this turn created `message`. Middleware that shortens a conversation keeps
     /// such messages.
     pub fn is_own(&self, message: &Message) -> bool {
         let number = message
@@ -142,10 +142,13 @@ impl TurnContext {
             trace,
             course: ModelCallTiming::default(),
             bus: None,
-            swarm: (&self.engine.pace, self.engine.generation.load().limits),
+            swarm: (
+                &self.engine.rate_limiter,
+                self.engine.generation.load().limits,
+            ),
             engine_bus: &self.engine.bus,
             cancel: &self.cancel,
-            life: &self.facts.life,
+            tracker: &self.facts.tracker,
             has_fallback: false,
         };
         let budget = self.engine.generation.load().policy.budget.clone();
@@ -196,7 +199,7 @@ impl TurnContext {
             .journal
             .run(effect, Box::pin(async { stored }))
             .await
-            .map_err(|error| store_failed(&error))?;
+            .map_err(|error| store_failure_error(&error))?;
         let EffectOutcome::Done { value, .. } = outcome else {
             unreachable!("an interrupted effect runs again")
         };
@@ -224,7 +227,7 @@ impl TurnContext {
             .store
             .get(self.instance(), extension)
             .await
-            .map_err(|error| store_failed(&error))?;
+            .map_err(|error| store_failure_error(&error))?;
         Ok(record.map(|record| record.value))
     }
 

@@ -62,11 +62,11 @@ impl AgentExtensions {
             }
             WrappingExtension::Hosted(_) => None,
         });
-        let all: Arc<[Arc<dyn Middleware>]> = built_in.collect();
+        let middlewares: Arc<[Arc<dyn Middleware>]> = built_in.collect();
         let built_in = MiddlewareStack {
-            turn: Arc::clone(&all),
-            step: Arc::clone(&all),
-            tool_call: all,
+            turn: Arc::clone(&middlewares),
+            step: Arc::clone(&middlewares),
+            tool_call: middlewares,
             ..MiddlewareStack::default()
         };
         AgentExtensions {
@@ -98,7 +98,7 @@ impl AgentExtensions {
         &self.built_in
     }
 
-    /// Returns `true` if any extension runs outside this program.
+    /// Returns true if any extension runs outside this program.
     pub(crate) fn any_hosted(&self) -> bool {
         self.hosted_extensions().next().is_some()
     }
@@ -274,9 +274,9 @@ impl RegisteredLayers {
     /// Sorts the layers by priority.
     fn into_stack(self, transcript: Arc<TurnTranscript>) -> MiddlewareStack {
         MiddlewareStack {
-            turn: in_order(self.turn),
-            step: in_order(self.step),
-            tool_call: in_order(self.tool_call),
+            turn: sort_by_priority(self.turn),
+            step: sort_by_priority(self.step),
+            tool_call: sort_by_priority(self.tool_call),
             extension_contexts: self.extension_contexts,
             tools: self.tools,
             offered: Mutex::default(),
@@ -286,7 +286,7 @@ impl RegisteredLayers {
 }
 
 /// Sorts by priority, lowest outermost. Equal priorities keep the registration order.
-fn in_order(mut layers: Vec<(f64, Arc<dyn Middleware>)>) -> Arc<[Arc<dyn Middleware>]> {
+fn sort_by_priority(mut layers: Vec<(f64, Arc<dyn Middleware>)>) -> Arc<[Arc<dyn Middleware>]> {
     layers.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     layers.into_iter().map(|(_, layer)| layer).collect()
 }

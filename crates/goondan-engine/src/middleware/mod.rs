@@ -76,7 +76,7 @@ pub trait Middleware: Send + Sync {
         next.run(context).await
     }
 
-    /// Shortens the conversation after the provider refused it as too long. Returns `true` if it is
+    /// Shortens the conversation after the provider refused it as too long. Returns true if it is
     /// shorter.
     async fn shorten_conversation(
         &self,
@@ -86,7 +86,7 @@ pub trait Middleware: Send + Sync {
         Ok(false)
     }
 
-    /// Compacts all messages because a user requested it. Returns `false` if this middleware does not
+    /// Compacts all messages because a user requested it. Returns false if this middleware does not
     /// compact.
     async fn compact_all(&self, _context: &mut TurnContext) -> Result<bool, TurnError> {
         Ok(false)

@@ -104,7 +104,7 @@ impl StructuredOutput {
         Some(answer.map_err(|_| format!("Give your answer by calling `{TOOL}`, and not as text.")))
     }
 
-    /// Returns `true` if the answer comes through the tool in this turn.
+    /// Returns true if the answer comes through the tool in this turn.
     fn is_by_tool(&self, turn: &TurnContext) -> bool {
         !self.is_sent || turn.progress.answer_fallback.is_active
     }
@@ -215,10 +215,11 @@ impl Middleware for StructuredOutput {
         context: &mut ToolCallContext,
         next: ToolCallNext<'_>,
     ) -> ToolCallResult {
-        match context.call.tool_name == TOOL && context.catalog.get(TOOL).is_some() {
+        if context.call.tool_name == TOOL && context.catalog.get(TOOL).is_some() {
             // Giving an answer needs no permission.
-            true => self.submit(context).await,
-            false => next.run(context).await,
+            self.submit(context).await
+        } else {
+            next.run(context).await
         }
     }
 }

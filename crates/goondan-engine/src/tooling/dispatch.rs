@@ -75,7 +75,7 @@ pub struct TurnScope {
     /// Middleware around the turn and its parts.
     pub(crate) layers: Arc<MiddlewareStack>,
     /// Activity of the instance.
-    pub(crate) life: Arc<ActivityTracker>,
+    pub(crate) tracker: Arc<ActivityTracker>,
 }
 
 impl TurnScope {
@@ -128,7 +128,7 @@ pub struct ToolCallContext {
     pub(crate) trace: TraceContext,
     pub(crate) cancel: CancellationToken,
     /// Activity of the call: pending approvals and agents that it waits for.
-    pub(crate) life: Arc<ActivityTracker>,
+    pub(crate) tracker: Arc<ActivityTracker>,
     /// Metadata that the middleware of this call share.
     pub(crate) metadata: JsonObject,
     /// Journal and effect id of the approval; `None` for a call outside a turn.
@@ -156,8 +156,8 @@ impl ToolCallContext {
 
 /// Runs a call through the agent's middleware, with its runtime events.
 pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
-    let started = ActiveStopwatch::start(&context.life);
-    context.facts.life.record_heartbeat();
+    let started = ActiveStopwatch::start(&context.tracker);
+    context.facts.tracker.record_heartbeat();
     let (tool_call_id, tool_name) = (
         context.call.tool_call_id.clone(),
         context.call.tool_name.clone(),
@@ -178,8 +178,8 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
     let layers = Arc::clone(&context.facts.layers);
     let mut result = ToolCallNext::new(&layers.tool_call).run(&mut context).await;
     redact_result(&context.engine.redactor, &mut result);
-    let duration = started.elapsed_millis(&context.life);
-    context.facts.life.record_heartbeat();
+    let duration = started.elapsed_millis(&context.tracker);
+    context.facts.tracker.record_heartbeat();
     let (status, shown) = (
         result.status,
         shown_result(&context.engine.redactor, &result),
@@ -226,10 +226,10 @@ fn redact_result(redactor: &SecretRedactor, result: &mut ToolCallResult) {
     }
     if let Some(error) = &mut result.error {
         redactor.clean(&mut error.message);
-        let more = [&mut error.name, &mut error.suggestion, &mut error.help_url];
-        more.into_iter()
-            .flatten()
-            .for_each(|text| redactor.clean(text));
+        let optional_texts = [&mut error.name, &mut error.suggestion, &mut error.help_url];
+        for text in optional_texts.into_iter().flatten() {
+            redactor.clean(text);
+        }
     }
     if let Some(title) = &mut result.title {
         redactor.clean(title);
@@ -260,20 +260,25 @@ pub(crate) async fn run_core(context: &mut ToolCallContext) -> ToolCallResult {
         .filter(is_in_bounds)
         .cloned()
     else {
-        return error_result(&context.call, DEFAULT_ERROR_CHARS, not_in_catalog(context));
+        return error_result(
+            &context.call,
+            DEFAULT_ERROR_CHARS,
+            unavailable_tool_error(context),
+        );
     };
     let outcome = match permitted_arguments(context, &tool).await {
         Ok((arguments, permit)) => run_handler(context, &tool, arguments, permit).await,
         Err(error) => return error_result(&context.call, tool.limits.error_message, error),
     };
     let is_untrusted = untrusted_content::is_untrusted(&context.engine, &tool);
-    let outcome = match is_untrusted {
+    let outcome = if is_untrusted {
+        taint_output(context, &tool, outcome).await
+    } else {
         // A tool must not decide about the trust in its own output.
-        false => outcome.map(|mut output| {
+        outcome.map(|mut output| {
             output.metadata.shift_remove(UNTRUSTED_KEY);
             output
-        }),
-        true => taint_output(context, &tool, outcome).await,
+        })
     };
     match outcome {
         Ok(output) => success_result(context, &tool, output).await,
@@ -308,7 +313,7 @@ fn invalid_arguments(invalid: InvalidArguments) -> HandlerError {
 }
 
 /// Returns the error for an unavailable tool, with a similar name and all names.
-fn not_in_catalog(context: &ToolCallContext) -> HandlerError {
+fn unavailable_tool_error(context: &ToolCallContext) -> HandlerError {
     let (name, agent) = (&context.call.tool_name, &context.facts.agent);
     if let Some(unavailable) = agent.unavailable.iter().find(|tool| tool.has_export(name)) {
         let message = format!("the tool `{name}` is unavailable: {}", unavailable.reason);
@@ -317,9 +322,9 @@ fn not_in_catalog(context: &ToolCallContext) -> HandlerError {
             .suggest("Continue without this tool, or report the reason to the user.");
     }
     let names: Vec<&str> = context.catalog.names().collect();
-    let near = goondan_spec::closest(&context.call.tool_name, &names);
-    let near = near
-        .map(|near| format!("Did you mean `{near}`? "))
+    let closest_name = goondan_spec::closest(&context.call.tool_name, &names);
+    let name_hint = closest_name
+        .map(|name| format!("Did you mean `{name}`? "))
         .unwrap_or_default();
     let names = if names.is_empty() {
         "none".to_owned()
@@ -331,7 +336,7 @@ fn not_in_catalog(context: &ToolCallContext) -> HandlerError {
         context.call.tool_name
     ))
     .code(Code::TOOL_NOT_IN_CATALOG)
-    .suggest(format!("{near}Tools that can be called: {names}."))
+    .suggest(format!("{name_hint}Tools that can be called: {names}."))
 }
 
 /// Runs the handler with time-out, cancellation and panic guard. Dropping this future also drops
@@ -343,9 +348,10 @@ async fn run_handler(
     permit: CallPermit,
 ) -> Result<ToolOutput, HandlerError> {
     // Built-in tools without permissions do not use the working directory.
-    let workdir = match tool.builtin.is_none() || !tool.spec.permissions.is_empty() {
-        true => workdir::prepare_workdir(context).await?,
-        false => context.facts.workdir.clone(),
+    let workdir = if tool.builtin.is_none() || !tool.spec.permissions.is_empty() {
+        workdir::prepare_workdir(context).await?
+    } else {
+        context.facts.workdir.clone()
     };
     let cancellation = context.cancel.child_token();
     let CallPermit {
@@ -363,7 +369,7 @@ async fn run_handler(
         workdir,
         ..tool_context(context, tool, cancellation.clone(), Arc::clone(&reporter))
     };
-    let _working = context.facts.life.wait_for(&context.life);
+    let _working = context.facts.tracker.wait_for(&context.tracker);
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
     tokio::pin!(running);
     let stopped = tokio::select! {
@@ -374,7 +380,7 @@ async fn run_handler(
             return outcome.unwrap_or_else(|panic| Err(panic_error(tool, panic.as_ref())));
         }
         never = reporter.publish_output() => match never {},
-        () = context.life.wait_for_silence(tool.limits.timeout) => timed_out(tool),
+        () = context.tracker.wait_for_silence(tool.limits.timeout) => call_timeout_error(tool),
         () = context.cancel.cancelled() => cancelled_error(tool),
     };
     cancellation.cancel();
@@ -407,7 +413,7 @@ async fn taint_output(
 }
 
 /// Returns the error for a call that exceeded its time limit.
-fn timed_out(tool: &RegisteredTool) -> HandlerError {
+fn call_timeout_error(tool: &RegisteredTool) -> HandlerError {
     HandlerError::new(format!(
         "{} did not finish within {} ms",
         tool.name,

@@ -16,7 +16,8 @@ use crate::middleware::{ExtensionStates, TurnNotes};
 use crate::policy::untrusted_content;
 use crate::tooling::dispatch::TurnScope;
 use crate::turn::{
-    self, ConversationLog, JoiningEvents, TurnContext, TurnInterruption, TurnProgress, store_failed,
+    self, ConversationLog, JoiningEvents, TurnContext, TurnInterruption, TurnProgress,
+    store_failure_error,
 };
 use crate::turn::{journal_repair, poison, step};
 use goondan_core::agent_event::AgentEvent;
@@ -73,7 +74,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         interruption,
         warm,
     } = start;
-    let started = ActiveStopwatch::start(&facts.life);
+    let started = ActiveStopwatch::start(&facts.tracker);
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
     let new_meta = is_new.then_some(&meta);
@@ -88,7 +89,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     });
     let mut end = match opened {
         Err(error) => TurnEnd {
-            result: not_begun(&facts, &error),
+            result: not_started_result(&facts, &error),
             handled: vec![],
             answer: None,
             warm: None,
@@ -117,7 +118,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
             };
             let result = match course {
                 TurnCourse::Run => run_within_limit(&mut context, &event).await,
-                TurnCourse::Fail(error) => give_up(&mut context, &event, error).await,
+                TurnCourse::Fail(error) => end_without_run(&mut context, &event, error).await,
                 TurnCourse::IsOver => earlier_end(&context),
             };
             finish(context, result, meta).await
@@ -129,7 +130,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         &of,
         &end.result,
         end.cost.take(),
-        started.elapsed_millis(&of.life),
+        started.elapsed_millis(&of.tracker),
     );
     end
 }
@@ -142,12 +143,12 @@ async fn run_within_limit(context: &mut TurnContext, event: &Arc<AgentEvent>) ->
     let Some(limit) = limit.filter(|ms| *ms > 0).map(Duration::from_millis) else {
         return turn::run(context, event).await;
     };
-    let (life, cancel) = (Arc::clone(&context.facts.life), context.cancel.clone());
+    let (tracker, cancel) = (Arc::clone(&context.facts.tracker), context.cancel.clone());
     let mut run = pin!(turn::run(context, event));
     tokio::select! {
         biased;
         result = &mut run => return result,
-        () = life.wait_for_silence(limit) => cancel.cancel(),
+        () = tracker.wait_for_silence(limit) => cancel.cancel(),
     }
     let result = run.await;
     let message = responses::timeout_message(&event.target.agent, limit);
@@ -214,7 +215,11 @@ fn damaged_journal() -> TurnError {
 }
 
 /// Ends a turn that must not run. Its recorded messages stay in the conversation.
-async fn give_up(context: &mut TurnContext, event: &AgentEvent, error: TurnError) -> TurnResult {
+async fn end_without_run(
+    context: &mut TurnContext,
+    event: &AgentEvent,
+    error: TurnError,
+) -> TurnResult {
     let turn_id = context.facts.turn_id.clone();
     let messages = context.conversation().messages();
     let is_recorded = messages
@@ -281,9 +286,10 @@ async fn load(
         lost.then(damaged_journal)
     });
     let resumed_turn = error.is_none().then_some(&*facts.turn_id);
-    let recorded_times = match is_begun(facts, &stored) {
-        true => message_times(&stored),
-        false => HashMap::new(),
+    let recorded_times = if is_begun(facts, &stored) {
+        message_times(&stored)
+    } else {
+        HashMap::new()
     };
     let (conversation, warnings) =
         restore_conversation(&mut *store, stored, resumed_turn, engine.clock.now()).await?;
@@ -322,14 +328,14 @@ fn message_times(stored: &StoredConversation) -> HashMap<String, DateTime<Utc>> 
 /// Number of latest messages that are searched for messages of a turn.
 const RECENT_MESSAGES: usize = 64;
 
-/// Returns whether the end of a conversation in memory contains messages of the turn. Such a turn is
+/// Returns true if the end of a conversation in memory contains messages of the turn. Such a turn is
 /// over: the log lost its event, which was then sent again.
 fn has_recent_messages(conversation: &Conversation, turn_id: &str) -> bool {
     let mut recent = conversation.messages().iter().rev().take(RECENT_MESSAGES);
     recent.any(|message| turn_of_message(&message.id) == Some(turn_id))
 }
 
-/// Returns whether the stored events belong to the turn.
+/// Returns true if the stored events belong to the turn.
 fn is_begun(facts: &TurnScope, stored: &StoredConversation) -> bool {
     turn_after_base(stored) == Some(&facts.turn_id)
 }
@@ -460,7 +466,7 @@ async fn finish(mut context: TurnContext, result: TurnResult, mut meta: Instance
         Err(error) => {
             let result = TurnResult {
                 finish_reason: FinishReason::Error,
-                error: Some(store_failed(&error)),
+                error: Some(store_failure_error(&error)),
                 ..result
             };
             TurnEnd {
@@ -491,7 +497,7 @@ async fn end_turn(
     } = context;
     states.save(&*engine.store, &facts.instance).await?;
     if let Some(answer) = &turn.answer {
-        untrusted_content::pass_on(&engine, &facts.instance, &answer.target).await?;
+        untrusted_content::taint_receiver(&engine, &facts.instance, &answer.target).await?;
     }
     drop(journal);
     let is_usable = log
@@ -515,8 +521,8 @@ async fn end_turn(
 }
 
 /// Returns the result of a turn whose conversation could not be opened.
-fn not_begun(facts: &TurnScope, error: &StoreError) -> TurnResult {
-    failed_result(facts.turn_id.clone(), store_failed(error))
+fn not_started_result(facts: &TurnScope, error: &StoreError) -> TurnResult {
+    failed_result(facts.turn_id.clone(), store_failure_error(error))
 }
 
 /// Returns the result of a turn that ended before its first step.

@@ -11,7 +11,7 @@ use goondan_spec::kinds::SwarmPolicy;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::{TurnContext, model_effect, store_failed};
+use super::{TurnContext, model_effect, store_failure_error};
 
 /// Events offered to a running turn.
 #[derive(Clone, Default)]
@@ -74,12 +74,12 @@ impl JoiningEvents {
         self.0.arrival.notified().await;
     }
 
-    /// Returns `true` if no event is waiting.
+    /// Returns true if no event is waiting.
     fn is_empty(&self) -> bool {
         self.lock_offers().waiting.is_empty()
     }
 
-    /// Returns `true` if an input is waiting.
+    /// Returns true if an input is waiting.
     fn has_input(&self) -> bool {
         let is_input = |event: &AgentEvent| !event.is_response();
         self.lock_offers().waiting.iter().any(is_input)
@@ -93,7 +93,7 @@ impl JoiningEvents {
             .retain(|event| !ids.contains(event.id.as_str()));
     }
 
-    /// Withdraws an input. Returns `false` if the turn may have taken it.
+    /// Withdraws an input. Returns false if the turn may have taken it.
     pub(crate) fn withdraw(&self, event_id: &str) -> bool {
         let mut offers = self.lock_offers();
         if !offers.inputs.contains(event_id) {
@@ -109,7 +109,6 @@ impl JoiningEvents {
         }
     }
 
-    /// Locks the offers.
     fn lock_offers(&self) -> MutexGuard<'_, JoiningOffers> {
         self.0.offers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,7 +137,7 @@ impl TurnContext {
             .run(effect, Box::pin(async move { joined.take() }))
             .await;
         let EffectOutcome::Done { value: events, .. } =
-            outcome.map_err(|error| store_failed(&error))?
+            outcome.map_err(|error| store_failure_error(&error))?
         else {
             unreachable!("an interrupted effect runs again")
         };
@@ -167,7 +166,7 @@ impl TurnContext {
         Ok(())
     }
 
-    /// Returns whether an input that arrived during `step` extends the turn by a step, although the
+    /// Returns true if an input that arrived during `step` extends the turn by a step, although the
     /// model has answered. A resumed turn decides as before: the journal of the next step has the
     /// input.
     pub(super) fn is_steered_after(&self, step: u32, policy: &SwarmPolicy) -> bool {

@@ -158,7 +158,7 @@ impl TurnContext {
             .store
             .append(&event)
             .await
-            .map_err(|error| store_failed(&error))?;
+            .map_err(|error| store_failure_error(&error))?;
         let extension_event = self
             .facts
             .layers
@@ -425,22 +425,22 @@ pub(crate) fn publish_end(
 /// cut off, including during a model or tool call.
 pub(crate) async fn steps(context: &mut TurnContext) -> Result<TurnOutcome, TurnError> {
     let policy = context.engine.generation.load().policy.clone();
-    let own = UsageTotals::new(&context.facts.life);
+    let own_usage = UsageTotals::new(&context.facts.tracker);
     let (cancel, limit) = (context.cancel.clone(), policy.turn_budget.max_duration);
     let over_budget = async {
-        own.exceeded_duration(limit).await;
+        own_usage.exceeded_duration(limit).await;
         cancel.cancel();
         std::future::pending::<()>().await;
     };
     let was_cancelled = context.cancel.is_cancelled();
     let outcome = tokio::select! {
         biased;
-        outcome = run_steps(context, &policy, &own) => outcome,
+        outcome = run_steps(context, &policy, &own_usage) => outcome,
         () = over_budget => unreachable!("it never completes"),
     };
     match outcome {
         Err(error) if error.code == Code::TURN_CANCELLED && !was_cancelled => {
-            own.check_duration(limit, "policy.turnBudget")?;
+            own_usage.check_duration(limit, "policy.turnBudget")?;
             Err(error)
         }
         outcome => outcome,
@@ -520,13 +520,12 @@ async fn remind_of_empty_answer(context: &mut TurnContext) -> Result<(), TurnErr
         .map(drop)
 }
 
-/// Returns the error of a cancelled turn.
 pub(crate) fn cancelled_error() -> TurnError {
     TurnError::new(Code::TURN_CANCELLED, "the turn was cancelled")
 }
 
-/// Returns the error of a turn that could not be stored. Such a turn is not over.
-pub(crate) fn store_failed(error: &StoreError) -> TurnError {
+/// Returns the error of a turn that could not be stored. The turn resumes at the next start.
+pub(crate) fn store_failure_error(error: &StoreError) -> TurnError {
     if let StoreError::Damaged { .. } = error {
         return TurnError::new(Code::JOURNAL, error.to_string());
     }

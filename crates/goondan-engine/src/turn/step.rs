@@ -20,7 +20,8 @@ use crate::turn::call_order::CallOrder;
 use crate::turn::model_call::{ModelAnswer, ModelCall, ModelCallError, turn_error};
 use crate::turn::model_call_timing::{ModelCallStart, ModelCallTiming};
 use crate::turn::{
-    TurnContext, cancelled_error, instructions, model_effect, step_id, store_failed, tool_effect,
+    TurnContext, cancelled_error, instructions, model_effect, step_id, store_failure_error,
+    tool_effect,
 };
 use goondan_core::JsonObject;
 use goondan_core::event::{RuntimeEventKind, TurnError};
@@ -110,9 +111,9 @@ impl StepContext<'_> {
 
 /// Runs step `index` through the agent's middleware, with its runtime events.
 pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcome, TurnError> {
-    let life = Arc::clone(&turn.facts.life);
-    let started = ActiveStopwatch::start(&life);
-    life.record_heartbeat();
+    let tracker = Arc::clone(&turn.facts.tracker);
+    let started = ActiveStopwatch::start(&tracker);
+    tracker.record_heartbeat();
     let layers = Arc::clone(&turn.facts.layers);
     let id = step_id(&turn.facts.turn_id, index);
     let trace = turn.facts.trace.child(&id);
@@ -140,8 +141,8 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
         });
     }
     let outcome = StepNext::new(&layers.step).run(&mut context).await;
-    let duration = started.elapsed_millis(&life);
-    life.record_heartbeat();
+    let duration = started.elapsed_millis(&tracker);
+    tracker.record_heartbeat();
     if !context.is_new.load(Ordering::Relaxed) {
         // The whole step was recorded and published before the turn was resumed.
         return outcome;
@@ -226,7 +227,7 @@ pub(crate) async fn run_core(context: &mut StepContext<'_>) -> Result<StepOutcom
     })
 }
 
-/// Returns whether an answer contains text or calls, or is part of a paused answer.
+/// Returns true if an answer contains text or calls, or is part of a paused answer.
 fn has_content(parts: &[MessagePart], finish_reason: &ModelFinishReason) -> bool {
     let is_content = |part: &MessagePart| match part {
         MessagePart::Text { text, .. } => !text.is_empty(),
@@ -264,7 +265,8 @@ fn cut_calls(message: &Message, finish_reason: &ModelFinishReason) -> Vec<ToolCa
 /// Calls the model. If it refuses the answer schema or the length of the conversation, calls it
 /// again with the answer tool or with a shorter conversation, once for each reason.
 async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnError> {
-    let (mut effect, mut is_shortened) = ("model", false);
+    let mut effect = "model";
+    let mut is_shortened = false;
     loop {
         let error = match call_model(context, effect).await? {
             Ok(answer) => return Ok(answer),
@@ -285,7 +287,7 @@ async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnErr
     }
 }
 
-/// Activates the answer tool after the server refused the answer schema. Returns `false` if there is
+/// Activates the answer tool after the server refused the answer schema. Returns false if there is
 /// none, or if it is active.
 fn answer_through_tool(context: &mut StepContext<'_>, error: &ModelError) -> bool {
     let fallback = &mut context.turn.progress.answer_fallback;
@@ -300,7 +302,7 @@ fn answer_through_tool(context: &mut StepContext<'_>, error: &ModelError) -> boo
     true
 }
 
-/// Shortens the conversation that is too long for the model. Returns `false` if no extension can.
+/// Shortens the conversation that is too long for the model. Returns false if no extension can.
 async fn shorten_conversation(
     context: &mut StepContext<'_>,
     error: &ModelError,
@@ -337,7 +339,7 @@ async fn call_model(
     let turn = &*context.turn;
     let agent = &turn.facts.agent;
     let trace = context.trace.child(&format!("{}-{effect}", context.id));
-    let by_tool = turn.progress.answer_fallback.is_active;
+    let answers_by_tool = turn.progress.answer_fallback.is_active;
     let call = ModelCall {
         model: &agent.models[0],
         request: ModelRequest {
@@ -346,7 +348,7 @@ async fn call_model(
             messages: turn.conversation().history(),
             tools: Arc::clone(context.catalog.definitions()),
             params: Arc::clone(&agent.params),
-            output: agent.output.clone().filter(|_| !by_tool),
+            output: agent.output.clone().filter(|_| !answers_by_tool),
             caller: turn.engine.tracing.caller_trace(&trace),
             exchange: turn.engine.exchange_recorder(),
         },
@@ -355,10 +357,13 @@ async fn call_model(
         trace,
         course: ModelCallTiming::default(),
         bus: Some(&turn.engine.bus),
-        swarm: (&turn.engine.pace, turn.engine.generation.load().limits),
+        swarm: (
+            &turn.engine.rate_limiter,
+            turn.engine.generation.load().limits,
+        ),
         engine_bus: &turn.engine.bus,
         cancel: &turn.cancel,
-        life: &turn.facts.life,
+        tracker: &turn.facts.tracker,
         has_fallback: false,
     };
     let effect = context.effect_id(effect);
@@ -407,7 +412,7 @@ pub(crate) async fn call_journaled(
         .journal
         .run(effect, work)
         .await
-        .map_err(|error| store_failed(&error))?
+        .map_err(|error| store_failure_error(&error))?
     {
         EffectOutcome::Done {
             value: Ok(answer), ..
@@ -452,15 +457,15 @@ fn name_retry_time(error: &mut ModelError, max_wait: Duration, now: DateTime<Utc
         return;
     };
     let seconds = wait.as_secs_f64().ceil();
-    let at = TimeDelta::from_std(wait)
+    let retry_time = TimeDelta::from_std(wait)
         .ok()
         .and_then(|wait| now.checked_add_signed(wait));
-    let at = at.map_or(String::new(), |at| {
-        format!(", at {}", at.format("%Y-%m-%d %H:%M:%S UTC"))
+    let retry_time = retry_time.map_or(String::new(), |time| {
+        format!(", at {}", time.format("%Y-%m-%d %H:%M:%S UTC"))
     });
-    error
-        .message
-        .push_str(&format!(" The provider allows a retry in {seconds} s{at}."));
+    error.message.push_str(&format!(
+        " The provider allows a retry in {seconds} s{retry_time}."
+    ));
     error.suggestion.get_or_insert_with(|| {
         "Send the input again at that time, add `fallbacks` to the agent, or raise \
         `options.maxRetryWaitMs` of the Model."
@@ -544,7 +549,7 @@ async fn run_call(
         message: Arc::clone(message),
         trace: context.trace.child(&format!("{}-tool-{index}", context.id)),
         cancel: turn.cancel.clone(),
-        life: ActivityTracker::new(),
+        tracker: ActivityTracker::new(),
         metadata: JsonObject::new(),
         approval: Some((Arc::clone(&turn.journal), approval)),
     };
@@ -564,15 +569,15 @@ async fn run_call(
         .journal
         .run(effect, work)
         .await
-        .map_err(|error| store_failed(&error))?;
-    noted.map_err(|error| store_failed(&error))?;
+        .map_err(|error| store_failure_error(&error))?;
+    noted.map_err(|error| store_failure_error(&error))?;
     match outcome {
         EffectOutcome::Done { value, replayed } => {
             context.is_new.fetch_or(!replayed, Ordering::Relaxed);
             if replayed && let Some(kept) = &kept {
-                kept.put_back(&turn.journal, id)
+                kept.restore_states(&turn.journal, id)
                     .await
-                    .map_err(|error| store_failed(&error))?;
+                    .map_err(|error| store_failure_error(&error))?;
             }
             Ok(value)
         }

@@ -1,4 +1,4 @@
-//! `kind: Connector`.
+//! `kind: Connector`: reads and checks the spec of a connector.
 
 use std::collections::BTreeMap;
 
@@ -136,7 +136,7 @@ impl ConnectorSetting {
         self
     }
 
-    /// Returns `true` if `key` is the name or an alias.
+    /// Returns true if `key` is the name or an alias.
     pub fn matches_key(&self, key: &str) -> bool {
         self.name == key || self.also.contains(&key)
     }
@@ -194,9 +194,9 @@ pub(crate) fn decode(
         .map(|connector| connector.name.as_str())
         .collect();
     let entry_field = fields.required("entry", findings);
-    entry_field
-        .iter()
-        .for_each(|field| findings.record_position(field));
+    if let Some(field) = entry_field.as_ref() {
+        findings.record_position(field);
+    }
     let build = build::read(
         fields.optional("build").as_ref(),
         entry_field.as_ref(),

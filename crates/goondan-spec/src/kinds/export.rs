@@ -108,12 +108,12 @@ impl MarkedArguments {
             (&mut self.patches, &other.patches),
         ];
         for (names, more) in lists {
-            let missing: Vec<String> = more
+            let missing_names: Vec<String> = more
                 .iter()
                 .filter(|name| !names.contains(name))
                 .cloned()
                 .collect();
-            names.extend(missing);
+            names.extend(missing_names);
         }
     }
 }
@@ -168,10 +168,9 @@ impl ExportSpec {
             .flat_map(|properties| properties.values_mut())
         {
             remove_own_format(schema);
-            schema
-                .get_mut("items")
-                .into_iter()
-                .for_each(remove_own_format);
+            if let Some(item_schema) = schema.get_mut("items") {
+                remove_own_format(item_schema);
+            }
         }
         parameters
     }
@@ -191,7 +190,7 @@ fn remove_own_format(schema: &mut Value) {
     }
 }
 
-/// Returns `true` if only `gdn` defines this `format`.
+/// Returns true if only `gdn` defines this `format`.
 pub fn is_gdn_format(format: &str) -> bool {
     matches!(
         format,
@@ -383,20 +382,20 @@ fn check_required_permissions(
     let Some(permissions) = &stated.permissions else {
         return;
     };
-    let missing: Vec<String> = PERMISSIONS
+    let missing_permissions: Vec<String> = PERMISSIONS
         .iter()
         .filter(|(_, permission)| {
             own.permissions.contains(permission) && !permissions.contains(permission)
         })
         .map(|(name, _)| format!("`{name}`"))
         .collect();
-    if missing.is_empty() {
+    if missing_permissions.is_empty() {
         return;
     }
     let message = format!(
         "The export `{}` always requires {}; this list cannot leave it out.",
         own.name,
-        missing.join(" and ")
+        missing_permissions.join(" and ")
     );
     let field = item.child("requires");
     findings.add(
@@ -408,22 +407,22 @@ fn check_required_permissions(
     );
 }
 
-/// Reports missing fields that a model needs, and returns `true` if there are none.
+/// Reports missing fields that a model needs, and returns true if there are none.
 fn is_complete(
     item: &FieldReader<'_>,
     stated: &ExportOverride,
     findings: &mut DiagnosticSink,
 ) -> bool {
-    let missing = [
+    let missing_fields = [
         ("description", stated.description.is_none()),
         ("parameters", stated.parameters.is_none()),
     ];
-    let missing: Vec<&str> = missing
+    let missing_fields: Vec<&str> = missing_fields
         .into_iter()
-        .filter(|(_, missing)| *missing)
+        .filter(|(_, missing_fields)| *missing_fields)
         .map(|(name, _)| name)
         .collect();
-    for name in &missing {
+    for name in &missing_fields {
         let message = format!(
             "The export `{}` sets no `{name}`, and the entry file of the tool declares none.",
             stated.name
@@ -436,7 +435,7 @@ fn is_complete(
         };
         findings.add(item.invalid_value(message).suggest(suggestion));
     }
-    missing.is_empty()
+    missing_fields.is_empty()
 }
 
 impl ExportSpec {
@@ -479,10 +478,9 @@ fn read_item<'n>(
     let description_is_template = fields.has_key("descriptionFile");
     let description = read_description(&mut fields, scope, findings);
     let parameters_field = fields.optional("parameters");
-    name_field
-        .iter()
-        .chain(&parameters_field)
-        .for_each(|field| findings.record_position(field));
+    for field in name_field.iter().chain(&parameters_field) {
+        findings.record_position(field);
+    }
     let parameters = parameters_field.and_then(|field| parameters::read(&field, findings));
     let permissions = fields
         .optional("requires")
@@ -500,7 +498,7 @@ fn read_item<'n>(
         .optional("timeout")
         .and_then(|field| super::tool::read_timeout(&field, findings));
     fields.finish(findings);
-    let stated = ExportOverride {
+    let overrides = ExportOverride {
         name: name?,
         description,
         description_is_template,
@@ -511,17 +509,18 @@ fn read_item<'n>(
         idempotent,
         timeout: timeout.map(Duration::from_millis),
     };
-    Some((stated, name_field?))
+    Some((overrides, name_field?))
 }
 
 /// Reads the name of an export; `None`, with an error, if it is not valid with the name of the
 /// Tool.
 fn read_name(field: &FieldReader<'_>, tool: &str, findings: &mut DiagnosticSink) -> Option<String> {
     let name = field.text(findings)?;
-    let shown = excerpt(name, 80);
+    let name_excerpt = excerpt(name, 80);
     if name.contains("__") {
-        let message =
-            format!("The export name `{shown}` contains `__`, which separates tool and export.");
+        let message = format!(
+            "The export name `{name_excerpt}` contains `__`, which separates tool and export."
+        );
         findings.add(
             field
                 .invalid_value(message)
@@ -534,7 +533,7 @@ fn read_name(field: &FieldReader<'_>, tool: &str, findings: &mut DiagnosticSink)
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     if !plain {
-        let message = format!("`{shown}` is not a valid export name.");
+        let message = format!("`{name_excerpt}` is not a valid export name.");
         findings.add(
             field
                 .invalid_value(message)
@@ -547,7 +546,7 @@ fn read_name(field: &FieldReader<'_>, tool: &str, findings: &mut DiagnosticSink)
         let message = format!(
             "The model would see `{}`, which is {length} characters long; providers accept at \
             most {MAX_TOOL_NAME_BYTES}.",
-            qualified_name(tool, &shown)
+            qualified_name(tool, &name_excerpt)
         );
         findings.add(
             field

@@ -1,4 +1,4 @@
-//! `kind: Extension`.
+//! `kind: Extension`: reads and checks the spec of an extension.
 
 use std::time::Duration;
 
@@ -40,7 +40,6 @@ pub enum ExtensionEntry {
 }
 
 impl Extension {
-    /// Creates the Extension of a built-in extension.
     pub(crate) fn from_builtin(name: &str, config: &JsonObject) -> Extension {
         let timeout = Duration::from_millis(DEFAULT_WORK_TIMEOUT_MS);
         Extension {
@@ -66,9 +65,9 @@ pub(crate) fn decode(
         .map(|(name, _)| name.as_str())
         .collect();
     let entry_field = fields.required("entry", findings);
-    entry_field
-        .iter()
-        .for_each(|field| findings.record_position(field));
+    if let Some(field) = entry_field.as_ref() {
+        findings.record_position(field);
+    }
     let build = build::read(
         fields.optional("build").as_ref(),
         entry_field.as_ref(),

@@ -41,14 +41,14 @@ pub(super) fn read(
     findings: &mut DiagnosticSink,
 ) -> Option<AnswerFormat> {
     let mut fields = field.fields(findings)?;
-    let stated = fields.optional("schema");
+    let schema_field = fields.optional("schema");
     let file = fields.optional("schemaFile");
     let mode = fields
         .optional("mode")
         .map(|field| read_mode(&field, findings));
     fields.finish(findings);
-    let schema = match (stated, file) {
-        (Some(stated), None) => parameters::read(&stated, findings),
+    let schema = match (schema_field, file) {
+        (Some(schema_field), None) => parameters::read(&schema_field, findings),
         (None, Some(file)) => read_file(&file, scope, findings),
         (Some(_), Some(file)) => {
             let message = "An output has `schema` or `schemaFile`, not both.";

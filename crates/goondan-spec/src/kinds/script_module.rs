@@ -191,23 +191,24 @@ impl ScriptModule {
             .into_iter()
             .find(|candidate| lookups.is_file(candidate))
         else {
-            let shown = excerpt(path, 200);
-            let message = match lookups.is_folder(path) {
-                true => format!(
-                    "`{}` is `{shown}`, which is a directory, not a file.",
+            let path_excerpt = excerpt(path, 200);
+            let message = if lookups.is_folder(path) {
+                format!(
+                    "`{}` is `{path_excerpt}`, which is a directory, not a file.",
                     field.path
-                ),
-                false => format!("`{}` is `{shown}`, but there is no such file.", field.path),
+                )
+            } else {
+                format!(
+                    "`{}` is `{path_excerpt}`, but there is no such file.",
+                    field.path
+                )
             };
-            let suggestion = match findings.is_buildable() {
-                true => {
-                    "run `gdn build`, or correct the path; it is relative to the directory of \
+            let suggestion = if findings.is_buildable() {
+                "run `gdn build`, or correct the path; it is relative to the directory of \
                     goondan.yaml"
-                }
-                false => {
-                    "create it, or correct the path; it is relative to the directory of \
+            } else {
+                "create it, or correct the path; it is relative to the directory of \
                     goondan.yaml"
-                }
             };
             findings.add_not_built(
                 field
@@ -231,9 +232,9 @@ impl ScriptModule {
         let package = package_directory(&path, lookups);
         let language = ScriptLanguage::of(&path).unwrap_or(language);
         let text = lookups.read(&path).unwrap_or_default();
-        let stated = ScriptRuntime::from_shebang(&text)
+        let stated_runtime = ScriptRuntime::from_shebang(&text)
             .filter(|runtime| language.runtimes().contains(runtime));
-        let runtime = stated.or_else(|| runtime_of_package(&package, language, lookups));
+        let runtime = stated_runtime.or_else(|| runtime_of_package(&package, language, lookups));
         let ModuleFiles { files, computed } = lookups.module_files(&path, || {
             let manifests = PACKAGE_MANIFESTS
                 .iter()
@@ -252,9 +253,9 @@ impl ScriptModule {
         let computed: BTreeSet<String> = computed
             .map(|directory| directory.unwrap_or_else(|| package.clone()))
             .collect();
-        files
-            .iter()
-            .for_each(|file| findings.depends_on(file.clone()));
+        for file in &files {
+            findings.depends_on(file.clone());
+        }
         Some(ScriptModule {
             path,
             language,
@@ -301,10 +302,10 @@ fn entry_candidates(path: &str) -> Vec<String> {
     let Some(sibling) = stem else {
         return vec![path.to_owned()];
     };
-    let in_dist = sibling
+    let dist_path = sibling
         .starts_with("src/")
         .then(|| join_relative("dist", &sibling));
-    in_dist
+    dist_path
         .into_iter()
         .chain([sibling, path.to_owned()])
         .collect()
@@ -312,8 +313,8 @@ fn entry_candidates(path: &str) -> Vec<String> {
 
 /// Returns the nearest parent directory of `path` with a manifest, or an empty path for the bundle.
 fn package_directory(path: &str, lookups: &PathLookups<'_>) -> String {
-    let mut at = path;
-    while let Some((above, _)) = at.rsplit_once('/') {
+    let mut directory = path;
+    while let Some((above, _)) = directory.rsplit_once('/') {
         let is_top = lookups.is_installed() && above == lookups.package_directory();
         if is_top
             || PACKAGE_MANIFESTS
@@ -322,7 +323,7 @@ fn package_directory(path: &str, lookups: &PathLookups<'_>) -> String {
         {
             return above.to_owned();
         }
-        at = above;
+        directory = above;
     }
     String::new()
 }

@@ -1,4 +1,4 @@
-//! `kind: Tool`.
+//! `kind: Tool`: reads and checks the spec of a tool.
 
 use std::time::Duration;
 
@@ -130,13 +130,13 @@ impl Tool {
 
     /// Returns the time limit of a call of `export`, and the field that states it.
     pub fn timeout_of(&self, export: &str) -> (Duration, &'static str) {
-        let own = self
+        let own_timeout = self
             .overrides
             .iter()
             .find(|stated| stated.name == export)
             .and_then(|stated| stated.timeout);
-        own.map_or((self.timeout, "spec.timeoutMs"), |own| {
-            (own, "spec.exports[].timeoutMs")
+        own_timeout.map_or((self.timeout, "spec.timeoutMs"), |timeout| {
+            (timeout, "spec.exports[].timeoutMs")
         })
     }
 
@@ -173,10 +173,9 @@ pub(crate) fn decode(
         Some(remote) => report_conflict(fields.optional("entry"), remote, findings),
         None => fields.required("entry", findings),
     };
-    entry_field
-        .iter()
-        .chain(&remote_field)
-        .for_each(|field| findings.record_position(field));
+    for field in entry_field.iter().chain(&remote_field) {
+        findings.record_position(field);
+    }
     let build = build::read(
         fields.optional("build").as_ref(),
         entry_field.as_ref(),
@@ -286,7 +285,7 @@ fn read_runtime(
     }
 }
 
-/// Returns `false` and reports an error if `spec.exports` is missing for an entry that does not
+/// Returns false and reports an error if `spec.exports` is missing for an entry that does not
 /// describe itself.
 fn is_described(
     entry: Option<&ToolEntry>,
@@ -369,16 +368,16 @@ fn read_custom(
             check_program(&custom, folder, field, scope, findings).then(|| custom.export())
         }
         Err(problems) => {
-            problems
-                .into_iter()
-                .for_each(|problem| findings.add(problem));
+            for problem in problems {
+                findings.add(problem);
+            }
             findings.texts.push((file, text));
             None
         }
     }
 }
 
-/// Returns whether the program of a custom tool exists inside the bundle; reports it otherwise.
+/// Returns true if the program of a custom tool exists inside the bundle; reports it otherwise.
 fn check_program(
     custom: &CustomTool,
     folder: &str,
@@ -398,12 +397,14 @@ fn check_program(
         return true;
     } else {
         let message = format!("The tool's program `{program}` does not exist.");
-        let problem = field.diagnostic(Code::ENTRY_NOT_FOUND, message).suggest(
-            match findings.is_buildable() {
-                true => "run `gdn build`, or correct `entrypoint` in its `tool.yaml`",
-                false => "build it, or correct `entrypoint` in its `tool.yaml`",
-            },
-        );
+        let problem =
+            field
+                .diagnostic(Code::ENTRY_NOT_FOUND, message)
+                .suggest(if findings.is_buildable() {
+                    "run `gdn build`, or correct `entrypoint` in its `tool.yaml`"
+                } else {
+                    "build it, or correct `entrypoint` in its `tool.yaml`"
+                });
         findings.add_not_built(problem);
         return false;
     };

@@ -63,7 +63,7 @@ impl Orchestrator {
     }
 
     /// Cancels the turn of an event, or removes the event from the queue if no turn has begun. An
-    /// input that may have joined the running turn cancels that turn. Returns `false` if there is nothing to cancel.
+    /// input that may have joined the running turn cancels that turn. Returns false if there is nothing to cancel.
     pub(super) fn cancel_event(&mut self, event_id: &str) -> bool {
         let Some(target) = self
             .pending
@@ -104,7 +104,7 @@ impl Orchestrator {
         true
     }
 
-    /// Cancels the turn of an event if the turn is running or was interrupted. Returns `false` if
+    /// Cancels the turn of an event if the turn is running or was interrupted. Returns false if
     /// no turn has begun.
     pub(super) fn cancel_begun(&mut self, target: &InstanceId, event_id: &str) -> bool {
         let turn = self

@@ -234,11 +234,12 @@ impl Orchestrator {
     /// Fails if a caller of `event` has lost its access to the target since the first call of the
     /// chain.
     pub(super) fn check_access(&self, event: &AgentEvent) -> Result<(), SubmitError> {
-        let since = event.terms.since.unwrap_or(event.created_at);
+        let access_start = event.terms.since.unwrap_or(event.created_at);
         let released_at = |id: &InstanceId| self.instances.get(id)?.known.released_at();
-        match access_end::has_ended(&event.callers, &event.target, since, released_at) {
-            true => Err(SubmitError::AccessEnded(event.target.clone())),
-            false => Ok(()),
+        if access_end::has_ended(&event.callers, &event.target, access_start, released_at) {
+            Err(SubmitError::AccessEnded(event.target.clone()))
+        } else {
+            Ok(())
         }
     }
 

@@ -89,12 +89,10 @@ impl JobTable {
         self.changed.notify_one();
     }
 
-    /// Returns the jobs of an instance.
     fn jobs_of(&self, id: &InstanceId) -> Vec<ScheduledJob> {
         self.lock().get(id).cloned().unwrap_or_default()
     }
 
-    /// Returns all jobs, each with its instance.
     pub(crate) fn all_jobs(&self) -> Vec<(InstanceId, ScheduledJob)> {
         let with_id = |(id, jobs): (&InstanceId, &Vec<ScheduledJob>)| -> Vec<_> {
             jobs.iter().map(|job| (id.clone(), job.clone())).collect()
@@ -102,7 +100,6 @@ impl JobTable {
         self.lock().iter().flat_map(with_id).collect()
     }
 
-    /// Replaces the jobs of an instance.
     fn replace_jobs(&self, id: &InstanceId, jobs: Vec<ScheduledJob>) {
         self.lock().insert(id.clone(), jobs);
         self.changed.notify_one();
@@ -116,10 +113,11 @@ impl JobTable {
     /// Returns the jobs that are due at `now`, each with its instance.
     fn due_jobs(&self, now: DateTime<Utc>) -> Vec<(InstanceId, ScheduledJob)> {
         let jobs = self.lock();
-        let all = jobs
+        let all_jobs = jobs
             .iter()
             .flat_map(|(id, jobs)| jobs.iter().map(move |job| (id, job)));
-        all.filter(|(_, job)| job.due <= now)
+        all_jobs
+            .filter(|(_, job)| job.due <= now)
             .map(|(id, job)| (id.clone(), job.clone()))
             .collect()
     }
@@ -155,11 +153,11 @@ pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<JobTable>, clock: A
             () = timetable.changed.notified() => continue,
             () = sleep_until(&*clock, next) => {}
         }
-        let due = timetable.due_jobs(timetable.now(&*clock));
+        let due_jobs = timetable.due_jobs(timetable.now(&*clock));
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        for (id, job) in due {
+        for (id, job) in due_jobs {
             match fire_job(
                 &engine,
                 &id,
@@ -222,11 +220,10 @@ async fn fire_job(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> Resul
 /// Returns the event that sends the prompt of a due job. Its id depends only on the job and its due
 /// time.
 fn event(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> AgentEvent {
-    let due = job.due.to_rfc3339_opts(SecondsFormat::Secs, true);
-    let about =
-        json!({"jobId": job.id, "schedule": job.schedule, "timezone": job.timezone, "due": due});
+    let due_time = job.due.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let about = json!({"jobId": job.id, "schedule": job.schedule, "timezone": job.timezone, "due": due_time});
     AgentEvent {
-        id: format!("evt-{}", derived_id(&[&id.to_string(), &job.id, &due])),
+        id: format!("evt-{}", derived_id(&[&id.to_string(), &job.id, &due_time])),
         event_type: CRON_EVENT.to_owned(),
         created_at: engine.clock.now(),
         target: id.clone(),
