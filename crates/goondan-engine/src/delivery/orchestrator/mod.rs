@@ -11,6 +11,7 @@ mod lifecycle;
 mod pending;
 mod scheduling;
 mod stalled;
+mod submission_checks;
 mod submit_error;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -39,13 +40,13 @@ use goondan_core::ports::store::{
 use goondan_core::result_cache::{EncodedResult, ResultCache};
 
 use chain_waiters::ChainWaiters;
-pub use command::{AcceptanceKind, InstanceSpawnRequest, OrchestratorCommand};
-pub use event_lookup::EventState;
-pub use instance_lookup::InstanceScan;
+pub use command::{
+    AcceptanceKind, EventState, InstanceScan, InstanceSpawnRequest, OrchestratorCommand,
+    StoreWorkResult,
+};
 use instance_lookup::{LookupReason, PendingLookups};
 use instances::new_meta;
 pub(crate) use instances::{InstanceTable, describe_instance};
-pub use lifecycle::StoreWorkResult;
 use pending::{PendingEvent, PendingEvents};
 use stalled::StalledInstances;
 pub use submit_error::SubmitError;
