@@ -8,6 +8,7 @@ use crate::bundle::{BasePackage, BuiltInResources, DecodedResources, Resource, R
 use crate::decode::FieldReader;
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::envelope::DocumentEnvelope;
+use crate::field_advice;
 use crate::index::ResourceIndex;
 use crate::kinds::{self, DecodeScope};
 use crate::meta::Kind;
@@ -84,6 +85,7 @@ impl DecodeStage<'_> {
                 return (Some(resource), findings);
             }
             let mut findings = DiagnosticSink::for_file(document.file);
+            findings.advisor = Some(field_advice::find_advice);
             findings.resource = Some(head.id.clone()).filter(|id| !id.name.is_empty());
             let looks = PathLookups::for_package(self.folder, document.base);
             let scope = DecodeScope::new(&head.id, &looks, self.base, self.index, done);
