@@ -7,7 +7,7 @@ use crate::decode::FieldReader;
 use crate::diagnostic::{Diagnostic, SourcePosition};
 use crate::field_advisor::FieldAdvisor;
 use crate::kinds::ToolBuild;
-use crate::outline::ResourceLink;
+use crate::resource_link::ResourceLink;
 use crate::text::excerpt;
 use crate::value::ValueSource;
 

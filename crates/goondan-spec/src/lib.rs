@@ -11,6 +11,7 @@
 //!
 //! Start reading at [`load`].
 
+mod base_package;
 pub mod bundle;
 pub mod codes;
 pub mod command_line;
@@ -19,6 +20,7 @@ pub mod content_hash;
 mod custom_tool;
 mod decode;
 mod decode_cache;
+mod decoded_resources;
 mod dependency_cycles;
 pub mod diagnostic;
 mod diagnostic_sink;
@@ -40,6 +42,7 @@ pub mod ignore_files;
 pub mod import_names;
 mod imports;
 mod index;
+mod installed_package;
 pub mod installed_packages;
 pub mod kinds;
 mod lint;
@@ -58,8 +61,11 @@ mod paths;
 pub mod pattern;
 mod references;
 pub mod regular_file;
+mod relative_paths;
 pub mod render;
 pub mod repair;
+mod resource;
+mod resource_link;
 pub mod schema;
 pub mod schema_expansion;
 pub mod secret_files;
@@ -74,7 +80,9 @@ pub mod value;
 mod value_source;
 pub mod yaml;
 
-pub use bundle::{BasePackage, Bundle, Resource};
+pub use crate::base_package::BasePackage;
+pub use crate::resource::Resource;
+pub use bundle::Bundle;
 pub use codes::Code;
 pub use custom_tool::{CustomParameter, CustomTool, ParameterType};
 pub use diagnostic::{Diagnostic, Severity};

@@ -498,7 +498,7 @@ fn read_item<'n>(
         .and_then(|field| field.boolean(findings));
     let timeout = fields
         .optional("timeout")
-        .and_then(|field| super::tool::read_timeout(&field, findings));
+        .and_then(|field| super::call_timeout::read_timeout(&field, findings));
     fields.finish(findings);
     let stated = ExportOverride {
         name: name?,

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::build::{self, BuildSettings, BuildShape};
-use super::script_module::{ScriptModule, ScriptRuntime};
-use super::tool::{MAX_TIMEOUT_MS, read_timeout};
+use super::build::{self, BuildShape};
+use super::call_timeout::MAX_TIMEOUT_MS;
+use super::call_timeout::read_timeout;
+use super::script_language::ScriptRuntime;
+use super::script_module::ScriptModule;
+use super::tool_build::BuildSettings;
 use super::{DecodeScope, free_config};
 use crate::JsonObject;
 use crate::decode::FieldReader;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 
 use super::DecodeScope;
-use super::tool::read_timeout;
+use super::call_timeout::read_timeout;
 use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::node::NodeContent;

@@ -6,11 +6,14 @@
 
 mod a2a;
 mod agent;
+mod agent_workdir;
 mod build;
+mod call_timeout;
 mod capabilities;
 mod connection;
 mod connection_access;
 mod connector;
+mod connector_manifest;
 mod export;
 mod extension;
 mod ingress;
@@ -29,20 +32,24 @@ mod rate_limits;
 mod reasoning_effort;
 mod repetition;
 mod sandbox;
+mod script_language;
 mod script_module;
 mod skill;
+mod source_location;
 mod swarm;
 mod tool;
+mod tool_build;
+mod tool_manifest;
 
 pub use a2a::A2aAgent;
-pub use agent::{Agent, AgentWorkdir, ExtensionUse, SystemPrompt, ToolUse};
-pub use build::{BuildCommand, BuildSettings, ToolBuild};
+pub use agent::{Agent, ExtensionUse, SystemPrompt, ToolUse};
+pub use agent_workdir::AgentWorkdir;
 pub use capabilities::ModelCapabilities;
 pub use connection::{Connection, ReplyMode};
 pub use connection_access::ConnectionAccess;
-pub use connector::{
-    Connector, ConnectorEntry, ConnectorManifest, ConnectorSetting, EventDeclaration, PropertyType,
-    SettingRequirement,
+pub use connector::{Connector, ConnectorEntry};
+pub use connector_manifest::{
+    ConnectorManifest, ConnectorSetting, EventDeclaration, PropertyType, SettingRequirement,
 };
 pub use export::{
     ExportOverride, ExportSpec, MarkedArguments, PATCH_FORMAT, PATCHED_PATH_ARGUMENT, PATH_FORMAT,
@@ -59,20 +66,24 @@ pub use model_options::{ModelApi, ModelOptions, RequestPart};
 pub use model_params::ModelParams;
 pub use output::{AnswerFormat, AnswerMode};
 pub use package::{Package, PackageDependency};
-pub use permissions::{PermissionAction, PermissionRule, Permissions, SourceLocation};
+pub use permissions::{PermissionAction, PermissionRule, Permissions};
 pub use pricing::{ModelPricing, PricedTokens};
 pub use rate_limits::RateLimits;
 pub use reasoning_effort::ReasoningEffort;
 pub use repetition::RepetitionPolicy;
 pub use sandbox::{ProcessLimits, RuleSandbox, SandboxSettings};
-pub use script_module::{ScriptLanguage, ScriptModule, ScriptRuntime};
+pub use script_language::{ScriptLanguage, ScriptRuntime};
+pub use script_module::ScriptModule;
 pub use skill::{
     MAX_SKILL_COMPATIBILITY_CHARS, MAX_SKILL_DESCRIPTION_CHARS, MAX_SKILL_NAME_CHARS, MAX_SKILLS,
     SKILL_EXPORT, SKILL_FILES, Skill, body as skill_body, check_skill_name,
     name_and_description as described_skill,
 };
+pub use source_location::SourceLocation;
 pub use swarm::{BudgetLimits, ConversationRetention, Swarm, SwarmPolicy};
-pub use tool::{EMBEDDED_ENTRY, Tool, ToolEntry, ToolIsolation, ToolManifest};
+pub use tool::{EMBEDDED_ENTRY, Tool, ToolEntry, ToolIsolation};
+pub use tool_build::{BuildCommand, BuildSettings, ToolBuild};
+pub use tool_manifest::ToolManifest;
 
 pub(crate) use agent::{AgentSpec, decode as decode_agent};
 pub(crate) use connection::{ConnectionSpec, decode as decode_connection};
@@ -85,8 +96,9 @@ pub(crate) use swarm::{SwarmSpec, decode as decode_swarm};
 pub(crate) use tool::{ToolSpec, decode as decode_tool};
 
 use crate::JsonObject;
-use crate::bundle::{BasePackage, DecodedResources};
+use crate::base_package::BasePackage;
 use crate::decode::FieldReader;
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::index::ResourceIndex;
 use crate::meta::{Kind, ResourceId};

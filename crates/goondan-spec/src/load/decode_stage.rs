@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use super::documents::EnvelopedDocument;
 use super::findings::LoadFindings;
-use crate::bundle::{BasePackage, BuiltInResources, DecodedResources, Resource, Resources};
+use crate::base_package::BasePackage;
+use crate::bundle::BuiltInResources;
 use crate::decode::FieldReader;
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::envelope::DocumentEnvelope;
 use crate::field_advice;
@@ -15,6 +17,8 @@ use crate::meta::Kind;
 use crate::parallel;
 use crate::parsed_file::ParsedFile;
 use crate::paths::{BundleDirectory, PathLookups};
+use crate::resource::Resource;
+use crate::resource::Resources;
 
 /// Inputs of decoding.
 pub(super) struct DecodeStage<'s> {

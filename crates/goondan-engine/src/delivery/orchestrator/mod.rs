@@ -478,7 +478,7 @@ impl Orchestrator {
         request: InstanceSpawnRequest,
     ) -> Result<Option<(InstanceMeta, bool)>, SubmitError> {
         self.known_agent(&request.id.agent)?;
-        submit_error::fitting_key(&request.id)?;
+        submission_checks::fitting_key(&request.id)?;
         if let Some(meta) = self.instances.revive(&request.id, self.engine.clock.now()) {
             let is_new = false;
             return Ok(Some((meta, is_new)));
