@@ -1,7 +1,5 @@
 //! An installed package.
 
-use crate::content_hash::contents;
-
 /// Package that a project uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstalledPackage {

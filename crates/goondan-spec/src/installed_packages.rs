@@ -1,7 +1,7 @@
 //! Finds the installed packages that a project depends on, checks them against the lock file and
 //! reads them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use semver::{Version, VersionReq};

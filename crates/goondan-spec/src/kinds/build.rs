@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 
 use super::call_timeout::MAX_TIMEOUT_MS;
 use super::tool_build::{BuildCommand, BuildSettings, ToolBuild};
-use super::{DecodeScope, SourceLocation};
+use super::{ResourceScope, SourceLocation};
 use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic::Code;
 use crate::diagnostic_sink::DiagnosticSink;
@@ -24,7 +24,7 @@ const DEFAULT_BUILD_TIMEOUT_MS: u64 = 10 * 60 * 1_000;
 pub(super) fn read(
     field: Option<&FieldReader<'_>>,
     entry: Option<&FieldReader<'_>>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Option<BuildSettings>> {
     let Some(field) = field else {
@@ -61,7 +61,7 @@ pub(super) fn read(
 /// Reads a command line for the shell, a list, or a map with more settings.
 fn read_build(
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<BuildSettings> {
     if !matches!(field.node.content, NodeContent::Map(_)) {
@@ -132,7 +132,7 @@ fn read_program(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
 /// Reads the working directory of the build.
 fn read_cwd(
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<String> {
     let path = scope.folder.path(field, findings)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 
-use super::DecodeScope;
+use super::ResourceScope;
 use super::build::{self, BuildShape};
 use super::connector_manifest::{
     ConnectorManifest, EventDeclaration, PROPERTY_TYPES, PropertyType,
@@ -65,7 +65,7 @@ impl Connector {
 /// Decodes the spec of a Connector; `None` if a field is invalid.
 pub(crate) fn decode(
     spec: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Connector> {
     let mut fields = spec.fields(findings)?;

@@ -10,7 +10,7 @@ use super::call_timeout::read_timeout;
 use super::script_language::ScriptRuntime;
 use super::script_module::ScriptModule;
 use super::tool_build::BuildSettings;
-use super::{DecodeScope, free_config};
+use super::{ResourceScope, free_config};
 use crate::JsonObject;
 use crate::decode::FieldReader;
 use crate::diagnostic_sink::DiagnosticSink;
@@ -58,7 +58,7 @@ impl Extension {
 /// Decodes the spec of an Extension; `None` if a field is invalid.
 pub(crate) fn decode(
     spec: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Extension> {
     let mut fields = spec.fields(findings)?;

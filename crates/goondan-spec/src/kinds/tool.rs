@@ -8,14 +8,15 @@ use serde::Serialize;
 use super::a2a::{self, A2aAgent, A2aAgentShape};
 use super::build::{self, BuildShape};
 use super::call_timeout::{MAX_TIMEOUT_MS, read_timeout};
-use super::export::{self, DeclaredExports, ExportOverride, ExportShape, ExportSpec};
+use super::export::{self, DeclaredExports, ExportOverride, ExportShape};
+use super::export_spec::ExportSpec;
 use super::lazy_exports::LazyExports;
 use super::mcp::{self, McpServer, McpServerShape};
 use super::script_language::ScriptRuntime;
 use super::script_module::ScriptModule;
 use super::tool_build::BuildSettings;
 use super::tool_manifest::ToolManifest;
-use super::{DecodeScope, free_config};
+use super::{ResourceScope, free_config};
 use crate::JsonObject;
 use crate::custom_tool::CustomTool;
 use crate::decode::{FieldReader, MapReader};
@@ -141,7 +142,7 @@ impl Tool {
 /// Decodes the spec of a Tool; `None` if a field is invalid.
 pub(crate) fn decode(
     spec: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Tool> {
     let mut fields = spec.fields(findings)?;
@@ -239,7 +240,7 @@ pub(crate) fn decode(
 /// Reports directories in the configuration of a built-in tool whose path contains a link.
 fn check_directories(
     config: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) {
     for field in ["roots", "dir"].iter().filter_map(|key| config.child(key)) {
@@ -312,7 +313,7 @@ fn report_conflict<'n>(
 /// Returns the manifest of a built-in entry; `None` for other entries.
 fn builtin_manifest<'s>(
     entry: Option<&ToolEntry>,
-    scope: &DecodeScope<'s>,
+    scope: &ResourceScope<'s>,
 ) -> Option<&'s ToolManifest> {
     match entry {
         Some(ToolEntry::Builtin(name)) => scope.base.tools.iter().find(|tool| tool.name == *name),
@@ -325,7 +326,7 @@ fn builtin_manifest<'s>(
 fn read_custom(
     entry: Option<&ToolEntry>,
     field: Option<&FieldReader<'_>>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<ExportSpec> {
     let (Some(ToolEntry::Executable(folder)), Some(field)) = (entry, field) else {
@@ -366,7 +367,7 @@ fn check_program(
     custom: &CustomTool,
     folder: &str,
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> bool {
     let program = join_relative(folder, &custom.entrypoint);

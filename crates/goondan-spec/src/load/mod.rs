@@ -110,7 +110,7 @@ fn run<T>(
     let documents = read_all(&files.own, own, &installed, &mut gathered);
     let built_in = known.built_in(input.base);
     let mut index = make_index(&documents, built_in, &mut gathered);
-    index.restrict_reach(&installed);
+    index.restrict_reach(installed.reach.clone(), installed.absent.clone());
     let read = documents
         .iter()
         .filter(|document| document.base.is_empty())
