@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use goondan_spec::kinds::{AgentWorkdir, BudgetLimits};
-use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::activity::ActivityRegistry;
@@ -19,14 +18,14 @@ use crate::plan::{AgentPlan, Generation};
 use crate::policy::redact::SecretRedactor;
 use crate::turn::budget::UsageTotals;
 use crate::turn::rate_limiter::RateLimiter;
-use goondan_core::event::{TurnError, UsageCost};
+use crate::usage_increment::UsageIncrement;
+use goondan_core::event::TurnError;
 use goondan_core::ids::InstanceId;
 use goondan_core::model_calls::{ExchangeRecorder, ModelCallLog};
 use goondan_core::ports::approval::{
     ApprovalAnswer, ApprovalRequest, ApprovalStore, SharedApprover,
 };
 use goondan_core::ports::clock::Clock;
-use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::reload::ProjectReloader;
 use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::InstanceObserver;
@@ -75,15 +74,6 @@ pub struct Engine {
     /// Mailbox of the orchestrator. Unbounded: its senders are turns, whose number is limited, and
     /// inputs, whose queues are limited.
     pub(crate) commands: UnboundedSender<OrchestratorCommand>,
-}
-
-/// Usage of one step or one model call.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct UsageIncrement {
-    pub(crate) usage: TokenUsage,
-    /// Counts as a step.
-    pub(crate) is_step: bool,
-    pub(crate) cost: Option<UsageCost>,
 }
 
 impl Engine {

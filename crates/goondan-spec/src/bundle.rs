@@ -1,41 +1,20 @@
 //! The validated bundle, on which all later stages build.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use indexmap::IndexMap;
-
+use crate::base_package::BasePackage;
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::SourcePosition;
 use crate::diagnostic_sink::ValueOrigin;
-use crate::installed_packages::InstalledPackage;
+use crate::installed_package::InstalledPackage;
 use crate::kinds::{
-    Agent, Connection, Connector, ConnectorManifest, Extension, Model, Package, Swarm, Tool,
-    ToolBuild, ToolManifest,
+    Agent, Connection, Connector, Extension, Model, Package, Swarm, Tool, ToolBuild,
 };
+use crate::resource::{Resource, ResourceOrigin, Resources};
 use crate::text::count;
-use crate::{JsonObject, Kind, ResourceId};
-
-/// Built-in package `@goondan/base`, provided by the caller.
-#[derive(Debug, Clone, Default)]
-pub struct BasePackage {
-    /// Built-in tools.
-    pub tools: Vec<ToolManifest>,
-    /// Built-in extensions: name and default config.
-    pub extensions: Vec<(String, JsonObject)>,
-    /// Built-in connectors.
-    pub connectors: Vec<ConnectorManifest>,
-}
-
-impl BasePackage {
-    /// Returns the manifest of `connector` if it is built in.
-    pub fn connector(&self, connector: &Connector) -> Option<&ConnectorManifest> {
-        let name = connector.builtin()?;
-        self.connectors
-            .iter()
-            .find(|manifest| manifest.name == name)
-    }
-}
+use crate::{Kind, ResourceId};
 
 #[derive(Debug)]
 pub(crate) struct BuiltInResources {
@@ -80,39 +59,6 @@ fn built_in<T>(kind: Kind, name: &str, spec: T) -> (ResourceId, Arc<Resource<T>>
         spec,
     };
     (id, Arc::new(resource))
-}
-
-/// Resource with its identity and its position.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Resource<T> {
-    /// Resource ID.
-    pub id: ResourceId,
-    /// `metadata.labels`.
-    pub labels: BTreeMap<String, String>,
-    /// `metadata.annotations`.
-    pub annotations: BTreeMap<String, String>,
-    /// File and position. `None` for a built-in resource.
-    pub origin: Option<ResourceOrigin>,
-    /// Decoded `spec`.
-    pub spec: T,
-}
-
-/// File (relative to the bundle) and position of a resource's name.
-pub type ResourceOrigin = (String, SourcePosition);
-
-/// Resources of one kind in load order, built-in ones last. Bundles share unchanged resources.
-pub type Resources<T> = IndexMap<ResourceId, Arc<Resource<T>>>;
-
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DecodedResources {
-    pub(crate) package: Option<Arc<Resource<Package>>>,
-    pub(crate) models: Resources<Model>,
-    pub(crate) agents: Resources<Agent>,
-    pub(crate) swarms: Resources<Swarm>,
-    pub(crate) tools: Resources<Tool>,
-    pub(crate) extensions: Resources<Extension>,
-    pub(crate) connectors: Resources<Connector>,
-    pub(crate) connections: Resources<Connection>,
 }
 
 /// Validated project. Immutable; only [`load`](crate::load) creates it.

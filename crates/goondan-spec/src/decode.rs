@@ -11,10 +11,11 @@ use serde_json::Number;
 use crate::JsonObject;
 use crate::diagnostic::{Code, Diagnostic, SourcePosition};
 use crate::diagnostic_sink::DiagnosticSink;
-use crate::field_advice::{self, FieldAdvice};
+use crate::field_advisor::FieldAdvice;
 use crate::field_names;
 use crate::fix::Fix;
 use crate::node::{MapEntry, NodeContent, YamlNode, to_object};
+use crate::only_field::only_field;
 use crate::text::{closest, excerpt, format_alternatives, format_list};
 
 /// Maximum number of unknown fields reported per map. More of them mean that the whole map is
@@ -115,21 +116,19 @@ impl<'n> FieldReader<'n> {
             NodeContent::Map(_) | NodeContent::Text(_) if expected == "a list" => {
                 diagnostic.suggest("begin each item with `- `")
             }
-            NodeContent::Text(text) if expected == "a map" => {
-                match field_advice::only_field(&self.path, text) {
-                    Some(line) => {
-                        let diagnostic = diagnostic.suggest(line.suggestion);
-                        match line.value {
-                            Some(value) => diagnostic.fix(guard_permission_fix(
-                                Fix::replace_raw(self.node.at, &value),
-                                &self.path,
-                            )),
-                            None => diagnostic,
-                        }
+            NodeContent::Text(text) if expected == "a map" => match only_field(&self.path, text) {
+                Some(line) => {
+                    let diagnostic = diagnostic.suggest(line.suggestion);
+                    match line.value {
+                        Some(value) => diagnostic.fix(guard_permission_fix(
+                            Fix::replace_raw(self.node.at, &value),
+                            &self.path,
+                        )),
+                        None => diagnostic,
                     }
-                    None => diagnostic.suggest(map_suggestion(text)),
                 }
-            }
+                None => diagnostic.suggest(map_suggestion(text)),
+            },
             NodeContent::Text(_) if matches!(expected, "a number" | "an integer") => {
                 diagnostic.suggest("write a number, without quotes and without a unit")
             }
@@ -530,8 +529,9 @@ impl<'n> MapReader<'n> {
             };
             let kind = findings.resource.as_ref().map(|resource| resource.kind);
             let elsewhere = kind
+                .zip(findings.advisor)
                 .filter(|_| advice(&entry.key).is_none())
-                .and_then(|kind| field_advice::find_advice(kind, &self.path, &self.asked, entry));
+                .and_then(|(kind, advise)| advise(kind, &self.path, &self.asked, entry));
             if let Some(FieldAdvice { suggestion, fix }) = elsewhere {
                 let diagnostic = diagnostic.suggest(suggestion);
                 let fix = fix.filter(|(field, _)| !self.has_key(field) && !added.contains(field));

@@ -3,11 +3,11 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::bundle::Resource;
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::envelope::EnvelopeHead;
 use crate::meta::Kind;
 use crate::paths::{BundleDirectory, PathLookups, PathState};
+use crate::resource::Resource;
 
 /// Cached results of one document, only if it had no diagnostics.
 #[derive(Debug, Default)]

@@ -5,8 +5,9 @@ use std::ops::Range;
 use crate::ResourceId;
 use crate::decode::FieldReader;
 use crate::diagnostic::{Diagnostic, SourcePosition};
+use crate::field_advisor::FieldAdvisor;
 use crate::kinds::ToolBuild;
-use crate::outline::ResourceLink;
+use crate::resource_link::ResourceLink;
 use crate::text::excerpt;
 use crate::value::ValueSource;
 
@@ -22,6 +23,8 @@ pub(crate) struct DiagnosticSink {
     /// Current resource, once its identity is known.
     pub(crate) resource: Option<ResourceId>,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Source of advice about unknown fields. Without it, and outside of resources, there is no advice.
+    pub(crate) advisor: Option<FieldAdvisor>,
     /// Missing entries of tools. They are errors only if the tool is used.
     pub(crate) not_built: Vec<Diagnostic>,
     /// Other files of the bundle, such as prompts and entries.

@@ -1,6 +1,6 @@
 //! Resolves `spec.entry` to a built-in entry, a library or a module (rule T2).
 
-use crate::bundle::BasePackage;
+use crate::base_package::BasePackage;
 use crate::decode::FieldReader;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;
@@ -391,15 +391,6 @@ fn bare_name(name: &str) -> &str {
     {
         Some(stem) => stem.strip_prefix("lib").unwrap_or(stem),
         None => name,
-    }
-}
-
-/// Joins `folder` and `name`. Both are relative; an empty `folder` is the root.
-pub(crate) fn join_relative(folder: &str, name: &str) -> String {
-    if folder.is_empty() || folder == "." {
-        name.to_owned()
-    } else {
-        format!("{folder}/{name}")
     }
 }
 

@@ -5,10 +5,12 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
+use crate::field_advisor::FieldAdvice;
 use crate::fix::Fix;
 use crate::foreign_terms;
 use crate::meta::Kind;
 use crate::node::{MapEntry, NodeContent};
+use crate::only_field::last_segment;
 use crate::schema;
 use crate::text::{closest, excerpt};
 
@@ -80,14 +82,6 @@ const SYNONYMS: &[(Kind, &[&str], &str)] = &[
     (Kind::Connection, &["swarm"], "spec.swarmRef"),
 ];
 
-/// Maps that are often written as their most important field.
-const ONLY_FIELDS: &[(&str, &str)] = &[
-    ("spec.prompt", "system"),
-    ("spec.permissions", "default"),
-    ("spec.modelConfig", "modelRef"),
-    ("metadata", "name"),
-];
-
 /// Known fields of each kind by normalized name. Paths omit list items.
 static FIELDS: LazyLock<HashMap<Kind, HashMap<String, Vec<String>>>> = LazyLock::new(|| {
     Kind::ALL
@@ -100,22 +94,6 @@ static FIELDS: LazyLock<HashMap<Kind, HashMap<String, Vec<String>>>> = LazyLock:
         })
         .collect()
 });
-
-/// Advice about an unknown field.
-pub(crate) struct FieldAdvice {
-    /// Suggestion.
-    pub(crate) suggestion: String,
-    /// Field that the fix adds to the same map, and the fix.
-    pub(crate) fix: Option<(String, Fix)>,
-}
-
-/// Advice about text in place of a map.
-pub(crate) struct OnlyField {
-    /// Suggestion.
-    pub(crate) suggestion: String,
-    /// YAML that replaces the text.
-    pub(crate) value: Option<String>,
-}
 
 /// Returns the advice about the unknown field `entry` in the map at `path`: the place where the
 /// field, or a field with the same meaning, belongs. `None` for a misspelled name.
@@ -186,29 +164,6 @@ pub(crate) fn find_advice(
     Some(FieldAdvice {
         suggestion,
         fix: None,
-    })
-}
-
-/// Returns the advice about `text` in place of the map at `path`, if one field of the map has the
-/// meaning of the text.
-pub(crate) fn only_field(path: &str, text: &str) -> Option<OnlyField> {
-    let (_, field) = ONLY_FIELDS.iter().find(|(map, _)| *map == path)?;
-    // The field itself, without a space after its colon.
-    if text
-        .strip_prefix(field)
-        .is_some_and(|rest| rest.starts_with(':'))
-    {
-        return None;
-    }
-    let is_single = !text.contains('\n');
-    let value = match *field {
-        "default" => excerpt(text, 20),
-        "system" => "…".into(),
-        _ => excerpt(text, 60),
-    };
-    Some(OnlyField {
-        suggestion: format!("write `{}: {{{field}: {value}}}`", last_segment(path)),
-        value: is_single.then(|| format!("{{{field}: {}}}", Value::from(text))),
     })
 }
 
@@ -286,11 +241,6 @@ fn common_ancestor(one: &str, other: &str) -> String {
         .map(|(part, _)| part)
         .collect();
     shared.join(".")
-}
-
-/// Returns the last part of a path.
-fn last_segment(path: &str) -> &str {
-    path.rsplit('.').next().unwrap_or(path)
 }
 
 /// Returns `a: {b: value}` for the fields `a` and `b`.

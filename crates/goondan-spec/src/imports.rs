@@ -8,9 +8,9 @@
 use std::collections::BTreeSet;
 
 use crate::computed_imports::{ComputedPlace, ModuleFiles, called_imports, computed_imports};
-use crate::entry::join_relative;
 use crate::kinds::ScriptLanguage;
 use crate::paths::{PathLookups, normalize_path};
+use crate::relative_paths::join_relative;
 
 /// Maximum number of files that are followed from one entry.
 const MAX_FOLLOWED_FILES: usize = 1_000;

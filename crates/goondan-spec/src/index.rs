@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::discover::seems_to_define;
-use crate::installed_packages::InstalledPackages;
 use crate::meta::{BASE_PACKAGE, Kind, ObjectRef, ResourceId};
 use crate::text::closest;
 
@@ -66,9 +65,13 @@ impl ResourceIndex {
             .insert(id.name.clone())
     }
 
-    /// Limits each package's view to its dependencies.
-    pub(crate) fn restrict_reach(&mut self, installed: &InstalledPackages) {
-        (self.reach, self.absent) = (installed.reach.clone(), installed.absent.clone());
+    /// Limits each package to its dependencies in `reach`. Packages in `absent` are not installed.
+    pub(crate) fn restrict_reach(
+        &mut self,
+        reach: BTreeMap<Option<String>, BTreeSet<String>>,
+        absent: BTreeSet<String>,
+    ) {
+        (self.reach, self.absent) = (reach, absent);
     }
 
     /// Sets whether some documents could not be read, so that missing names are not reported.

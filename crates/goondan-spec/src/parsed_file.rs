@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::bundle::{BasePackage, BuiltInResources};
+use crate::base_package::BasePackage;
+use crate::bundle::BuiltInResources;
 use crate::decode_cache::DecodeCache;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;

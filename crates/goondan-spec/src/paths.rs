@@ -11,8 +11,8 @@ use crate::computed_imports::ModuleFiles;
 use crate::decode::FieldReader;
 use crate::diagnostic::Code;
 use crate::diagnostic_sink::DiagnosticSink;
-use crate::entry::join_relative;
 use crate::files::{FileAccess, FileKind};
+use crate::relative_paths::join_relative;
 use crate::secret_files::SecretFiles;
 use crate::text::{excerpt, reason};
 

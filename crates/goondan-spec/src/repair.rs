@@ -206,7 +206,7 @@ impl FileAccess for EditedFiles<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bundle::BasePackage;
+    use crate::base_package::BasePackage;
     use crate::files::MemoryFiles;
 
     fn repaired(text: &str) -> Option<RepairedFile> {

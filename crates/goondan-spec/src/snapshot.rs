@@ -21,8 +21,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::bundle::{Bundle, Resource, Resources};
+use crate::bundle::Bundle;
 use crate::kinds::Agent;
+use crate::resource::Resource;
+use crate::resource::Resources;
 use crate::value::Environment;
 use crate::{Kind, ResourceId};
 

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::ResourceId;
-use crate::bundle::{Bundle, Resource, ResourceOrigin};
+use crate::bundle::Bundle;
 use crate::codes::page_url;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::ValueOrigin;
 use crate::kinds::{Agent, Connection, Swarm};
 use crate::meta::Kind;
+use crate::resource::Resource;
+use crate::resource::ResourceOrigin;
 use crate::text::{closest, excerpt, format_alternatives, format_list};
 use crate::value::{Environment, Secret, SecretMasking, ValueSource};
 

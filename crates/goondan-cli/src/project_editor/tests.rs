@@ -165,23 +165,25 @@ fn a_new_test_case_is_created_only_inside_the_project() {
         ".goondan/x.case.yaml",
         "/tmp/x.case.yaml",
     ] {
-        let refused = editor.saved(&edit(path, text, "")).unwrap_err();
+        let refused = editor.save_file(&edit(path, text, "")).unwrap_err();
         assert_eq!(refused.code, Code::SERVE_NOT_FOUND, "{path}");
-        let refused = editor.checked(&edit(path, text, "")).unwrap_err();
+        let refused = editor.check_file(&edit(path, text, "")).unwrap_err();
         assert_eq!(refused.code, Code::SERVE_NOT_FOUND, "{path}");
     }
     let new = "prompts/two.case.yaml";
     assert!(editor.text(new).is_err());
-    let checked = editor.checked(&edit(new, text, "")).unwrap();
+    let checked = editor.check_file(&edit(new, text, "")).unwrap();
     assert_eq!((checked.hash.as_str(), checked.findings), ("", Vec::new()));
     assert!(checked.diff.contains("+case: two"), "{}", checked.diff);
     assert!(!root.join(new).exists());
-    let refused = editor.saved(&edit(new, text, "other")).unwrap_err();
+    let refused = editor.save_file(&edit(new, text, "other")).unwrap_err();
     assert_eq!(refused.code, Code::SERVE_NOT_FOUND);
-    let saved = editor.saved(&edit(new, text, "")).unwrap();
+    let saved = editor.save_file(&edit(new, text, "")).unwrap();
     assert_eq!(fs::read_to_string(root.join(new)).unwrap(), text);
     assert_eq!(editor.text(new).unwrap().hash, saved.hash);
-    let refused = editor.saved(&edit(new, "case: three\n", "")).unwrap_err();
+    let refused = editor
+        .save_file(&edit(new, "case: three\n", ""))
+        .unwrap_err();
     assert_eq!(refused.code, Code::SERVE_FILE_CHANGED);
     assert_eq!(fs::read_to_string(root.join(new)).unwrap(), text);
 }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::protocol::{CallNumber, LeaderRequest, RateLimitRequest, ToLeader, encode};
 use crate::activity::RemoteActivity;
-use crate::engine::UsageIncrement;
+use crate::usage_increment::UsageIncrement;
 use goondan_core::event::{SwarmEvent, TurnError, TurnResult, UsageCost};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{

@@ -1,25 +1,23 @@
 //! Turn data and operations for middleware.
 
 use std::any::{Any, TypeId};
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::MiddlewareStack;
-use crate::engine::UsageIncrement;
+use super::turn_state::StoredState;
 use crate::plan::AgentPlan;
 use crate::turn::model_call::ModelCall;
 use crate::turn::model_call_timing::ModelCallTiming;
-use crate::turn::step;
-use crate::turn::{TurnContext, store_failure_error};
+use crate::turn::{TurnContext, step, store_failure_error};
+use crate::usage_increment::UsageIncrement;
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnError;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessagePart, MessageRole, MessageSource};
 use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect};
 use goondan_core::ports::model::{ModelError, ModelRequest};
-use goondan_core::ports::store::{Store, StoreError, update};
 use goondan_core::ports::tool::AgentCatalog;
 use goondan_core::reserved_names::is_extension_state;
 
@@ -246,41 +244,5 @@ impl TurnContext {
             .entry(extension.to_owned())
             .or_default()
             .current = Some(state);
-    }
-}
-
-/// Notes of middleware during a turn, by type.
-#[derive(Default)]
-pub(crate) struct TurnNotes(HashMap<TypeId, Box<dyn Any + Send + Sync>>);
-
-/// Extension states that the running turn has read or set.
-#[derive(Debug, Default)]
-pub(crate) struct ExtensionStates(BTreeMap<String, StoredState>);
-
-#[derive(Debug, Default)]
-struct StoredState {
-    stored: Option<Value>,
-    current: Option<Value>,
-}
-
-impl ExtensionStates {
-    /// Returns the states that differ from the store, each with its extension.
-    fn changed_states(&self) -> impl Iterator<Item = (&String, &Value)> {
-        let changed =
-            |state: &&StoredState| state.current.is_some() && state.stored != state.current;
-        let state = self.0.iter().filter(move |(_, state)| changed(state));
-        state.filter_map(|(extension, state)| Some((extension, state.current.as_ref()?)))
-    }
-
-    /// Writes the changed states.
-    pub(crate) async fn save(
-        &self,
-        store: &dyn Store,
-        instance: &InstanceId,
-    ) -> Result<(), StoreError> {
-        for (extension, state) in self.changed_states() {
-            update(store, instance, extension, |_| Some(state.clone())).await?;
-        }
-        Ok(())
     }
 }

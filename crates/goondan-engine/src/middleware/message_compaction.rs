@@ -419,6 +419,17 @@ impl Middleware for MessageCompaction {
     }
 }
 
+/// Compacts all messages with the agent's `message-compaction`, or with its default config.
+pub(crate) async fn compact_conversation(context: &mut TurnContext) -> Result<(), TurnError> {
+    let layers = Arc::clone(&context.facts.layers);
+    for middleware in layers.turn.iter() {
+        if middleware.compact_all(context).await? {
+            return Ok(());
+        }
+    }
+    message_compaction::compact_by_default(context).await
+}
+
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;

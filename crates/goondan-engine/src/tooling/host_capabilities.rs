@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use goondan_spec::Code;
 use serde_json::Value;
 
+use super::state_records::record_name;
 use crate::plan::ModelPlan;
 use crate::policy::untrusted_content;
 use crate::tooling::agents::AgentCalls;
@@ -107,12 +108,6 @@ fn model_tool_error(error: &ModelError) -> HandlerError {
         suggestion: error.suggestion.clone(),
         ..HandlerError::new(&*error.message).code(Code::MODEL_FAILED)
     }
-}
-
-/// Returns the record name of a tool's state. Extension names contain no dot, so the names cannot
-/// collide.
-pub(crate) fn record_name(name: &str) -> String {
-    format!("tool.{name}")
 }
 
 /// Converts the error of the store for a tool.

@@ -9,7 +9,7 @@ use goondan_spec::Code;
 use goondan_spec::kinds::BudgetLimits;
 
 use crate::activity::{ActiveStopwatch, ActivityTracker};
-use crate::engine::UsageIncrement;
+use crate::usage_increment::UsageIncrement;
 use goondan_core::event::{TurnError, UsageCost};
 use goondan_core::ports::model::TokenUsage;
 

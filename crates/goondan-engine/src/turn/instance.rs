@@ -8,58 +8,27 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use super::turn_start::{TurnEnd, TurnStart, failed_result};
 use crate::activity::ActiveStopwatch;
-use crate::delivery::failed_events;
-use crate::delivery::responses;
+use crate::delivery::{failed_events, responses};
 use crate::engine::Engine;
 use crate::middleware::{ExtensionStates, TurnNotes};
 use crate::policy::untrusted_content;
 use crate::tooling::dispatch::TurnScope;
 use crate::turn::{
-    self, ConversationLog, JoiningEvents, TurnContext, TurnInterruption, TurnProgress,
-    store_failure_error,
+    self, ConversationLog, TurnContext, TurnInterruption, TurnProgress, journal_repair, poison,
+    step, store_failure_error,
 };
-use crate::turn::{journal_repair, poison, step};
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::conversation::Conversation;
-use goondan_core::event::{FinishReason, TurnError, TurnResult, UsageCost};
+use goondan_core::event::{FinishReason, TurnError, TurnResult};
 use goondan_core::ids::turn_of_message;
 use goondan_core::message::{Message, MessageData, MessageEvent, MessageRole, MessageSource};
 use goondan_core::ports::journal::TurnJournal;
-use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::store::{
     FinishedTurn, InstanceMeta, InstanceStatus, OpenConversation, StoreError, StoredConversation,
 };
 use goondan_spec::Code;
-
-/// Input of a turn from the orchestrator.
-pub(crate) struct TurnStart {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) facts: Arc<TurnScope>,
-    pub(crate) event: AgentEvent,
-    pub(crate) meta: InstanceMeta,
-    /// The store has no entry for the instance yet.
-    pub(crate) is_new: bool,
-    pub(crate) joined: JoiningEvents,
-    pub(crate) cancel: CancellationToken,
-    /// Interruption of the turn by the end of an earlier process; `None` at the first start.
-    pub(crate) interruption: Option<TurnInterruption>,
-    /// Conversation from the in-memory cache.
-    pub(crate) warm: Option<ConversationLog>,
-}
-
-/// Result of a turn for the orchestrator.
-pub(crate) struct TurnEnd {
-    pub(crate) result: TurnResult,
-    /// Ids of the handled events; empty if the outcome could not be stored.
-    pub(crate) handled: Vec<String>,
-    /// Answer to an asynchronous request. The store has already accepted the answer.
-    pub(crate) answer: Option<AgentEvent>,
-    pub(crate) warm: Option<ConversationLog>,
-    pub(crate) meta: InstanceMeta,
-    /// Cost of the turn, if prices are known.
-    pub(crate) cost: Option<UsageCost>,
-}
 
 /// Runs one turn, from the opening of the conversation to its stored end.
 pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
@@ -523,18 +492,4 @@ async fn end_turn(
 /// Returns the result of a turn whose conversation could not be opened.
 fn not_started_result(facts: &TurnScope, error: &StoreError) -> TurnResult {
     failed_result(facts.turn_id.clone(), store_failure_error(error))
-}
-
-/// Returns the result of a turn that ended before its first step.
-pub(crate) fn failed_result(turn_id: String, error: TurnError) -> TurnResult {
-    TurnResult {
-        turn_id,
-        finish_reason: FinishReason::Error,
-        model_finish_reason: None,
-        response_message: None,
-        output: None,
-        error: Some(error),
-        usage: TokenUsage::default(),
-        step_count: 0,
-    }
 }

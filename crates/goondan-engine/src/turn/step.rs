@@ -7,15 +7,15 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
 use goondan_spec::Code;
-use serde_json::{Value, json};
+use serde_json::json;
 
+pub use super::step_context::{StepContext, StepOutcome};
+pub(crate) use super::step_messages::{interrupted_result, message, result_parts};
 use crate::activity::{ActiveStopwatch, ActivityTracker};
-use crate::engine::UsageIncrement;
 use crate::middleware::{StateJournal, StepNext};
 use crate::plan::ModelPlan;
 use crate::policy::redact::SecretRedactor;
 use crate::tooling::dispatch::{self, ToolCallContext};
-use crate::tooling::registry::ToolCatalog;
 use crate::turn::call_order::CallOrder;
 use crate::turn::model_call::{ModelAnswer, ModelCall, ModelCallError, turn_error};
 use crate::turn::model_call_timing::{ModelCallStart, ModelCallTiming};
@@ -23,19 +23,15 @@ use crate::turn::{
     TurnContext, cancelled_error, instructions, model_effect, step_id, store_failure_error,
     tool_effect,
 };
+use crate::usage_increment::UsageIncrement;
 use goondan_core::JsonObject;
 use goondan_core::event::{RuntimeEventKind, TurnError};
 use goondan_core::ids::TraceContext;
-use goondan_core::message::{
-    Message, MessageData, MessagePart, MessageRole, MessageSource, ToolCall, ToolResultPart,
-};
+use goondan_core::message::{Message, MessagePart, MessageRole, MessageSource, ToolCall};
 use goondan_core::notices::CutNotice;
 use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect};
-use goondan_core::ports::model::{
-    ModelError, ModelErrorKind, ModelFinishReason, ModelRequest, TokenUsage,
-};
+use goondan_core::ports::model::{ModelError, ModelErrorKind, ModelFinishReason, ModelRequest};
 use goondan_core::ports::tool::{HandlerError, ToolCallResult};
-use goondan_core::reserved_names::UNTRUSTED_KEY;
 
 /// Maximum calls of one answer that run. Each further call gets an error result.
 const MAX_CALLS_PER_ANSWER: usize = 1_000;
@@ -47,67 +43,6 @@ const AGENT_REQUEST_TOOLS: [&str; 4] = [
     "sessions__spawn",
     "squad__route",
 ];
-
-/// A running step, as middleware receives it.
-pub struct StepContext<'a> {
-    turn: &'a mut TurnContext,
-    /// Index of the step in the turn, from 0.
-    pub index: u32,
-    /// Tools that the model is offered and may call in this step.
-    pub catalog: ToolCatalog,
-    /// Metadata that the middleware of this step share.
-    pub(crate) metadata: JsonObject,
-    id: String,
-    trace: TraceContext,
-    /// True if part of the step was not recorded before the turn was resumed.
-    pub(crate) is_new: AtomicBool,
-}
-
-/// Result of a step.
-#[derive(Debug, Clone)]
-pub struct StepOutcome {
-    /// True if another step follows. The core sets this field if the model called tools; middleware
-    /// may change it.
-    pub should_continue: bool,
-    /// Message of the model; `None` for an empty answer.
-    pub message: Option<Arc<Message>>,
-    /// Results of the tool calls, in call order.
-    pub results: Vec<ToolCallResult>,
-    /// Token usage of the model call.
-    pub usage: Option<TokenUsage>,
-    /// Reason for the end of the answer.
-    pub finish_reason: ModelFinishReason,
-}
-
-impl StepContext<'_> {
-    /// Returns the turn.
-    pub fn turn(&mut self) -> &mut TurnContext {
-        self.turn
-    }
-
-    /// Returns the step id, `<turnId>-step-<index>`.
-    pub fn step_id(&self) -> &str {
-        &self.id
-    }
-
-    /// Returns all tools of the agent, without the changes of middleware.
-    pub(crate) fn all_tools(&self) -> ToolCatalog {
-        self.turn.current_catalog()
-    }
-
-    /// Returns the id of the journal effect `what` of this step.
-    fn effect_id(&self, what: &str) -> String {
-        format!("step-{}/{what}", self.index)
-    }
-
-    /// Publishes a runtime event of this step.
-    fn publish(&self, kind: RuntimeEventKind) {
-        self.turn
-            .engine
-            .bus
-            .runtime(&self.turn.facts.instance, &self.trace, kind);
-    }
-}
 
 /// Runs step `index` through the agent's middleware, with its runtime events.
 pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcome, TurnError> {
@@ -140,7 +75,9 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
             turn_id: turn_id.clone(),
         });
     }
-    let outcome = StepNext::new(&layers.step).run(&mut context).await;
+    let outcome = StepNext::new(&layers.step, |context| Box::pin(run_core(context)))
+        .run(&mut context)
+        .await;
     let duration = started.elapsed_millis(&tracker);
     tracker.record_heartbeat();
     if !context.is_new.load(Ordering::Relaxed) {
@@ -169,7 +106,7 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
 }
 
 /// Runs the step itself, inside all middleware.
-pub(crate) async fn run_core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
+async fn run_core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
     let answer = ask_model(context).await?;
     let usage = answer.usage;
     context.turn.engine.record_usage(UsageIncrement {
@@ -588,17 +525,6 @@ async fn run_call(
     }
 }
 
-/// Returns the result of an interrupted call whose effects are unknown (rule C4).
-pub(crate) fn interrupted_result(call: &ToolCall) -> ToolCallResult {
-    let error = HandlerError::new(format!(
-        "{} was running when the process ended; its effects are unknown, and it was not run again",
-        call.tool_name
-    ))
-    .code(Code::TOOL_INTERRUPTED)
-    .suggest("Check the effects of the call before you repeat it.");
-    dispatch::error_result(call, usize::MAX, error)
-}
-
 /// Publishes and returns the result of a call that was interrupted and must not run again.
 fn publish_interrupted(
     context: &StepContext<'_>,
@@ -621,39 +547,4 @@ fn publish_interrupted(
         .bus
         .runtime(&context.turn.facts.instance, trace, kind);
     result
-}
-
-/// Returns the conversation parts of a result.
-pub(crate) fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = MessagePart> {
-    let part = ToolResultPart {
-        tool_call_id: result.tool_call_id.clone(),
-        tool_name: result.tool_name.clone(),
-        status: result.status,
-        output: result.output.clone(),
-        error: result.error.clone(),
-        untrusted: result
-            .metadata
-            .get(UNTRUSTED_KEY)
-            .and_then(Value::as_bool)
-            .unwrap_or(false),
-    };
-    std::iter::once(MessagePart::ToolResult(part))
-        .chain(result.attachments.iter().cloned().map(MessagePart::File))
-}
-
-/// Creates a message with the current time.
-pub(crate) fn message(
-    id: String,
-    role: MessageRole,
-    content: Vec<MessagePart>,
-    source: MessageSource,
-    turn: &TurnContext,
-) -> Message {
-    Message {
-        id,
-        data: MessageData { role, content },
-        metadata: goondan_core::JsonObject::new(),
-        created_at: turn.engine.clock.now(),
-        source,
-    }
 }

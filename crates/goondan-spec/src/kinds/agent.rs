@@ -1,10 +1,10 @@
 //! `kind: Agent`: reads and checks the spec of an agent.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use schemars::JsonSchema;
 
+use super::agent_workdir::AgentWorkdir;
 use super::instructions::{self, AgentInstructions};
 use super::model_config::{self, ModelConfig, ModelConfigShape};
 use super::model_params::ModelParams;
@@ -112,20 +112,6 @@ pub struct ExtensionUse {
     pub extension: ResourceId,
     /// Settings that override the extension's own `config`.
     pub config: JsonObject,
-}
-
-/// Working directory of an agent's tools.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AgentWorkdir {
-    /// Separate directory per conversation, below the state root (default).
-    Instance,
-    /// Bundle directory.
-    Project,
-    /// Directory in the bundle, relative to its root.
-    Path(String),
-    /// Directory outside the bundle, in the surrounding git repository. Absolute, without symbolic
-    /// links.
-    Repository(PathBuf),
 }
 
 const DEFAULT_PARALLEL_TOOL_CALLS: usize = 8;

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 
 use super::DecodeScope;
 use super::connection_access::{self, AllowShape, ConnectionAccess};
-use super::connector::{ConnectorManifest, ConnectorSetting, SettingRequirement};
+use super::connector_manifest::ConnectorManifest;
+use super::connector_manifest::ConnectorSetting;
+use super::connector_manifest::SettingRequirement;
 use super::ingress::{self, IngressRule, IngressShape};
 use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic_sink::DiagnosticSink;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 
-use super::connector::ConnectorManifest;
+use super::connector_manifest::ConnectorManifest;
 use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic_sink::DiagnosticSink;
 

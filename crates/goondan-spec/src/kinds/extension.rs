@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::build::{self, BuildSettings, BuildShape};
-use super::script_module::{ScriptModule, ScriptRuntime};
-use super::tool::{MAX_TIMEOUT_MS, read_timeout};
-use super::{DecodeScope, free_config};
+use super::build::{self, BuildShape};
+use super::call_timeout::MAX_TIMEOUT_MS;
+use super::call_timeout::read_timeout;
+use super::script_language::ScriptRuntime;
+use super::script_module::ScriptModule;
+use super::tool_build::BuildSettings;
+use super::{ResourceScope, free_config};
 use crate::JsonObject;
 use crate::decode::FieldReader;
 use crate::diagnostic_sink::DiagnosticSink;
@@ -54,7 +57,7 @@ impl Extension {
 /// Decodes the spec of an Extension; `None` if a field is invalid.
 pub(crate) fn decode(
     spec: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Extension> {
     let mut fields = spec.fields(findings)?;

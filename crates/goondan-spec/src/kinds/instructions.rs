@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{AgentWorkdir, DecodeScope};
+use super::{AgentWorkdir, ResourceScope};
 use crate::decode::FieldReader;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;
@@ -96,7 +96,7 @@ impl InstructionFile {
 pub(super) fn read(
     field: &FieldReader<'_>,
     workdir: &AgentWorkdir,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<AgentInstructions> {
     field.filled_list("file name", findings)?;
@@ -154,7 +154,7 @@ struct InstructionDirectory {
 /// repository, the project directory is the top.
 fn searched_directories(
     workdir: &AgentWorkdir,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
 ) -> Vec<InstructionDirectory> {
     let root = scope.folder.canonical_root();
     let inner = match workdir {
@@ -186,7 +186,7 @@ fn find_instructions(
     field: &FieldReader<'_>,
     place: &InstructionDirectory,
     names: &[String],
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<InstructionFile> {
     for name in names {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::DecodeScope;
-use super::tool::read_timeout;
+use super::ResourceScope;
+use super::call_timeout::read_timeout;
 use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::node::NodeContent;
@@ -111,7 +111,7 @@ const ELICITATIONS: [(&str, ElicitationMode); 2] = [
 /// Reads `mcp` of a Tool: a program or a URL.
 pub(super) fn read(
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<McpServer> {
     let mut fields = field.fields(findings)?;
@@ -144,7 +144,7 @@ pub(super) fn read(
 fn read_transport(
     whole: &FieldReader<'_>,
     fields: &mut MapReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<McpTransport> {
     let ways = [
@@ -211,7 +211,7 @@ fn read_program(
     args: Option<FieldReader<'_>>,
     env: Option<FieldReader<'_>>,
     cwd: Option<FieldReader<'_>>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<McpTransport> {
     let command_text = read_line(command, findings);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::DecodeScope;
+use super::ResourceScope;
 use crate::JsonObject;
 use crate::decode::FieldReader;
 use crate::diagnostic::Code;
@@ -37,7 +37,7 @@ const ANSWER_MODES: [(&str, AnswerMode); 2] =
 /// Reads `output` of an Agent: the schema of the answer, and how the provider enforces it.
 pub(super) fn read(
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<AnswerFormat> {
     let mut fields = field.fields(findings)?;
@@ -90,7 +90,7 @@ fn read_mode(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<A
 /// Reads the schema from a file.
 fn read_file(
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Value> {
     let (path, text) = scope.folder.text_at(field, findings)?;

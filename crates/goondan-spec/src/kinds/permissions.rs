@@ -1,17 +1,16 @@
 //! Policy for an agent's tool calls (rule S1).
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use schemars::JsonSchema;
 
 use super::agent::{ToolUse, record_tool_link};
 use super::sandbox::{self, AgentSandboxShape, RuleSandbox, RuleSandboxShape, SandboxSettings};
+use super::source_location::SourceLocation;
 use super::{
     DecodeScope, ExportSpec, PATCHED_PATH_ARGUMENT, Permission, ToolEntry, qualified_name,
 };
 use crate::decode::FieldReader;
-use crate::diagnostic::SourcePosition;
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::pattern;
 use crate::text::{closest, excerpt, format_list};
@@ -44,25 +43,6 @@ pub struct PermissionRule {
     /// Position of the rule.
     pub written: SourceLocation,
 }
-
-/// Position in a file, or `None` for implied values. All positions compare equal and have the same
-/// `Debug` output, so a moved rule is not a changed rule.
-#[derive(Clone, Default)]
-pub struct SourceLocation(pub Option<(String, SourcePosition)>);
-
-impl fmt::Debug for SourceLocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SourceLocation")
-    }
-}
-
-impl PartialEq for SourceLocation {
-    fn eq(&self, _other: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for SourceLocation {}
 
 /// The action for a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]

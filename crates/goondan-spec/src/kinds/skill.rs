@@ -6,7 +6,7 @@
 
 use std::io;
 
-use super::DecodeScope;
+use super::ResourceScope;
 use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic::{Code, Diagnostic, SourcePosition};
 use crate::diagnostic_sink::DiagnosticSink;
@@ -134,7 +134,7 @@ pub(super) fn prompt_section(skills: &[Skill]) -> Option<String> {
 /// Reads `skills` of an Agent and the files of the skills.
 pub(super) fn read(
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Vec<Skill>> {
     let mut skills: Vec<Skill> = Vec::new();
@@ -173,7 +173,7 @@ pub(super) fn read(
 
 /// Returns the directories that entries such as `./skills/*` name, relative to the bundle. Invalid
 /// entries are left out; [`read`] reports them.
-pub(super) fn collections(field: &FieldReader<'_>, scope: &DecodeScope<'_>) -> Vec<String> {
+pub(super) fn collections(field: &FieldReader<'_>, scope: &ResourceScope<'_>) -> Vec<String> {
     let mut ignored = DiagnosticSink::default();
     let items = field.unique_strings(&mut ignored).unwrap_or_default();
     let directory_of = |item: &FieldReader<'_>| {
@@ -187,7 +187,7 @@ pub(super) fn collections(field: &FieldReader<'_>, scope: &DecodeScope<'_>) -> V
 fn collection_path(
     item: &FieldReader<'_>,
     above: &str,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<String> {
     let node = YamlNode {
@@ -205,7 +205,7 @@ fn collection_path(
 /// directory.
 fn skill_directories(
     item: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Vec<String> {
     let Some(text) = item.node.text() else {
@@ -254,7 +254,7 @@ fn skill_directories(
 }
 
 /// Returns the name of the skill file in a directory; `None` if there is none.
-fn skill_file(folder: &str, scope: &DecodeScope<'_>) -> Option<&'static str> {
+fn skill_file(folder: &str, scope: &ResourceScope<'_>) -> Option<&'static str> {
     SKILL_FILES
         .into_iter()
         .find(|name| scope.folder.is_file(&format!("{folder}/{name}")))
@@ -264,7 +264,7 @@ fn skill_file(folder: &str, scope: &DecodeScope<'_>) -> Option<&'static str> {
 fn read_skill(
     item: &FieldReader<'_>,
     folder: &str,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Skill> {
     let Some(name) = skill_file(folder, scope) else {

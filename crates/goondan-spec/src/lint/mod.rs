@@ -11,8 +11,8 @@ use std::collections::HashMap;
 pub(crate) use provider::fits_strict_mode;
 
 use crate::ResourceId;
-use crate::bundle::DecodedResources;
 use crate::decode::FieldReader;
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::{Diagnostic, SourcePosition};
 use crate::node::{NodeContent, YamlNode};
 

@@ -3,14 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::ResourceId;
-use crate::bundle::{DecodedResources, Resource};
 use crate::command_line;
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::kinds::{
     Agent, ExportSpec, PATCHED_PATH_ARGUMENT, PermissionAction, PermissionRule, SKILL_EXPORT, Tool,
     ToolEntry, qualified_name,
 };
 use crate::pattern::{PatternAtom, always_matches, atoms, may_match, pattern_atoms};
+use crate::resource::Resource;
 use crate::text::{excerpt, format_list};
 
 /// Returns warnings about permission rules that have no effect.

@@ -9,9 +9,10 @@ use serde_json::{Map, Value};
 
 use super::SpecPositions;
 use super::schema_walk::walk;
-use crate::bundle::{DecodedResources, Resource};
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::kinds::{Agent, ExportSpec, Model, Tool, ToolUse, qualified_name};
+use crate::resource::Resource;
 use crate::sent_schema::{ProviderWireFormat, sent_schema};
 use crate::text::{excerpt, format_list};
 

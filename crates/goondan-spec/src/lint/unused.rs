@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 
 use crate::ResourceId;
-use crate::bundle::{DecodedResources, Resource, Resources};
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parallel;
+use crate::resource::Resource;
+use crate::resource::Resources;
 
 /// Reports agents without a swarm, tools and extensions without an agent, and connectors without a
 /// connection.

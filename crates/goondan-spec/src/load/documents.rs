@@ -10,6 +10,7 @@ use crate::diagnostic::{Code, Diagnostic, RelatedPosition};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::discover::DiscoveredFiles;
 use crate::envelope::{self, DocumentEnvelope};
+use crate::field_advice;
 use crate::index::ResourceIndex;
 use crate::installed_packages::{self, InstalledPackages};
 use crate::meta::{Kind, ResourceId};
@@ -202,6 +203,7 @@ fn read_document<'f>(
         });
     }
     let mut document_findings = DiagnosticSink::for_file(file.name.clone());
+    document_findings.advisor = Some(field_advice::find_advice);
     let read = envelope::read(root, own, &mut document_findings);
     let envelope = read.and_then(|read| {
         packages::check_package_position(read, position, file, files, &mut document_findings)

@@ -5,14 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::LoadResult;
-use crate::bundle::{Bundle, DecodedResources};
+use crate::bundle::Bundle;
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::{Code, Diagnostic, SourcePosition};
 use crate::diagnostic_sink::{DiagnosticSink, ValueOrigin};
-use crate::installed_packages::{InstalledPackage, is_installed};
+use crate::installed_package::InstalledPackage;
+use crate::installed_packages::is_installed;
 use crate::kinds::ToolBuild;
 use crate::meta::ResourceId;
-use crate::outline::ResourceLink;
 use crate::parsed_file::ParsedFile;
+use crate::resource_link::ResourceLink;
 use crate::source::SourceTexts;
 
 /// Accumulated results of all stages.

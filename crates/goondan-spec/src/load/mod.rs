@@ -12,7 +12,9 @@ use self::decode_stage::DecodeStage;
 use self::documents::{add_derived_documents, make_index, read_all, read_files, read_installed};
 use self::findings::LoadFindings;
 use self::views::{build_outline, expand};
-use crate::bundle::{BasePackage, Bundle, DecodedResources};
+use crate::base_package::BasePackage;
+use crate::bundle::Bundle;
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::discover::discover_files;
 use crate::files::{FileAccess, FileKind};
@@ -108,7 +110,7 @@ fn run<T>(
     let documents = read_all(&files.own, own_package, &installed, &mut gathered);
     let built_in = known.built_in(input.base);
     let mut index = make_index(&documents, built_in, &mut gathered);
-    index.restrict_reach(&installed);
+    index.restrict_reach(installed.reach.clone(), installed.absent.clone());
     let read = documents
         .iter()
         .filter(|document| document.base.is_empty())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::decode_stage::DecodeStage;
 use super::findings::LoadFindings;
-use crate::bundle::DecodedResources;
+use crate::decoded_resources::DecodedResources;
 use crate::expansion::{self, WrittenDocument};
 use crate::outline::{BundleOutline, ResourceDefinition};
 

@@ -124,3 +124,59 @@ pub struct InstanceSpawnRequest {
     /// The only tools allowed in the instance's turns.
     pub narrowing: Option<ToolAllowlist>,
 }
+
+/// State of an event.
+pub enum EventState {
+    /// The turn has ended.
+    Over(Box<TurnResult>),
+    /// The event is queued, or its turn is running.
+    Open {
+        /// Instance that handles the event.
+        target: InstanceId,
+        /// Trace id of the causal chain.
+        trace_id: String,
+        /// Receives the result when the turn ends.
+        result: oneshot::Receiver<TurnResult>,
+    },
+}
+
+/// Result of a scan of all stored instances.
+pub enum InstanceScan {
+    /// All stored instances.
+    All {
+        /// Their metadata.
+        stored: Vec<InstanceMeta>,
+        /// Receives the complete list.
+        answer: oneshot::Sender<Vec<InstanceMeta>>,
+    },
+    /// Instances to retire or delete; `None` if the store failed.
+    Due(Option<Vec<InstanceId>>),
+}
+
+/// Result of store work on an instance.
+pub enum StoreWorkResult {
+    /// The instance is retired.
+    Retired,
+    /// The instance is deleted.
+    Deleted,
+    /// The store has the current metadata.
+    Kept,
+    /// A caller waits for the metadata to be written.
+    Put {
+        /// The instance was not in the store before.
+        is_new: bool,
+        /// Result of the write.
+        written: Result<(), StoreError>,
+        /// Receives `true` if the instance is new.
+        answer: oneshot::Sender<Result<bool, SubmitError>>,
+    },
+    /// A user waits for the instance to be deleted.
+    DeletedOnRequest {
+        /// Result of the deletion.
+        deleted: Result<(), StoreError>,
+        /// Receives `true` after the deletion.
+        answer: oneshot::Sender<Result<bool, SubmitError>>,
+    },
+    /// The store failed. The work is retried later.
+    Failed,
+}

@@ -2,27 +2,13 @@
 
 use tokio::sync::oneshot;
 
+use super::command::EventState;
 use super::pending::ResultWaiter;
 use super::{Orchestrator, unreadable_result};
 use crate::turn::cancelled_error;
 use crate::turn::instance::failed_result;
 use goondan_core::event::{FinishReason, TurnResult};
 use goondan_core::ids::InstanceId;
-
-/// State of an event.
-pub enum EventState {
-    /// The turn has ended.
-    Over(Box<TurnResult>),
-    /// The event is queued, or its turn is running.
-    Open {
-        /// Instance that handles the event.
-        target: InstanceId,
-        /// Trace id of the causal chain.
-        trace_id: String,
-        /// Receives the result when the turn ends.
-        result: oneshot::Receiver<TurnResult>,
-    },
-}
 
 impl Orchestrator {
     /// Returns the state of an event; `None` if it was never accepted or ended too long ago.

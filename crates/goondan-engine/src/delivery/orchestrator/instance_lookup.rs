@@ -10,6 +10,7 @@ use futures::stream::FuturesOrdered;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::command::InstanceScan;
 use super::lifecycle::next_step;
 use super::{
     EventSubmission, InstanceSpawnRequest, Orchestrator, OrchestratorCommand, SubmitError,
@@ -52,19 +53,6 @@ type LookupAnswer = (
 
 /// Pending lookups, answered in the order in which they were started.
 pub(super) type PendingLookups = FuturesOrdered<BoxFuture<'static, LookupAnswer>>;
-
-/// Result of a scan of all stored instances.
-pub enum InstanceScan {
-    /// All stored instances.
-    All {
-        /// Their metadata.
-        stored: Vec<InstanceMeta>,
-        /// Receives the complete list.
-        answer: oneshot::Sender<Vec<InstanceMeta>>,
-    },
-    /// Instances to retire or delete; `None` if the store failed.
-    Due(Option<Vec<InstanceId>>),
-}
 
 impl Orchestrator {
     /// Starts a lookup in the store.

@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::command::StoreWorkResult;
 use super::compact_meta::CompactInstanceMeta;
 use super::instance_lookup::LookupReason;
 use super::{Orchestrator, OrchestratorCommand, SubmitError};
@@ -20,34 +21,6 @@ use goondan_core::ports::store::{InstanceMeta, StoreError, blocking};
 /// Time from the start of the swarm to the first check for idle instances, if instances stay for
 /// hours or longer. So a short run does not read the metadata of all conversations.
 const FIRST_CHECK_DELAY: Duration = Duration::from_secs(60);
-
-/// Result of store work on an instance.
-pub enum StoreWorkResult {
-    /// The instance is retired.
-    Retired,
-    /// The instance is deleted.
-    Deleted,
-    /// The store has the current metadata.
-    Kept,
-    /// A caller waits for the metadata to be written.
-    Put {
-        /// The instance was not in the store before.
-        is_new: bool,
-        /// Result of the write.
-        written: Result<(), StoreError>,
-        /// Receives `true` if the instance is new.
-        answer: oneshot::Sender<Result<bool, SubmitError>>,
-    },
-    /// A user waits for the instance to be deleted.
-    DeletedOnRequest {
-        /// Result of the deletion.
-        deleted: Result<(), StoreError>,
-        /// Receives `true` after the deletion.
-        answer: oneshot::Sender<Result<bool, SubmitError>>,
-    },
-    /// The store failed. The work is retried later.
-    Failed,
-}
 
 /// Returns since when an instance is idle or retired.
 fn idle_time_of(meta: &CompactInstanceMeta) -> IdleTime {

@@ -11,6 +11,7 @@ mod lifecycle;
 mod pending;
 mod scheduling;
 mod stalled;
+mod submission_checks;
 mod submit_error;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -39,13 +40,13 @@ use goondan_core::ports::store::{
 use goondan_core::result_cache::{EncodedResult, ResultCache};
 
 use chain_waiters::ChainWaiters;
-pub use command::{AcceptanceKind, InstanceSpawnRequest, OrchestratorCommand};
-pub use event_lookup::EventState;
-pub use instance_lookup::InstanceScan;
+pub use command::{
+    AcceptanceKind, EventState, InstanceScan, InstanceSpawnRequest, OrchestratorCommand,
+    StoreWorkResult,
+};
 use instance_lookup::{LookupReason, PendingLookups};
 use instances::new_meta;
 pub(crate) use instances::{InstanceTable, describe_instance};
-pub use lifecycle::StoreWorkResult;
 use pending::{PendingEvent, PendingEvents};
 use stalled::StalledInstances;
 pub use submit_error::SubmitError;
@@ -481,7 +482,7 @@ impl Orchestrator {
         request: InstanceSpawnRequest,
     ) -> Result<Option<(InstanceMeta, bool)>, SubmitError> {
         self.known_agent(&request.id.agent)?;
-        submit_error::fitting_key(&request.id)?;
+        submission_checks::fitting_key(&request.id)?;
         if let Some(meta) = self.instances.revive(&request.id, self.engine.clock.now()) {
             let is_new = false;
             return Ok(Some((meta, is_new)));
