@@ -422,7 +422,7 @@ pub(crate) async fn compact_conversation(context: &mut TurnContext) -> Result<()
             return Ok(());
         }
     }
-    message_compaction::compact_by_default(context).await
+    compact_by_default(context).await
 }
 
 #[cfg(test)]

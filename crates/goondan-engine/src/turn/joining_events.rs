@@ -69,12 +69,12 @@ impl JoiningEvents {
     }
 
     /// Returns `true` if no event is waiting.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.lock_offers().waiting.is_empty()
     }
 
     /// Returns `true` if an input is waiting.
-    fn has_input(&self) -> bool {
+    pub(super) fn has_input(&self) -> bool {
         let is_input = |event: &AgentEvent| !event.is_response();
         self.lock_offers().waiting.iter().any(is_input)
     }
