@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::base_package::BasePackage;
+pub use crate::base_package::BasePackage;
 use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::SourcePosition;
 use crate::diagnostic_sink::ValueOrigin;
@@ -12,7 +12,7 @@ use crate::installed_package::InstalledPackage;
 use crate::kinds::{
     Agent, Connection, Connector, Extension, Model, Package, Swarm, Tool, ToolBuild,
 };
-use crate::resource::{Resource, ResourceOrigin, Resources};
+pub use crate::resource::{Resource, ResourceOrigin, Resources};
 use crate::text::count;
 use crate::{Kind, ResourceId};
 

@@ -8,6 +8,7 @@ use crate::kinds::{
     ConnectorEntry, EMBEDDED_ENTRY, ExtensionEntry, ScriptLanguage, ScriptModule, ToolEntry,
 };
 use crate::paths::PathLookups;
+use crate::relative_paths::join_relative;
 use crate::text::{closest, excerpt, format_alternatives, format_list};
 
 /// Prefix of an entry that is built into this program.

@@ -1,7 +1,7 @@
 //! Finds the installed packages that a project depends on, checks them against the lock file and
 //! reads them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use semver::{Version, VersionReq};
@@ -10,7 +10,7 @@ use crate::content_hash::contents;
 use crate::diagnostic::{Code, Diagnostic, SourcePosition};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::discover::discover_all;
-use crate::installed_package::InstalledPackage;
+pub use crate::installed_package::InstalledPackage;
 use crate::lock::{LOCK_FILE, LockedPackage, PackageLock};
 use crate::meta::BASE_PACKAGE;
 use crate::packages::root_manifest;

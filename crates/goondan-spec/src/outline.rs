@@ -6,7 +6,8 @@ use crate::ResourceId;
 use crate::diagnostic::SourcePosition;
 use crate::kinds::{Connector, Tool};
 use crate::resource::{ResourceOrigin, Resources};
-use crate::resource_link::{ResourceLink, unescaped_start};
+pub use crate::resource_link::ResourceLink;
+use crate::resource_link::unescaped_start;
 
 /// Positions in a bundle, as far as it could be read. A bundle with errors also has an outline.
 #[derive(Debug, Clone, Default)]

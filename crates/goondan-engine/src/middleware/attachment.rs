@@ -13,7 +13,7 @@ use goondan_spec::kinds::ExportSpec;
 
 use super::Middleware;
 use super::hosted::{HostedLayer, extension_error};
-use super::layers::{HostedExtension, WrappingExtension};
+use super::layers::{HostedExtension, MiddlewareStack, WrappingExtension};
 use crate::policy::permission;
 use crate::tooling::registry::{RegisteredTool, ToolLimits, ToolName};
 use crate::tooling::reporter::ExtensionLog;

@@ -103,12 +103,12 @@ pub(crate) struct MiddlewareStack {
     /// Contexts of the hosted extensions, with their saved state.
     pub(crate) extension_contexts: Vec<(String, Arc<ExtensionContext>)>,
     /// Tools that hosted extensions provide.
-    tools: Vec<Arc<RegisteredTool>>,
+    pub(super) tools: Vec<Arc<RegisteredTool>>,
     /// Cached catalog with these tools. Offering the same catalog again lets a model client encode
     /// it only once.
-    offered: Mutex<Option<(Arc<[ToolDefinition]>, ToolCatalog)>>,
+    pub(super) offered: Mutex<Option<(Arc<[ToolDefinition]>, ToolCatalog)>>,
     /// Conversation for hosted extensions; `None` if there are none.
-    transcript: Option<Arc<TurnTranscript>>,
+    pub(super) transcript: Option<Arc<TurnTranscript>>,
 }
 
 impl MiddlewareStack {

@@ -427,7 +427,7 @@ pub(crate) async fn compact_conversation(context: &mut TurnContext) -> Result<()
             return Ok(());
         }
     }
-    message_compaction::compact_by_default(context).await
+    compact_by_default(context).await
 }
 
 #[cfg(test)]

@@ -69,12 +69,12 @@ impl JoiningEvents {
     }
 
     /// Returns true if no event is waiting.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.lock_offers().waiting.is_empty()
     }
 
     /// Returns true if an input is waiting.
-    fn has_input(&self) -> bool {
+    pub(super) fn has_input(&self) -> bool {
         let is_input = |event: &AgentEvent| !event.is_response();
         self.lock_offers().waiting.iter().any(is_input)
     }
@@ -87,7 +87,7 @@ impl JoiningEvents {
             .retain(|event| !ids.contains(event.id.as_str()));
     }
 
-    /// Withdraws an input. Returns false if the turn may have taken it.
+    /// Withdraws an input. Returns `false` if the turn may have taken it.
     pub(crate) fn withdraw(&self, event_id: &str) -> bool {
         let mut offers = self.lock_offers();
         if !offers.inputs.contains(event_id) {
@@ -103,6 +103,7 @@ impl JoiningEvents {
         }
     }
 
+    /// Locks the offers.
     fn lock_offers(&self) -> MutexGuard<'_, JoiningOffers> {
         self.0.offers.lock().unwrap_or_else(PoisonError::into_inner)
     }

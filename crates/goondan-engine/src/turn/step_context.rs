@@ -11,7 +11,7 @@ use goondan_core::ports::model::{ModelFinishReason, TokenUsage};
 use goondan_core::ports::tool::ToolCallResult;
 
 use crate::tooling::registry::ToolCatalog;
-use crate::turn::{TurnContext, step_id};
+use crate::turn::TurnContext;
 
 /// A running step, as middleware receives it.
 pub struct StepContext<'a> {

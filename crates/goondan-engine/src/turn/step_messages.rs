@@ -1,6 +1,5 @@
 //! Messages and results of a step.
 
-use goondan_core::JsonObject;
 use goondan_core::message::{
     Message, MessageData, MessagePart, MessageRole, MessageSource, ToolCall, ToolResultPart,
 };

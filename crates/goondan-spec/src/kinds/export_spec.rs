@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::decode::FieldReader;
 use crate::diagnostic_sink::DiagnosticSink;
-use crate::parameters;
 
 /// Function that a model may call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

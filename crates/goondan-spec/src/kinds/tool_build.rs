@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use super::SourceLocation;
-use crate::entry;
 use crate::meta::ResourceId;
 
 /// Build command of an entry, and its source files.

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::{EventState, InstanceScan, StoreWorkResult, SubmitError};
+use super::submit_error::SubmitError;
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::store::InstanceMeta;
+use goondan_core::ports::store::{InstanceMeta, StoreError};
 use goondan_core::tool_allowlist::ToolAllowlist;
 
 /// Kind of acceptance of a submitted event.

@@ -7,15 +7,8 @@ use tokio::sync::oneshot;
 
 use super::Orchestrator;
 use super::pending::{self, ResultWaiter};
-use super::submit_error::SubmitError;
+use super::submit_error::{MAX_KEY_BYTES, MAX_QUEUED_EVENTS, SubmitError};
 use crate::delivery::access_end;
-
-/// Limit of queued events per instance.
-const MAX_QUEUED_EVENTS: usize = 10_000;
-
-/// Length limit of an instance key, in bytes. With the file store, the keys of all instances stay
-/// in memory.
-const MAX_KEY_BYTES: usize = 1_024;
 
 impl Orchestrator {
     /// Checks that `event` may be accepted.
@@ -155,4 +148,28 @@ pub(super) fn fitting_key(id: &InstanceId) -> Result<(), SubmitError> {
         return Ok(());
     }
     Err(SubmitError::KeyTooLong(length))
+}
+
+#[cfg(test)]
+mod tests {
+    use goondan_spec::Code;
+
+    use super::*;
+
+    #[test]
+    fn a_key_is_no_longer_than_it_may_be() {
+        let code = |length: usize| {
+            fitting_key(&InstanceId::new("a", "k".repeat(length)))
+                .err()
+                .map(|why| why.code())
+        };
+        assert_eq!(
+            (code(MAX_KEY_BYTES), code(MAX_KEY_BYTES + 1), code(10 << 20)),
+            (
+                None,
+                Some(Code::AGENT_KEY_TOO_LONG),
+                Some(Code::AGENT_KEY_TOO_LONG)
+            )
+        );
+    }
 }

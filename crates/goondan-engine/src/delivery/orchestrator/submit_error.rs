@@ -8,6 +8,13 @@ use goondan_core::ports::model::ModelError;
 use goondan_core::ports::store::StoreError;
 use goondan_core::ports::tool::HandlerError;
 
+/// Limit of queued events per instance.
+pub(super) const MAX_QUEUED_EVENTS: usize = 10_000;
+
+/// Length limit of an instance key, in bytes. With the file store, the keys of all instances stay
+/// in memory.
+pub(super) const MAX_KEY_BYTES: usize = 1_024;
+
 /// Reason why an event or a spawn is refused.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SubmitError {
@@ -177,27 +184,5 @@ impl SubmitError {
             }
         };
         Some(fixed.to_owned())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_no_longer_than_it_may_be() {
-        let code = |length: usize| {
-            fitting_key(&InstanceId::new("a", "k".repeat(length)))
-                .err()
-                .map(|why| why.code())
-        };
-        assert_eq!(
-            (code(MAX_KEY_BYTES), code(MAX_KEY_BYTES + 1), code(10 << 20)),
-            (
-                None,
-                Some(Code::AGENT_KEY_TOO_LONG),
-                Some(Code::AGENT_KEY_TOO_LONG)
-            )
-        );
     }
 }

@@ -30,7 +30,7 @@ use goondan_core::agent_event::{AgentEvent, EventTrace, TurnTerms};
 use goondan_core::ids::{InstanceId, derived_id};
 use goondan_core::ports::capabilities::ScheduledJob;
 use goondan_core::ports::clock::Clock;
-use goondan_core::ports::store::{Store, StoreError, update};
+use goondan_core::ports::store::{StoreError, update};
 use goondan_core::reserved_names::{CRON_EVENT, CRON_KEY};
 
 /// Delay before a firing is retried after a store error.
