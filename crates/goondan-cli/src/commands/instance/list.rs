@@ -159,8 +159,8 @@ fn conversation_table(found: &[FoundConversation], with_projects: bool) -> TextT
         "UPDATED",
     ];
     let with_titles = found.iter().any(|found| found.title.is_some());
-    heads.extend(with_titles.then_some("TITLE"));
     heads.extend(with_projects.then_some("PROJECT"));
+    heads.extend(with_titles.then_some("TITLE"));
     let mut table = TextTable::new(&heads);
     for found in found {
         let summary = &found.summary;
@@ -174,11 +174,11 @@ fn conversation_table(found: &[FoundConversation], with_projects: bool) -> TextT
             created,
             updated,
         ];
-        row.extend(with_titles.then(|| found.title.clone().unwrap_or("-".to_owned())));
         row.extend(
             with_projects
                 .then(|| project(found).map_or("-".to_owned(), |path| path.display().to_string())),
         );
+        row.extend(with_titles.then(|| found.title.clone().unwrap_or("-".to_owned())));
         table.row(row);
     }
     table
