@@ -87,7 +87,7 @@ impl JoiningEvents {
             .retain(|event| !ids.contains(event.id.as_str()));
     }
 
-    /// Withdraws an input. Returns `false` if the turn may have taken it.
+    /// Withdraws an input. Returns false if the turn may have taken it.
     pub(crate) fn withdraw(&self, event_id: &str) -> bool {
         let mut offers = self.lock_offers();
         if !offers.inputs.contains(event_id) {
@@ -103,7 +103,6 @@ impl JoiningEvents {
         }
     }
 
-    /// Locks the offers.
     fn lock_offers(&self) -> MutexGuard<'_, JoiningOffers> {
         self.0.offers.lock().unwrap_or_else(PoisonError::into_inner)
     }
