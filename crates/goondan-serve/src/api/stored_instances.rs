@@ -89,8 +89,9 @@ pub(super) async fn delete(
     Path((agent, key)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiProblem> {
     let id = InstanceId::new(agent, key);
-    match service.swarm().delete(&id).await? {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(unknown_instance(&id)),
+    if service.swarm().delete(&id).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(unknown_instance(&id))
     }
 }
