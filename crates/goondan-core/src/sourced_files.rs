@@ -9,12 +9,19 @@ use serde_json::Value;
 
 use crate::loaded_files::{has_inline_code, is_interpreter};
 use crate::program_search::first_line_words;
-use crate::shell::{self, LineWord};
+use crate::shell::{self, CommandEffect, LineWord};
 use crate::started_files::{is_data, pieces};
 
+mod named_files;
+mod script_checks;
 mod script_text;
+mod script_variables;
+mod statement_reader;
 
-use script_text::{ScriptStatement, ScriptWord, cleaned_recipe, logical_lines, statements};
+use named_files::names_in_script;
+pub use named_files::path_strings;
+use script_text::{ScriptStatement, ScriptText, ScriptWord, cleaned_recipe, logical_lines};
+use script_variables::is_name;
 
 /// Limit of scripts that are read.
 const MAX_SCRIPTS: usize = 200;
@@ -25,11 +32,6 @@ const MAX_DIRECTORIES: usize = 16;
 
 /// Suffixes of shell scripts.
 const SHELL_SUFFIXES: [&str; 6] = ["ash", "bash", "dash", "ksh", "sh", "zsh"];
-/// Words before a command that do not change which file it runs.
-const PREFIXES: [&str; 14] = [
-    "!", "{", "builtin", "command", "coproc", "do", "elif", "else", "exec", "if", "then", "time",
-    "until", "while",
-];
 /// Programs that run no shell which their arguments name, such as package managers.
 const NON_STARTING_PROGRAMS: [&str; 11] = [
     "-V", "-v", "apk", "apt", "apt-get", "brew", "chsh", "dnf", "hash", "pacman", "type",
@@ -38,6 +40,8 @@ const NON_STARTING_PROGRAMS: [&str; 11] = [
 const BINARY_CHECK_BYTES: u64 = 512;
 /// Interpreters whose first argument is code, and not a file.
 const TEXT_FILTERS: [&str; 6] = ["awk", "gawk", "gsed", "mawk", "nawk", "sed"];
+/// Options with which an interpreter runs no code.
+const QUERY_OPTIONS: [&str; 5] = ["--help", "--version", "-V", "-h", "-v"];
 /// Options of `make` that name a Makefile.
 const MAKEFILE_OPTIONS: [&str; 3] = ["-f", "--file", "--makefile"];
 
@@ -92,8 +96,20 @@ pub fn sourced_files(
     folders: &[PathBuf],
     project: &Path,
 ) -> SourcedFiles {
+    let temporary = std::env::temp_dir();
+    let own_directories: Vec<PathBuf> = folders
+        .iter()
+        .cloned()
+        .chain([project.to_owned(), temporary])
+        .collect();
     let mut search = SourceSearch {
         folders: folders.to_vec(),
+        start_folders: folders,
+        own_directories: &own_directories,
+        data_variables: BTreeSet::new(),
+        run_variables: BTreeSet::new(),
+        copies_unknown_data: false,
+        runs_scripts: false,
         is_in_own_script: false,
         known: BTreeSet::new(),
         todo: Vec::new(),
@@ -103,12 +119,6 @@ pub fn sourced_files(
         search.read_shell(line, folder);
     }
     search.sourced.are_unknown = false;
-    let temporary = std::env::temp_dir();
-    let is_own = |script: &Path| {
-        let folders = folders.iter().map(PathBuf::as_path);
-        let mut places = folders.chain([project, temporary.as_path()]);
-        places.any(|place| script.starts_with(place))
-    };
     for script in scripts.iter().filter(|script| script.is_file()) {
         if let Some(kind) = ScriptKind::of(script) {
             search.add(script.clone(), kind);
@@ -122,10 +132,12 @@ pub fn sourced_files(
             break;
         }
         let are_unknown = search.sourced.are_unknown;
-        search.is_in_own_script = is_own(&script);
+        search.is_in_own_script = search.is_own(&script);
         search.read(&script, kind);
         search.sourced.are_unknown &= search.is_in_own_script || are_unknown;
     }
+    search.sourced.are_unknown |= search.copies_unknown_data && search.runs_scripts
+        || !search.data_variables.is_disjoint(&search.run_variables);
     search.sourced.files.retain(|file| !scripts.contains(file));
     search.sourced
 }
@@ -137,9 +149,21 @@ fn has_first_line(path: &Path) -> bool {
     start.is_ok_and(|start| start.starts_with(b"#!") || start.contains(&0))
 }
 
-struct SourceSearch {
+struct SourceSearch<'a> {
     /// Directories in which a relative path may start.
     folders: Vec<PathBuf>,
+    /// Directories in which the lines run.
+    start_folders: &'a [PathBuf],
+    /// Directories in which an agent may be able to write.
+    own_directories: &'a [PathBuf],
+    /// Variables whose values come from data. A script gives them to the programs that it starts.
+    data_variables: BTreeSet<String>,
+    /// Variables that a script does not set, and which can decide what it runs.
+    run_variables: BTreeSet<String>,
+    /// A command can write files with data that the scripts do not name.
+    copies_unknown_data: bool,
+    /// A command runs a script, which can be such a copy.
+    runs_scripts: bool,
     /// A script is read that an agent could change. The caller covers the files that a line itself
     /// names.
     is_in_own_script: bool,
@@ -148,7 +172,36 @@ struct SourceSearch {
     sourced: SourcedFiles,
 }
 
-impl SourceSearch {
+impl SourceSearch<'_> {
+    /// Returns true if an agent may be able to change a file.
+    fn is_own(&self, path: &Path) -> bool {
+        let mut directories = self.own_directories.iter();
+        directories.any(|directory| path.starts_with(directory))
+    }
+
+    /// Adds the files whose names occur in the text of a script, except for databases and other
+    /// files that programs write.
+    fn add_named_files(&mut self, text: &str, around: &Path) {
+        if !self.is_in_own_script {
+            return;
+        }
+        let Some(names) = names_in_script(text) else {
+            self.sourced.are_unknown = true;
+            return;
+        };
+        for name in names {
+            for path in self.existing_paths(&name, around) {
+                if is_data(&path) || !self.is_own(&path) {
+                    continue;
+                }
+                if let Some(kind) = ScriptKind::of(&path) {
+                    self.add(path.clone(), kind);
+                }
+                self.sourced.files.insert(path);
+            }
+        }
+    }
+
     fn add(&mut self, script: PathBuf, kind: ScriptKind) {
         if self.known.insert((script.clone(), kind)) {
             self.todo.push((script, kind));
@@ -163,6 +216,7 @@ impl SourceSearch {
         self.sourced.are_unknown |= text.len() as u64 == MAX_SCRIPT_BYTES;
         let text = String::from_utf8_lossy(&text);
         let script_folder = script.parent().unwrap_or(script);
+        self.add_named_files(&text, script_folder);
         match kind {
             ScriptKind::Shell => self.read_shell(&text, script_folder),
             ScriptKind::Makefile => self.read_makefile(&text, &['\t'], script_folder),
@@ -172,14 +226,18 @@ impl SourceSearch {
     }
 
     fn read_shell(&mut self, text: &str, around: &Path) {
-        for statement in statements(text, around) {
-            self.read_statement(&statement, around);
+        let script = ScriptText::read(text, around);
+        if self.is_in_own_script {
+            self.check_text(&script);
+        }
+        for statement in &script.statements {
+            self.read_statement(statement, around);
         }
     }
 
     /// Adds the files of a command line in the arguments of a command. Data that a script reads can
     /// end the command in which it is inserted, and begin another one.
-    fn read_string(&mut self, words: &[&ScriptWord], around: &Path) {
+    fn read_string(&mut self, words: &[ScriptWord], around: &Path) {
         self.sourced.are_unknown |= words.iter().any(|word| word.is_computed);
         let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
         self.read_shell(&texts.join(" "), around);
@@ -206,15 +264,20 @@ impl SourceSearch {
                 self.read_shell(&cleaned_recipe(recipe), around);
                 continue;
             }
+            self.read_make_variable(&line);
             let line = line.split('#').next().unwrap_or_default();
+            // The first command of a rule can be in the same line.
+            if let Some((_, recipe)) = line.split_once(';').filter(|(rule, _)| rule.contains(':')) {
+                self.read_shell(&cleaned_recipe(recipe), around);
+            }
             let mut words = line.split_whitespace();
             if matches!(words.next(), Some("include" | "-include" | "sinclude")) {
-                for word in words {
-                    let is_known = !word.contains(['$', '*', '?', '[']);
+                for text in words {
+                    let is_known = !text.contains(['$', '*', '?', '[']);
                     let word = ScriptWord {
-                        text: word.to_owned(),
                         is_known,
                         is_computed: !is_known,
+                        ..ScriptWord::new(text)
                     };
                     self.add_word(&word, ScriptKind::Makefile, around);
                 }
@@ -222,19 +285,38 @@ impl SourceSearch {
         }
     }
 
+    /// Notices a line of a Makefile that sets a variable to data, or that changes how `make` reads
+    /// the file.
+    fn read_make_variable(&mut self, line: &str) {
+        if !self.is_in_own_script {
+            return;
+        }
+        let generates_rules = line.contains("(eval") || line.contains("{eval");
+        let line = line.trim_start_matches("override ");
+        let line = line.trim_start_matches("export ");
+        let name_end = line
+            .find([':', '=', '+', '?', '!', ' '])
+            .unwrap_or(line.len());
+        let (name, value) = line.split_at(name_end);
+        let changes_reading = [".RECIPEPREFIX", ".SHELLFLAGS", "SHELL", "define"].contains(&name);
+        self.sourced.are_unknown |= generates_rules || changes_reading && !value.is_empty();
+        if is_name(name) && value.contains("$(") || value.contains("${") {
+            self.data_variables.insert(name.to_owned());
+        }
+    }
+
     /// Adds the files that one command can run or copy.
     fn read_statement(&mut self, statement: &ScriptStatement, around: &Path) {
-        let is_prefix = |word: &&ScriptWord| {
-            PREFIXES.contains(&word.text.as_str()) || shell::is_assignment(&word.text)
-        };
-        let words = statement.words.iter().skip_while(is_prefix);
-        let words: Vec<&ScriptWord> = words.collect();
+        if self.is_in_own_script {
+            self.check_assignments(statement, around);
+        }
+        let words = statement.command_words();
         let Some((program, arguments)) = words.split_first() else {
             return;
         };
         let first = arguments.iter().find(|word| !word.text.starts_with('-'));
         match program.text.as_str() {
-            "cd" | "pushd" => return self.add_directory(first.copied()),
+            "cd" | "pushd" => return self.add_directory(first, around),
             "eval" => return self.read_string(arguments, around),
             "." | "source" => {
                 if let Some(word) = first {
@@ -250,7 +332,10 @@ impl SourceSearch {
             .iter()
             .map(|word| LineWord::of_script(&word.text, !word.is_known))
             .collect();
-        if shell::is_printing(&command) && !statement.writes_file {
+        if self.is_in_own_script {
+            self.check_command(statement, words);
+        }
+        if shell::effect(&command) == CommandEffect::Prints && !statement.writes_file {
             return;
         }
         self.sourced.are_unknown |= shell::runs_listed_files(&command);
@@ -258,18 +343,24 @@ impl SourceSearch {
         if self.is_in_own_script || !program.is_known {
             self.add_arguments(program, arguments, around);
         }
+        if self.is_in_own_script {
+            self.add_stated_directories(words, around);
+        }
         if NON_STARTING_PROGRAMS.contains(&program.text.as_str()) {
             return;
         }
         // Other programs start a shell or `make` in their arguments, such as `timeout 5 sh x`.
         for (at, word) in words.iter().enumerate() {
+            let rest = &words[at + 1..];
             match word.text.rsplit('/').next().unwrap_or_default() {
-                _ if shell::is_shell(&word.text) => self.read_shell_call(&words[at + 1..], around),
-                name if TEXT_FILTERS.contains(&name) => self.read_filter_call(&words[at + 1..]),
-                name if is_interpreter(name) => self.read_interpreter_call(&words[at + 1..]),
-                "make" | "gmake" => self.read_make_call(&words[at + 1..], around),
+                _ if shell::is_shell(&word.text) => self.read_shell_call(rest, around),
+                name if TEXT_FILTERS.contains(&name) => self.read_filter_call(rest),
+                name if is_interpreter(name) => {
+                    self.read_interpreter_call(rest, statement.has_document);
+                }
+                "make" | "gmake" => self.read_make_call(rest, around),
                 _ if word.text.contains(char::is_whitespace) && shell::runs_strings(&command) => {
-                    self.read_string(&[word], around);
+                    self.read_string(std::slice::from_ref(word), around);
                 }
                 _ => {}
             }
@@ -297,7 +388,7 @@ impl SourceSearch {
 
     /// Adds the files that the arguments of a command name, except for databases and other files
     /// that programs write. An unknown program can be a shell.
-    fn add_arguments(&mut self, program: &ScriptWord, arguments: &[&ScriptWord], around: &Path) {
+    fn add_arguments(&mut self, program: &ScriptWord, arguments: &[ScriptWord], around: &Path) {
         let default = Some(ScriptKind::Shell).filter(|_| !program.is_known);
         for word in arguments.iter().filter(|word| word.is_known) {
             let names = pieces(&word.text);
@@ -316,44 +407,53 @@ impl SourceSearch {
     }
 
     /// Adds the script of `sh SCRIPT`, or the files that `sh -c LINE` runs.
-    fn read_shell_call(&mut self, words: &[&ScriptWord], around: &Path) {
-        let has_line = |word: &&&ScriptWord| {
+    fn read_shell_call(&mut self, words: &[ScriptWord], around: &Path) {
+        let has_line = |word: &&ScriptWord| {
             word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains('c')
         };
-        let is_option = |word: &&&ScriptWord| word.text.starts_with(['-', '+']);
+        let is_option = |word: &&ScriptWord| word.text.starts_with(['-', '+']);
         let options = words.iter().take_while(is_option);
         let is_line = options.clone().any(|word| has_line(&word));
+        let reads_input = |word: &&ScriptWord| {
+            word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains('s')
+        };
+        self.sourced.are_unknown |= !is_line && options.clone().any(|word| reads_input(&word));
         let Some(first) = words.get(options.count()) else {
             // Without a script, a shell reads commands from its input.
             self.sourced.are_unknown |= !words.iter().any(|word| word.text.starts_with("--"));
             return;
         };
         if is_line {
-            self.read_string(&[first], around)
+            self.read_string(std::slice::from_ref(first), around);
         } else {
-            self.add_word(first, ScriptKind::Shell, around)
+            self.add_word(first, ScriptKind::Shell, around);
         }
     }
 
     /// Notices a script of an interpreter that the text does not determine. [`Self::add_arguments`]
-    /// adds known ones.
-    fn read_interpreter_call(&mut self, words: &[&ScriptWord]) {
+    /// adds known ones. Without a script, an interpreter reads its input, which is known if it is a
+    /// here-document (`has_document`).
+    fn read_interpreter_call(&mut self, words: &[ScriptWord], has_document: bool) {
         if has_inline_code(words.iter().map(|word| word.text.as_str())) {
             return;
         }
+        let is_query = |word: &ScriptWord| QUERY_OPTIONS.contains(&word.text.as_str());
         let script = words.iter().find(|word| !word.text.starts_with('-'));
-        self.sourced.are_unknown |= script.is_some_and(|word| !word.is_known);
+        self.sourced.are_unknown |= match script {
+            Some(script) => !script.is_known,
+            None => self.is_in_own_script && !has_document && !words.iter().any(is_query),
+        };
     }
 
     /// Notices an unknown script of `awk -f FILE` or `sed -f FILE`.
-    fn read_filter_call(&mut self, words: &[&ScriptWord]) {
+    fn read_filter_call(&mut self, words: &[ScriptWord]) {
         let names_file = |word: &ScriptWord| word.text.starts_with("-f") || word.text == "--file";
-        let files = words.windows(2).filter(|pair| names_file(pair[0]));
+        let files = words.windows(2).filter(|pair| names_file(&pair[0]));
         self.sourced.are_unknown |= files.flatten().any(|word| !word.is_known);
     }
 
     /// Adds the Makefiles of `make -f FILE`.
-    fn read_make_call(&mut self, words: &[&ScriptWord], around: &Path) {
+    fn read_make_call(&mut self, words: &[ScriptWord], around: &Path) {
         for (at, word) in words.iter().enumerate() {
             let option = MAKEFILE_OPTIONS
                 .iter()
@@ -377,10 +477,13 @@ impl SourceSearch {
     }
 
     /// Adds a directory into which a script changes.
-    fn add_directory(&mut self, word: Option<&ScriptWord>) {
+    fn add_directory(&mut self, word: Option<&ScriptWord>, around: &Path) {
         let Some(word) = word.filter(|word| word.is_known) else {
             return;
         };
+        if self.is_in_own_script {
+            self.add_code_directory(&word.text, around);
+        }
         let directories = self.folders.iter().map(|folder| folder.join(&word.text));
         let directories: Vec<PathBuf> = directories.filter(|path| path.is_dir()).collect();
         for path in directories {
@@ -397,8 +500,10 @@ impl SourceSearch {
             return;
         }
         let existing_paths = self.existing_paths(&word.text, around);
-        // A device, such as the input of the script, is no file that can change.
-        if existing_paths.is_empty() && !word.text.starts_with("/dev/") {
+        if word.text.starts_with("/dev/") {
+            // Another command may write into a device, such as the input of the script.
+            self.sourced.are_unknown |= self.is_in_own_script;
+        } else if existing_paths.is_empty() {
             self.sourced
                 .missing
                 .extend(self.possible_paths(&word.text, around));

@@ -25,7 +25,9 @@ pub(crate) use line_commands::{LineWord, quoted_line};
 pub use opened_files::{OpenedFile, opened};
 pub use parts::{file, fold, is_protected};
 pub use unknown_files::runs_unknown_files;
-pub(crate) use unknown_files::{is_assignment, is_printing, runs_listed_files, runs_strings};
+pub(crate) use unknown_files::{
+    CommandEffect, effect, is_assignment, is_listing_program, runs_listed_files, runs_strings,
+};
 pub use wrapper_programs::is_shell;
 
 /// A part of a command line that a policy decides about.

@@ -145,7 +145,7 @@ const MAX_STRING_DEPTH: usize = 4;
 
 /// Effect of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CommandEffect {
+pub(crate) enum CommandEffect {
     /// Runs and copies nothing.
     Prints,
     /// Runs nothing.
@@ -189,19 +189,10 @@ pub fn runs_unknown_files(line: &str) -> bool {
     })
 }
 
-/// Returns true if a command only prints: it runs no file, and writes none itself.
-pub(crate) fn is_printing(words: &[LineWord]) -> bool {
-    effect(words) == CommandEffect::Prints
-}
-
 /// Returns true if a command of a script runs files that a list names, or that it finds in a
 /// directory. Only its own script may get such files as arguments.
 pub(crate) fn runs_listed_files(words: &[LineWord]) -> bool {
-    let is_listing = |word: &LineWord| {
-        let name = base_name(&word.text);
-        LISTING_PROGRAMS.contains(&name) || searching_options(name).is_some() || name == "run-parts"
-    };
-    let Some(at) = words.iter().position(is_listing) else {
+    let Some(at) = words.iter().position(|word| is_listing_program(&word.text)) else {
         return effect(words) == CommandEffect::Unknown && has_listing_code(words);
     };
     let (name, arguments) = (base_name(&words[at].text), &words[at + 1..]);
@@ -212,6 +203,13 @@ pub(crate) fn runs_listed_files(words: &[LineWord]) -> bool {
     starts
         .into_iter()
         .any(|start| runs_its_arguments(&arguments[start.min(arguments.len())..]))
+}
+
+/// Returns true if a program can run commands with files from a list or a directory. `program` is its
+/// name or path.
+pub(crate) fn is_listing_program(program: &str) -> bool {
+    let name = base_name(program);
+    LISTING_PROGRAMS.contains(&name) || searching_options(name).is_some() || name == "run-parts"
 }
 
 /// Returns true if a command can run the files in its arguments. A script with a path only gets
@@ -429,7 +427,7 @@ fn has_listing_code(words: &[LineWord]) -> bool {
 }
 
 /// Returns the effect of a command with these words.
-fn effect(words: &[LineWord]) -> CommandEffect {
+pub(crate) fn effect(words: &[LineWord]) -> CommandEffect {
     let all_words = words;
     let words = without_wrappers(all_words);
     let outer = all_words

@@ -15,7 +15,7 @@ use goondan_core::loaded_files::{ProgramNames, paths_in_settings};
 use goondan_core::program_search::{find_program, interpreters};
 use goondan_core::real_path::{depends_on_process, real_path};
 use goondan_core::shell::{self, CommandPart, CommandPartKind};
-use goondan_core::sourced_files::sourced_files;
+use goondan_core::sourced_files::{path_strings, sourced_files};
 use goondan_core::started_files::{CodePlace, code_options, has_expansion, is_below, pieces};
 use goondan_spec::command_line::{self, CommandScript, CommandWord, ShellCommand, WordPiece};
 use goondan_spec::pattern::PatternAtom;
@@ -300,8 +300,10 @@ impl ReferencedWords {
                 if own_parts.all(never_reads_files) {
                     self.data_words.extend(named_pieces);
                 } else {
-                    let named_pieces: Vec<String> = named_pieces.collect();
+                    let mut named_pieces: Vec<String> = named_pieces.collect();
                     if !reading_parts.is_empty() {
+                        // Another command can run the printed text, in any language.
+                        named_pieces.extend(words.iter().flat_map(|word| path_strings(word)));
                         self.piped_words.extend(named_pieces.iter().cloned());
                     }
                     self.read_words.extend(named_pieces);
@@ -391,6 +393,7 @@ impl ReferencedWords {
             self.words.extend(pieces(&word));
             self.add_text(&word, depth + 1);
         }
+        self.words.extend(path_strings(text));
         // Quotes may have another meaning in that language, so the string is also split without
         // them.
         let mut starts = Vec::new();

@@ -70,6 +70,24 @@ fn a_line_with_an_unknown_file_has_no_remembered_approval() {
 }
 
 #[test]
+fn a_file_is_found_in_code_of_any_language() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().to_owned();
+    fs::write(folder.join("s.txt"), "true").unwrap();
+    for line in [
+        "echo x | sed 's/x/sh s.txt/e'",
+        "sed -n '1e sh s.txt' x",
+        "echo 'puts [exec sh s.txt]' | tclsh",
+        "printf '!sh s.txt' | ed -s",
+        "awk 'BEGIN{system(\"sh s.txt\")}'",
+    ] {
+        let found = find(&[line.to_owned()], std::slice::from_ref(&folder), &folder);
+        let is_covered = found.is_none_or(|found| found.files.contains(&folder.join("s.txt")));
+        assert!(is_covered, "{line}");
+    }
+}
+
+#[test]
 fn a_script_is_found_however_it_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("work");

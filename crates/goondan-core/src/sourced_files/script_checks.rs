@@ -1,0 +1,239 @@
+//! Commands of a script for which the text does not determine the files that they run.
+//!
+//! The rules apply to scripts that an agent could change. A command is clear if its program is known,
+//! and no data decides about the program and the files that it runs.
+
+use std::path::{Path, PathBuf};
+
+use super::SourceSearch;
+use super::script_text::{ScriptStatement, ScriptText, ScriptWord};
+use super::script_variables::PARAMETERS;
+use crate::loaded_files::is_interpreter;
+use crate::shell::{self, CommandEffect, LineWord};
+use crate::started_files::{CodePlace, code_options, pieces};
+
+/// Starts of the names of variables that decide which programs or code a program loads.
+const LOADING_VARIABLES: [&str; 22] = [
+    "BASH_ENV",
+    "CDPATH",
+    "CLASSPATH",
+    "DYLD_",
+    "ENV",
+    "GIT_",
+    "HOME",
+    "JAVA_TOOL",
+    "LD_",
+    "MAKEF",
+    "NODE_",
+    "PATH",
+    "PERL",
+    "PROMPT_COMMAND",
+    "PS1",
+    "PS4",
+    "PYTHON",
+    "RUBY",
+    "SHELL",
+    "TAR_OPTIONS",
+    "npm_",
+    "UV_",
+];
+
+/// Programs that copy files into a directory. Their arguments do not name the copies.
+const UNPACKING_PROGRAMS: [&str; 10] = [
+    "7z", "bsdtar", "cpio", "install", "patch", "rsync", "scp", "tar", "unzip", "git",
+];
+
+/// Options whose value is the directory in which a program runs or loads code.
+const DIRECTORY_OPTIONS: [&str; 6] = [
+    "-C",
+    "--cwd",
+    "--directory",
+    "--dir",
+    "--prefix",
+    "--manifest-path",
+];
+
+impl SourceSearch<'_> {
+    /// Notices a text that shells can read in another way, or that gives known names to other
+    /// commands.
+    pub(super) fn check_text(&mut self, script: &ScriptText) {
+        let is_known_command = |name: &String| {
+            let word = LineWord::of_script(name, false);
+            shell::is_shell(name)
+                || is_interpreter(name)
+                || shell::effect(std::slice::from_ref(&word)) != CommandEffect::Unknown
+        };
+        let is_alias = |statement: &ScriptStatement| {
+            let first = statement.command_words().first();
+            first.is_some_and(|word| ["alias", "enable", "hash"].contains(&word.text.as_str()))
+                && statement
+                    .words
+                    .iter()
+                    .any(|word| word.text.contains(['=', '/']))
+        };
+        self.sourced.are_unknown |= script.is_unclear
+            || script.functions.iter().any(is_known_command)
+            || script.statements.iter().any(is_alias);
+        self.data_variables
+            .extend(script.data_variables.iter().cloned());
+    }
+
+    /// Notices a command that can run files which its text does not determine.
+    pub(super) fn check_command(&mut self, statement: &ScriptStatement, words: &[ScriptWord]) {
+        let arguments = words.get(1..).unwrap_or_default();
+        // Arguments of the script, and variables of its environment, do not change.
+        let command: Vec<LineWord> = words
+            .iter()
+            .enumerate()
+            .map(|(at, word)| {
+                let is_unknown = if at == 0 {
+                    !word.is_known
+                } else {
+                    word.has_output
+                };
+                LineWord::of_script(&word.text, is_unknown)
+            })
+            .collect();
+        let effect = shell::effect(&command);
+        let has_output = arguments.iter().any(|word| word.has_output);
+        let begins_with_output = arguments.iter().any(ScriptWord::begins_with_output);
+        let has_pattern = || {
+            let is_pattern = |word: &ScriptWord| word.is_computed && !word.has_output;
+            arguments.iter().any(is_pattern)
+        };
+        match effect {
+            CommandEffect::Prints => {
+                self.copies_unknown_data |=
+                    statement.writes_file && (has_output || has_pattern() || statement.is_fed);
+            }
+            CommandEffect::Copies => {
+                self.copies_unknown_data |= has_output || has_pattern() || copies_directory(words);
+            }
+            CommandEffect::Builds => self.sourced.are_unknown |= begins_with_output,
+            CommandEffect::RunsScript => {
+                self.runs_scripts = true;
+                if has_output {
+                    self.data_variables.insert(PARAMETERS.to_owned());
+                }
+            }
+            // [`shell::runs_listed_files`] decides about the files that they run.
+            CommandEffect::Unknown if words.iter().any(is_listing) => {
+                self.sourced.are_unknown |= begins_with_output;
+                self.copies_unknown_data |= words.iter().any(is_copying);
+            }
+            CommandEffect::Unknown => {
+                self.sourced.are_unknown |= begins_with_output || has_pattern() || statement.is_fed;
+                self.copies_unknown_data |= is_unpacking(words);
+            }
+        }
+        let can_run = !matches!(effect, CommandEffect::Prints | CommandEffect::Copies);
+        if can_run {
+            let variables = words.iter().flat_map(|word| &word.outer_variables);
+            self.run_variables.extend(variables.cloned());
+        }
+    }
+
+    /// Notices variables that decide which code a program loads, and adds the directories that they
+    /// name.
+    pub(super) fn check_assignments(&mut self, statement: &ScriptStatement, around: &Path) {
+        for word in &statement.words {
+            let Some((name, value)) = word.text.split_once('=') else {
+                continue;
+            };
+            let name = name.trim_end_matches('+');
+            let is_loading = LOADING_VARIABLES
+                .iter()
+                .any(|start| name.starts_with(start))
+                || name.ends_with("PATH");
+            if !is_loading || !shell::is_assignment(&word.text) {
+                continue;
+            }
+            self.sourced.are_unknown |= word.has_output || name == "HOME";
+            for piece in pieces(value) {
+                self.add_code_directory(&piece, around);
+            }
+        }
+    }
+
+    /// Adds the directories of code that options of a command name.
+    pub(super) fn add_stated_directories(&mut self, words: &[ScriptWord], around: &Path) {
+        let texts = || words.iter().map(|word| word.text.as_str());
+        let values = texts()
+            .zip(texts().skip(1))
+            .filter_map(|(option, value)| DIRECTORY_OPTIONS.contains(&option).then_some(value));
+        let joined = texts().filter_map(|word| {
+            let options = DIRECTORY_OPTIONS.iter();
+            options
+                .filter_map(|option| word.strip_prefix(option))
+                .map(|value| value.trim_start_matches('='))
+                .next()
+        });
+        let mut stated: Vec<String> = values.chain(joined).map(str::to_owned).collect();
+        stated.extend(code_options(texts()).iter().flat_map(|word| pieces(word)));
+        for path in stated {
+            self.add_code_directory(&path, around);
+        }
+    }
+
+    /// Adds a directory of code, with all its files. A directory around the working directory is
+    /// unknown, because its files are too many.
+    pub(super) fn add_code_directory(&mut self, path: &str, around: &Path) {
+        if path.is_empty() || path == "." {
+            return;
+        }
+        let own: Vec<PathBuf> = self.own_directories.to_vec();
+        let own: Vec<&Path> = own.iter().map(PathBuf::as_path).collect();
+        let folders = self.start_folders.to_vec();
+        for path in self.possible_paths(path, around) {
+            if folders.contains(&path) {
+                continue;
+            }
+            let places = folders
+                .iter()
+                .map(|folder| CodePlace::of(&path, folder, &own));
+            match places.max() {
+                Some(CodePlace::ContainsWorkdir) => {
+                    let is_working_directory = folders
+                        .iter()
+                        .any(|folder| folder.canonicalize().ok() == path.canonicalize().ok());
+                    self.sourced.are_unknown |= !is_working_directory;
+                }
+                Some(CodePlace::Directory) => drop(self.sourced.files.insert(path)),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Returns true if a word is the name of a program that runs commands with files from a list or a
+/// directory.
+fn is_listing(word: &ScriptWord) -> bool {
+    shell::is_listing_program(&word.text)
+}
+
+/// Returns true if a word is the name of a program that copies files.
+fn is_copying(word: &ScriptWord) -> bool {
+    let word = LineWord::of_script(&word.text, false);
+    shell::effect(std::slice::from_ref(&word)) == CommandEffect::Copies
+}
+
+/// Returns true if a command copies whole directories.
+fn copies_directory(words: &[ScriptWord]) -> bool {
+    let mut options = words.iter().filter(|word| word.text.starts_with('-'));
+    let program = words.first().map_or("", |word| word.text.as_str());
+    ["mv", "ln", "cp"].contains(&program)
+        && (program != "cp" || options.any(|word| word.text.contains(['a', 'r', 'R'])))
+}
+
+/// Returns true if a command writes files that it unpacks or receives.
+fn is_unpacking(words: &[ScriptWord]) -> bool {
+    let Some((program, arguments)) = words.split_first() else {
+        return false;
+    };
+    let creates_archive = arguments.first().is_some_and(|word| {
+        let text = word.text.trim_start_matches('-');
+        text.starts_with('c') || text.starts_with('t')
+    });
+    let name = program.text.rsplit('/').next().unwrap_or_default();
+    UNPACKING_PROGRAMS.contains(&name) && !(name.ends_with("tar") && creates_archive)
+}
