@@ -243,10 +243,10 @@ mod tests {
     use std::path::Path;
 
     use goondan_spec::kinds::{
-        ElicitationMode, Kind, McpOauth, McpServer, McpTransport, Tool, ToolEntry,
+        ElicitationMode, McpOauth, McpServer, McpTransport, Tool, ToolEntry,
     };
     use goondan_spec::value::{Environment, ValueSource};
-    use goondan_spec::{Resource, ResourceId, Secret};
+    use goondan_spec::{Kind, Resource, ResourceId, Secret};
     use serde_json::json;
 
     use super::*;

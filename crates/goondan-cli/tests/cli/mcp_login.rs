@@ -169,20 +169,13 @@ fn login(sandbox: &Sandbox) -> (String, String) {
     let page = std::fs::read_to_string(page).unwrap_or_default();
     let (_, url) = page.split_once("0;url=").unwrap_or_default();
     let url = url.split('"').next().unwrap().replace("&amp;", "&");
-    if let Ok(url) = url::Url::parse(&url) {
-        let value = |name: &str| {
-            let found = url.query_pairs().find(|(known, _)| known == name);
-            found.unwrap().1.into_owned()
-        };
-        let back = url::Url::parse(&value("redirect_uri")).unwrap();
-        let mut stream = TcpStream::connect(("127.0.0.1", back.port().unwrap())).unwrap();
-        let state = value("state");
-        write!(
-            stream,
-            "GET {}?code=code-of-ada-0001&state={state} HTTP/1.1\r\n\r\n",
-            back.path()
-        )
-        .unwrap();
+    if let Some((_, rest)) = url.split_once("127.0.0.1%3A") {
+        let port = rest.split('%').next().unwrap();
+        let (_, state) = url.split_once("&state=").unwrap();
+        let state = state.split('&').next().unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", port.parse().unwrap())).unwrap();
+        let target = format!("/callback?code=code-of-ada-0001&state={state}");
+        write!(stream, "GET {target} HTTP/1.1\r\n\r\n").unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     }
     let output = running.wait_with_output().unwrap();
