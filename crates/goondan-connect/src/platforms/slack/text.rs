@@ -68,7 +68,7 @@ pub(super) fn unescaped(text: &str) -> String {
 
 /// Returns the content of angle brackets as people see it, in one line.
 fn shown(token: &str) -> String {
-    let token = &token.replace(['\n', '\r'], " ");
+    let token = &*token.replace(['\n', '\r'], " ");
     let (target, label) = match token.split_once('|') {
         Some((target, label)) => (target, Some(label).filter(|label| !label.is_empty())),
         None => (token, None),
