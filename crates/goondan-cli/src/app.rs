@@ -31,14 +31,14 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
     hide_memory();
     // These flags are read before clap runs, because they also apply to the errors that clap
     // reports.
-    let given = |flag: &str| {
+    let has_argument = |flag: &str| {
         arguments
             .iter()
             .skip(1)
             .take_while(|word| *word != "--")
             .any(|word| word == OsStr::new(flag))
     };
-    let json = given("--json");
+    let json = has_argument("--json");
     if let Some(color) = given_color(&arguments) {
         color.write_global();
     }
@@ -52,7 +52,7 @@ pub(crate) fn main(arguments: Vec<OsString>) -> ExitCode {
         Err(error) => Err(error),
     };
     screen::release();
-    terminal::abandon();
+    terminal::restore_before_exit();
     match exit {
         Ok(()) => CommandExit::Ok.into(),
         Err(error) => {
@@ -135,9 +135,10 @@ fn parse(arguments: &[OsString]) -> Result<CommandLine, CliError> {
 
 /// Returns the requested amount of help: `--help` prints the long one, `-h` the short one.
 fn help_length(arguments: &[OsString]) -> HelpLength {
-    match arguments.iter().any(|argument| argument == "--help") {
-        true => HelpLength::Long,
-        false => HelpLength::Short,
+    if arguments.iter().any(|argument| argument == "--help") {
+        HelpLength::Long
+    } else {
+        HelpLength::Short
     }
 }
 
@@ -155,7 +156,8 @@ fn with_help_flags(mut arguments: Vec<OsString>) -> Vec<OsString> {
 
 /// Returns the command up to the last recognized subcommand, such as `gdn new tool`.
 fn command_of(arguments: &[OsString]) -> String {
-    let (mut path, mut command) = ("gdn".to_owned(), CommandLine::command());
+    let mut path = "gdn".to_owned();
+    let mut command = CommandLine::command();
     for argument in arguments
         .iter()
         .skip(1)
@@ -184,17 +186,23 @@ fn error_message(error: &clap::Error, command: &str, arguments: &[OsString]) -> 
         )),
         ErrorKind::UnknownArgument => {
             let argument = context_text(ContextKind::InvalidArg)?;
-            Some(match argument.starts_with('-') {
-                true => format!("`{command}` has no option `{argument}`."),
-                false => format!("`{command}` takes no argument `{argument}`."),
+            Some(if argument.starts_with('-') {
+                format!("`{command}` has no option `{argument}`.")
+            } else {
+                format!("`{command}` takes no argument `{argument}`.")
             })
         }
         ErrorKind::MissingRequiredArgument => {
-            let missing = context_text(ContextKind::InvalidArg)?;
-            Some(match requiring_option(&missing, command, arguments) {
-                Some(option) => format!("`{option}` requires `{missing}`."),
-                None => format!("`{command}` requires {}.", missing.trim_end_matches("...")),
-            })
+            let missing_option = context_text(ContextKind::InvalidArg)?;
+            Some(
+                match requiring_option(&missing_option, command, arguments) {
+                    Some(option) => format!("`{option}` requires `{missing_option}`."),
+                    None => format!(
+                        "`{command}` requires {}.",
+                        missing_option.trim_end_matches("...")
+                    ),
+                },
+            )
         }
         ErrorKind::InvalidValue if context_text(ContextKind::InvalidValue)?.is_empty() => {
             Some(format!(
@@ -210,8 +218,8 @@ fn error_message(error: &clap::Error, command: &str, arguments: &[OsString]) -> 
 /// requires it.
 fn requiring_option(missing: &str, command: &str, arguments: &[OsString]) -> Option<String> {
     let is_missing = |arguments_to_try: &[&str]| {
-        let all = command.split(' ').chain(arguments_to_try.iter().copied());
-        let error = CommandLine::try_parse_from(all)
+        let command_line = command.split(' ').chain(arguments_to_try.iter().copied());
+        let error = CommandLine::try_parse_from(command_line)
             .err()
             .filter(|error| error.kind() == ErrorKind::MissingRequiredArgument);
         let missing_argument = error
@@ -249,7 +257,7 @@ fn similar_command(error: &clap::Error, command: &str) -> Option<String> {
     for word in command.split(' ').skip(1) {
         parent = parent.find_subcommand(word)?.clone();
     }
-    let sorted = |word: &str| {
+    let sorted_letters = |word: &str| {
         let mut letters: Vec<char> = word.chars().collect();
         letters.sort_unstable();
         letters
@@ -260,11 +268,11 @@ fn similar_command(error: &clap::Error, command: &str) -> Option<String> {
         .map(clap::Command::get_name)
         .collect();
     // An edit distance counts two swapped letters as two edits, so anagrams are matched first.
-    let meant = names
+    let intended = names
         .iter()
-        .find(|name| sorted(name) == sorted(typed))
+        .find(|name| sorted_letters(name) == sorted_letters(typed))
         .copied();
-    meant
+    intended
         .or_else(|| goondan::internal::closest(typed, &names))
         .map(|name| format!("Did you mean `{name}`?"))
 }
@@ -304,7 +312,7 @@ const COMMANDS_OF_OTHERS: [(&[&str], &str); 15] = [
 /// Condenses clap's multi-line error into a message and a suggestion.
 fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> CliError {
     let kind = error.kind();
-    let command = &*command_of(before_unknown(error, arguments));
+    let command = &*command_of(arguments_before_unknown(error, arguments));
     let mut message = Vec::new();
     let mut hints = Vec::new();
     for line in rendered
@@ -313,7 +321,7 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
         .filter(|line| !line.is_empty())
     {
         if let Some(tip) = line.trim_start().strip_prefix("tip: ") {
-            hints.push(capitalised(tip));
+            hints.push(capitalize(tip));
         } else if line.starts_with("Usage: ") {
             // For conflicting options, the usage line shows only one of them and no reason.
             hints.extend((kind != ErrorKind::ArgumentConflict).then(|| line.to_owned()));
@@ -342,15 +350,15 @@ fn usage_error(error: &clap::Error, rendered: &str, arguments: &[OsString]) -> C
         hints.splice(..0, argument_hint(error, command));
     }
     hints.push(format!("See `{command} --help`."));
-    let mut message = capitalised(&message.join("\n"));
+    let mut message = capitalize(&message.join("\n"));
     for (theirs, ours) in PLAIN_PARSE_ERRORS {
         message = message.replace(theirs, ours);
     }
-    CliError::usage(in_range(message)).suggest(hints.join("\n"))
+    CliError::usage(reword_range_error(message)).suggest(hints.join("\n"))
 }
 
 /// Returns the arguments before an unknown subcommand, or all arguments.
-fn before_unknown<'a>(error: &clap::Error, arguments: &'a [OsString]) -> &'a [OsString] {
+fn arguments_before_unknown<'a>(error: &clap::Error, arguments: &'a [OsString]) -> &'a [OsString] {
     let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) else {
         return arguments;
     };
@@ -374,7 +382,7 @@ fn argument_hint(error: &clap::Error, command: &str) -> Option<String> {
 }
 
 /// Rewrites `… 0 is not in 1..=1000` as a sentence. Other messages are returned unchanged.
-fn in_range(message: String) -> String {
+fn reword_range_error(message: String) -> String {
     let sentence = || {
         let (before, range) = message.split_once(" is not in ")?;
         let (min, max) = range.split_once("..=")?;
@@ -398,7 +406,7 @@ const PLAIN_PARSE_ERRORS: [(&str, &str); 3] = [
 ];
 
 /// Returns the text with its first letter in upper case.
-fn capitalised(text: &str) -> String {
+fn capitalize(text: &str) -> String {
     let mut chars = text.chars();
     match chars.next() {
         Some(first) => first.to_uppercase().chain(chars).collect(),
@@ -451,9 +459,10 @@ where
             Level::WARN => (style::WARNING, "warning"),
             _ => (style::FAINT, "log"),
         };
-        match writer.has_ansi_escapes() {
-            true => write!(writer, "{colour}{word}{colour:#}: ")?,
-            false => write!(writer, "{word}: ")?,
+        if writer.has_ansi_escapes() {
+            write!(writer, "{colour}{word}{colour:#}: ")?
+        } else {
+            write!(writer, "{word}: ")?
         }
         context
             .field_format()
@@ -479,8 +488,9 @@ fn start_logging(global: &GlobalArgs) {
         .with_writer(|| redactor().writer(screen::LogMessageWriter))
         .with_ansi(CommandOutput::stderr_has_colour());
     // Only tests initialize logging twice; the first initialization is sufficient for them.
-    let _ = match is_for_people {
-        true => log.event_format(NoteLogFormat).try_init(),
-        false => log.try_init(),
+    let _ = if is_for_people {
+        log.event_format(NoteLogFormat).try_init()
+    } else {
+        log.try_init()
     };
 }

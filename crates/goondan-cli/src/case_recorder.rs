@@ -148,21 +148,24 @@ async fn read_history(
     id: &InstanceId,
     message: Option<&str>,
 ) -> Result<(RecordedHistory, Option<usize>), NotRecorded> {
-    let unread = |error| NotRecorded(format!("The stored conversation can't be read: {error}."));
+    let unread_error =
+        |error| NotRecorded(format!("The stored conversation can't be read: {error}."));
     let mut events = Vec::new();
     for meta in swarm.instances().await {
         let instance = InstanceId::new(meta.agent, meta.instance_key);
-        events.extend(swarm.events(&instance, 0).await.map_err(unread)?);
+        events.extend(swarm.events(&instance, 0).await.map_err(unread_error)?);
     }
     CaseHistory::sort(&mut events);
     let turn = match message {
-        Some(message) => Some(CaseHistory::number_of(id, message, &events).map_err(not_recorded)?),
+        Some(message) => {
+            Some(CaseHistory::number_of(id, message, &events).map_err(recording_error)?)
+        }
         None => None,
     };
-    let history = CaseHistory::of(id, turn.as_slice(), events).map_err(not_recorded)?;
+    let history = CaseHistory::of(id, turn.as_slice(), events).map_err(recording_error)?;
     let mut conversations = BTreeMap::new();
     for instance in history.instances() {
-        let messages = swarm.conversation(&instance).await.map_err(unread)?;
+        let messages = swarm.conversation(&instance).await.map_err(unread_error)?;
         conversations.insert(instance, messages);
     }
     Ok((
@@ -214,16 +217,16 @@ fn make_case(
         mask: &mask,
         runs_tools: false,
     };
-    let text = record(&history, &source).map_err(not_recorded)?;
+    let text = record(&history, &source).map_err(recording_error)?;
     let must_pass = true;
     write_case(&text, folder.path(), bundle, must_pass).map_err(|error| match error {
-        RecordError::Unrecordable(reason) => not_recorded(reason),
+        RecordError::Unrecordable(reason) => recording_error(reason),
         RecordError::Io(error) => failed(error),
     })?;
     // The final case is for a file next to the other test cases.
     let directory = cases_directory(&real_root);
     source.project = relative(&real_root.join(&directory), &real_root);
-    let text = record(&history, &source).map_err(not_recorded)?;
+    let text = record(&history, &source).map_err(recording_error)?;
     let file = format!("{name}{CASE_FILE_SUFFIX}");
     Ok(CaseBody {
         file: match directory.is_empty() {
@@ -267,7 +270,7 @@ fn require_trust(trust: &TrustSettings, project: &Project) -> Result<(), NotReco
 }
 
 /// Converts the reason to the error for the studio.
-fn not_recorded(reason: RecordingError) -> NotRecorded {
+fn recording_error(reason: RecordingError) -> NotRecorded {
     NotRecorded(reason.0)
 }
 

@@ -57,7 +57,9 @@ impl ProjectCases {
         let stop = Arc::new(AtomicBool::new(false));
         let (done, ended) = oneshot::channel();
         let run = {
-            let (root, trust, stop) = (self.root.clone(), self.trust.clone(), Arc::clone(&stop));
+            let root = self.root.clone();
+            let trust = self.trust.clone();
+            let stop = Arc::clone(&stop);
             move || run_trusted(&root, &trust, names, stop, &results)
         };
         thread::spawn(move || {
@@ -73,8 +75,8 @@ impl CaseRunner for ProjectCases {
     fn list(&self) -> BoxFuture<'_, Result<CasesBody, Diagnostic>> {
         let root = self.root.clone();
         async move {
-            let listed = tokio::task::spawn_blocking(move || list_cases(&root)).await;
-            listed.map_err(|_| internal_error())
+            let cases = tokio::task::spawn_blocking(move || list_cases(&root)).await;
+            cases.map_err(|_| internal_error())
         }
         .boxed()
     }
@@ -106,7 +108,7 @@ fn run_trusted(
     results: &UnboundedSender<CaseResultBody>,
 ) -> Result<CaseTotalsBody, Diagnostic> {
     let check = trust.reload_check();
-    check(&goondan::load(root)).map_err(first_of)?;
+    check(&goondan::load(root)).map_err(first_refusal)?;
     let options = RunOptions {
         names: names.iter().cloned().collect(),
         tool_host: tool_host::command(),
@@ -125,9 +127,10 @@ fn run_trusted(
 
 /// Counts the outcomes. Errors in files count as failures of a run of all test cases.
 fn totals(summary: &RunSummary, names: &BTreeSet<String>) -> CaseTotalsBody {
-    let failed_files = match names.is_empty() {
-        true => summary.errors.len(),
-        false => 0,
+    let failed_files = if names.is_empty() {
+        summary.errors.len()
+    } else {
+        0
     };
     CaseTotalsBody {
         passed: summary.passed(),
@@ -138,11 +141,11 @@ fn totals(summary: &RunSummary, names: &BTreeSet<String>) -> CaseTotalsBody {
 
 /// Returns the test cases below the project directory.
 fn list_cases(root: &Path) -> CasesBody {
-    let found = discover(&[root.to_owned()]);
+    let discovered = discover(&[root.to_owned()]);
     // An error about the directory itself means that it contains no test case.
-    let errors = found.errors.iter().filter(|error| error.file != root);
+    let errors = discovered.errors.iter().filter(|error| error.file != root);
     CasesBody {
-        cases: found
+        cases: discovered
             .cases
             .iter()
             .map(|case| summary_of(root, case))
@@ -151,6 +154,7 @@ fn list_cases(root: &Path) -> CasesBody {
     }
 }
 
+/// Describes a test case for the list of test cases.
 fn summary_of(root: &Path, located: &LocatedCase) -> CaseSummaryBody {
     let LocatedCase { file, line, case } = located;
     CaseSummaryBody {
@@ -164,13 +168,13 @@ fn summary_of(root: &Path, located: &LocatedCase) -> CaseSummaryBody {
 
 /// Describes an error in a test case file.
 pub(crate) fn finding_of(root: &Path, error: &CaseError) -> FileFindingBody {
-    let known = |number: usize| (number > 0).then_some(number);
+    let known_position = |number: usize| (number > 0).then_some(number);
     FileFindingBody {
         severity: "error".to_owned(),
         message: error.message.clone(),
         file: Some(relative_file(root, &error.file)),
-        line: known(error.line),
-        column: known(error.column),
+        line: known_position(error.line),
+        column: known_position(error.column),
         ..FileFindingBody::default()
     }
 }
@@ -182,6 +186,7 @@ fn relative_file(root: &Path, file: &Path) -> String {
     parts.join("/")
 }
 
+/// Converts the report of a test case to the response body.
 fn result_of(report: &CaseReport) -> CaseResultBody {
     let (outcome, reason, failures) = match &report.outcome {
         CaseOutcome::Passed => (CaseOutcomeBody::Passed, None, Vec::new()),
@@ -203,6 +208,7 @@ fn result_of(report: &CaseReport) -> CaseResultBody {
     }
 }
 
+/// Converts a failed check to the response body.
 fn failure_of(failure: &CheckFailure) -> CaseFailureBody {
     let difference = |mismatch: &ValueMismatch| CaseDifferenceBody {
         path: mismatch.path.clone(),
@@ -218,7 +224,7 @@ fn failure_of(failure: &CheckFailure) -> CaseFailureBody {
 }
 
 /// Returns the first reason why the project is not trusted.
-fn first_of(refused: Vec<Diagnostic>) -> Diagnostic {
+fn first_refusal(refused: Vec<Diagnostic>) -> Diagnostic {
     refused.into_iter().next().unwrap_or_else(internal_error)
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn script(shell: Shell) -> Result<Vec<u8>, CliError> {
 
 /// Completes agent names of the project.
 pub(crate) fn agents() -> ArgValueCandidates {
-    of_project(|bundle| {
+    complete_from_project(|bundle| {
         bundle
             .agents()
             .keys()
@@ -54,7 +54,7 @@ pub(crate) fn agents() -> ArgValueCandidates {
 
 /// Completes swarm names of the project.
 pub(crate) fn swarms() -> ArgValueCandidates {
-    of_project(|bundle| {
+    complete_from_project(|bundle| {
         bundle
             .swarms()
             .keys()
@@ -65,7 +65,7 @@ pub(crate) fn swarms() -> ArgValueCandidates {
 
 /// Completes connection names of the project.
 pub(crate) fn connections() -> ArgValueCandidates {
-    of_project(|bundle| {
+    complete_from_project(|bundle| {
         bundle
             .connections()
             .keys()
@@ -76,7 +76,7 @@ pub(crate) fn connections() -> ArgValueCandidates {
 
 /// Completes names of tools that are MCP servers.
 pub(crate) fn servers() -> ArgValueCandidates {
-    of_project(|bundle| {
+    complete_from_project(|bundle| {
         let servers = bundle
             .tools()
             .values()
@@ -87,7 +87,7 @@ pub(crate) fn servers() -> ArgValueCandidates {
 
 /// Completes names of tools that have a build.
 pub(crate) fn builds() -> ArgValueCandidates {
-    of_project(|bundle| {
+    complete_from_project(|bundle| {
         bundle
             .builds()
             .iter()
@@ -98,14 +98,15 @@ pub(crate) fn builds() -> ArgValueCandidates {
 
 /// Completes the tool exports that agents use, as far as the YAML declares them.
 pub(crate) fn exports() -> ArgValueCandidates {
-    of_project(|bundle| {
-        let used = bundle.agents().values().flat_map(|agent| &agent.spec.tools);
-        used.flat_map(|used| {
-            let exports = bundle.tools()[&used.tool].spec.exports.iter();
-            let chosen = exports.filter(|export| used.selects(&export.name));
-            chosen.map(|export| format!("{}__{}", used.tool.name, export.name))
-        })
-        .collect()
+    complete_from_project(|bundle| {
+        let used_tools = bundle.agents().values().flat_map(|agent| &agent.spec.tools);
+        used_tools
+            .flat_map(|used| {
+                let exports = bundle.tools()[&used.tool].spec.exports.iter();
+                let chosen = exports.filter(|export| used.selects(&export.name));
+                chosen.map(|export| format!("{}__{}", used.tool.name, export.name))
+            })
+            .collect()
     })
 }
 
@@ -120,9 +121,9 @@ pub(crate) fn instances() -> ArgValueCandidates {
                 Err(_) => return Vec::new(),
             },
         };
-        let found = instances::in_files(&state_root, &scope).unwrap_or_default();
+        let instances_in_files = instances::in_files(&state_root, &scope).unwrap_or_default();
         candidates(
-            found
+            instances_in_files
                 .iter()
                 .map(instances::FoundConversation::name)
                 .collect(),
@@ -132,7 +133,7 @@ pub(crate) fn instances() -> ArgValueCandidates {
 
 /// Completes names from a valid project. An invalid project offers none, because its names are
 /// unknown.
-fn of_project(names: fn(&Bundle) -> Vec<String>) -> ArgValueCandidates {
+fn complete_from_project(names: fn(&Bundle) -> Vec<String>) -> ArgValueCandidates {
     ArgValueCandidates::new(move || {
         let bundle: Option<Arc<Bundle>> =
             current_project().and_then(|root| goondan::load(&root).bundle);

@@ -17,14 +17,15 @@ pub(crate) fn read_bytes(reader: impl Read, what: &str) -> Result<Vec<u8>, CliEr
     reader
         .take(MAX_INPUT_BYTES + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(what, &error))?;
-    match bytes.len() as u64 > MAX_INPUT_BYTES {
-        true => Err(CliError::usage(format!(
+        .map_err(|error| unreadable_input_error(what, &error))?;
+    if bytes.len() as u64 > MAX_INPUT_BYTES {
+        Err(CliError::usage(format!(
             "{what} is larger than {} MiB.",
             MAX_INPUT_BYTES / 1024 / 1024
         ))
-        .suggest("Put the needed part into a file of the project, and let a tool read that file.")),
-        false => Ok(bytes),
+        .suggest("Put the needed part into a file of the project, and let a tool read that file."))
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -39,11 +40,11 @@ pub(crate) const MAX_PROJECT_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Opens a file. `what` is the subject of the error message.
 pub(crate) fn open(path: &Path, what: &str) -> Result<File, CliError> {
-    File::open(path).map_err(|error| unreadable(what, &error))
+    File::open(path).map_err(|error| unreadable_input_error(what, &error))
 }
 
 /// Returns the error of an input that can't be read.
-pub(crate) fn unreadable(what: &str, error: &io::Error) -> CliError {
+pub(crate) fn unreadable_input_error(what: &str, error: &io::Error) -> CliError {
     let suggestion = match error.kind() {
         io::ErrorKind::PermissionDenied => "Name a file that you may read.",
         io::ErrorKind::IsADirectory => "Name a file, not a directory.",
@@ -53,7 +54,7 @@ pub(crate) fn unreadable(what: &str, error: &io::Error) -> CliError {
 }
 
 /// Returns the error of a file that can't be written.
-pub(crate) fn unwritable(path: &Path, error: &io::Error) -> CliError {
+pub(crate) fn unwritable_file_error(path: &Path, error: &io::Error) -> CliError {
     CliError::configuration(format!(
         "`{}` can't be written: {}.",
         path.display(),
@@ -63,17 +64,18 @@ pub(crate) fn unwritable(path: &Path, error: &io::Error) -> CliError {
 }
 
 /// Adds `path` to the message of an internal write error; other errors stay unchanged.
-pub(crate) fn in_writing(path: &Path, error: CliError) -> CliError {
-    match error.code == Code::INTERNAL_ERROR {
-        true => CliError {
+pub(crate) fn add_written_path(path: &Path, error: CliError) -> CliError {
+    if error.code == Code::INTERNAL_ERROR {
+        CliError {
             message: format!(
                 "{} (`{}`).",
                 error.message.trim_end_matches('.'),
                 path.display()
             ),
             ..error
-        },
-        false => error,
+        }
+    } else {
+        error
     }
 }
 

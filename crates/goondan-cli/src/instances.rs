@@ -52,7 +52,7 @@ impl ScopeArgs {
             (Some(id), _) => return Ok(ConversationScope::Workspace(id.clone())),
             (None, Some(path)) => Some(project::load(path)?.root),
             (None, None) if all => None,
-            (None, None) => project_path::around(output)?
+            (None, None) => project_path::find_around(output)?
                 .map(std::path::absolute)
                 .transpose()?,
         };
@@ -108,7 +108,7 @@ pub(crate) fn in_files(
     for workspace in workspaces(state_root, scope)? {
         let summaries = workspace
             .instances()
-            .map_err(|error| unreadable(&workspace, &error))?;
+            .map_err(|error| unreadable_workspace_error(&workspace, &error))?;
         conversations.extend(summaries.into_iter().map(|summary| FoundConversation {
             workspace: workspace.clone(),
             summary,
@@ -128,7 +128,7 @@ pub(crate) fn with_events(
     for workspace in workspaces(state_root, scope)? {
         let ids = workspace
             .instances_with_events()
-            .map_err(|error| unreadable(&workspace, &error))?;
+            .map_err(|error| unreadable_workspace_error(&workspace, &error))?;
         conversations.extend(ids.into_iter().map(|id| (workspace.clone(), id)));
     }
     Ok(conversations)
@@ -189,9 +189,10 @@ pub(crate) async fn in_running_swarm(
         return Ok(InstanceId::new(agent, key));
     }
     let scope = ConversationScope::Workspace(remote.workspace().id.clone());
-    let all = all(None, state_root, &scope).await?;
-    let found = choose(&all, name)?.ok_or_else(|| unknown(&scope, name))?;
-    Ok(found.summary.id)
+    let instances = all(None, state_root, &scope).await?;
+    let chosen =
+        choose(&instances, name)?.ok_or_else(|| unknown_conversation_error(&scope, name))?;
+    Ok(chosen.summary.id)
 }
 
 /// Selects a conversation by `agent:key`, or by an agent or key if that is unique. Returns `None`
@@ -201,12 +202,12 @@ pub(crate) fn choose(
     name: &str,
 ) -> Result<Option<FoundConversation>, CliError> {
     let exact: Vec<&FoundConversation> = all.iter().filter(|found| found.name() == name).collect();
-    let matches = match exact.is_empty() {
-        false => exact,
-        true => all
-            .iter()
+    let matches = if exact.is_empty() {
+        all.iter()
             .filter(|found| has_agent_or_key(found, name))
-            .collect(),
+            .collect()
+    } else {
+        exact
     };
     match matches.as_slice() {
         [] => Ok(None),
@@ -216,7 +217,7 @@ pub(crate) fn choose(
 }
 
 /// Returns the error for a conversation name without a match in `scope`.
-pub(crate) fn unknown(scope: &ConversationScope, name: &str) -> CliError {
+pub(crate) fn unknown_conversation_error(scope: &ConversationScope, name: &str) -> CliError {
     let hint = match scope {
         ConversationScope::Project(..) => {
             "List this project's conversations with `gdn conversation list`, or those of all \
@@ -252,7 +253,7 @@ pub(crate) fn scope_of_search(scope: &ConversationScope) -> String {
     }
 }
 
-/// Returns whether `name` is the agent or the key of the conversation.
+/// Returns true if `name` is the agent or the key of the conversation.
 fn has_agent_or_key(found: &FoundConversation, name: &str) -> bool {
     found.summary.id.agent == name || found.summary.id.instance_key == name
 }
@@ -281,14 +282,17 @@ pub(crate) fn workspaces(
     if let ConversationScope::Project(_, workspaces) = scope {
         return Ok(workspaces.clone());
     }
-    let all = state_root
+    let found_workspaces = state_root
         .workspaces()
         .map_err(|error| unreadable_root(state_root, &error))?;
     let ConversationScope::Workspace(requested_id) = scope else {
-        return Ok(all);
+        return Ok(found_workspaces);
     };
-    let ids: Vec<String> = all.iter().map(|workspace| workspace.id.clone()).collect();
-    let selected: Vec<Workspace> = all
+    let ids: Vec<String> = found_workspaces
+        .iter()
+        .map(|workspace| workspace.id.clone())
+        .collect();
+    let selected: Vec<Workspace> = found_workspaces
         .into_iter()
         .filter(|workspace| workspace.id == *requested_id)
         .collect();
@@ -318,7 +322,7 @@ fn unreadable_root(state_root: &StateRoot, error: &std::io::Error) -> CliError {
 }
 
 /// Returns the error of a workspace that can't be read.
-fn unreadable(workspace: &Workspace, error: &std::io::Error) -> CliError {
+fn unreadable_workspace_error(workspace: &Workspace, error: &std::io::Error) -> CliError {
     CliError::failure(
         Code::INTERNAL_ERROR,
         format!(

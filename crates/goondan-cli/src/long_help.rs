@@ -106,7 +106,9 @@ mod tests {
 
     /// Splits the first command of an example into words. Two spaces begin its description.
     fn words(example: &str) -> Option<Vec<String>> {
-        let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+        let mut words = Vec::new();
+        let mut word = String::new();
+        let mut quote = None;
         let mut characters = example.trim().chars().peekable();
         while let Some(character) = characters.next() {
             match (quote, character) {
@@ -152,7 +154,8 @@ mod tests {
     #[test]
     fn each_example_is_a_valid_command_line() {
         let command = with_command_texts(CommandLine::command(), &mut Vec::new());
-        let (mut parsed, mut invalid) = (0, Vec::new());
+        let mut parsed = 0;
+        let mut invalid = Vec::new();
         visit_commands(&command, "", &mut |command, path| {
             let help = command.get_after_help().map(ToString::to_string);
             let mut of_command = 0;

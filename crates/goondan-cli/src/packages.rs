@@ -19,7 +19,7 @@ const PUBLISHED_URL_PREFIXES: [&str; 4] = ["oci://", "git+https://", "git+ssh://
 const REGISTRY_VARIABLE: &str = "GOONDAN_REGISTRY";
 
 /// Returns the URL of a published swarm, or `None` if `project` is a path.
-pub(crate) fn published(project: &Path) -> Option<&str> {
+pub(crate) fn published_url(project: &Path) -> Option<&str> {
     let text = project.to_str()?;
     PUBLISHED_URL_PREFIXES
         .iter()
@@ -37,7 +37,7 @@ pub(crate) async fn fetch(
     let current_dir = std::env::current_dir()?;
     let checked_out = checkout(
         address,
-        &reach(Some(&current_dir), None, None),
+        &access_settings(Some(&current_dir), None, None),
         &cache(state_root),
     )
     .await
@@ -55,18 +55,19 @@ pub(crate) fn cache(state_root: &StateRoot) -> PackageCache {
     PackageCache::of(&state_root.0)
 }
 
-/// Returns the access settings for package sources. `stated` is a registry from the command line.
-pub(crate) fn reach(
+/// Returns the access settings for package sources. `stated_registry` is a registry from the
+/// command line.
+pub(crate) fn access_settings(
     root: Option<&Path>,
     manifest: Option<&PackageManifest>,
     stated_registry: Option<&str>,
 ) -> FetchSettings {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let of_project = manifest.and_then(|manifest| manifest.registry.clone());
+    let project_registry = manifest.and_then(|manifest| manifest.registry.clone());
     let registry = stated_registry
         .map(str::to_owned)
         .or_else(|| variable(REGISTRY_VARIABLE))
-        .or(of_project);
+        .or(project_registry);
     FetchSettings {
         folder: root.map(Path::to_owned),
         credentials: RegistryCredentials::find(&variable),

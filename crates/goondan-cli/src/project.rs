@@ -116,8 +116,8 @@ fn require_valid(
     match bundle {
         Some(bundle) => Ok((root, bundle, sources)),
         None => {
-            output.explain(pretty(&diagnostics, &sources).trim_end_matches('\n'))?;
-            Err(invalid(&diagnostics))
+            output.explain(format_diagnostics(&diagnostics, &sources).trim_end_matches('\n'))?;
+            Err(invalid_project_error(&diagnostics))
         }
     }
 }
@@ -130,7 +130,7 @@ pub(crate) fn chosen_swarm(
 ) -> Result<(Arc<Bundle>, ResourceId), CliError> {
     let (_, bundle, _) = load_valid(path, output)?;
     let swarm = bundle.choose_swarm(name).map(|swarm| swarm.id.clone());
-    let swarm = swarm.map_err(|problem| not_startable(std::slice::from_ref(&problem)))?;
+    let swarm = swarm.map_err(|problem| not_startable_error(std::slice::from_ref(&problem)))?;
     Ok((bundle, swarm))
 }
 
@@ -143,11 +143,11 @@ fn print_diagnostics(
     if diagnostics.is_empty() {
         return Ok(());
     }
-    output.note(pretty(diagnostics, sources).trim_end_matches('\n'))
+    output.note(format_diagnostics(diagnostics, sources).trim_end_matches('\n'))
 }
 
 /// Formats diagnostics with their source lines.
-fn pretty(diagnostics: &[Diagnostic], sources: &SourceTexts) -> String {
+fn format_diagnostics(diagnostics: &[Diagnostic], sources: &SourceTexts) -> String {
     render::pretty(diagnostics, sources, CommandOutput::stderr_has_colour())
 }
 
@@ -309,15 +309,16 @@ pub(crate) fn require(path: &Path) -> Result<(), CliError> {
             .file_name()
             .and_then(|name| name.to_str())
             .unwrap_or_default();
-        return match goondan::start::project::MANIFEST_FILES.contains(&name) {
-            true => Ok(()),
-            false => Err(no_project(format!(
+        return if goondan::start::project::MANIFEST_FILES.contains(&name) {
+            Ok(())
+        } else {
+            Err(no_project_error(format!(
                 "`{shown_path}` is not a project directory or a goondan.yaml."
-            ))),
+            )))
         };
     }
     if !metadata.is_dir() {
-        return Err(no_project(format!(
+        return Err(no_project_error(format!(
             "`{shown_path}` is not a file or a directory."
         )));
     }
@@ -327,9 +328,10 @@ pub(crate) fn require(path: &Path) -> Result<(), CliError> {
     if let Some(error) = manifest_error(path) {
         return Err(error);
     }
-    let (directory, command) = match path == Path::new(".") {
-        true => ("this directory".to_owned(), "gdn init".to_owned()),
-        false => (format!("`{shown_path}`"), init_command(path)),
+    let (directory, command) = if path == Path::new(".") {
+        ("this directory".to_owned(), "gdn init".to_owned())
+    } else {
+        (format!("`{shown_path}`"), init_command(path))
     };
     Err(
         CliError::configuration(format!("There is no goondan.yaml in {directory}.")).suggest(
@@ -344,7 +346,7 @@ fn init_command(path: &Path) -> String {
 }
 
 /// Returns the error of a path that is not a project.
-fn no_project(message: String) -> CliError {
+fn no_project_error(message: String) -> CliError {
     CliError::configuration(message).suggest("Name the directory that contains goondan.yaml.")
 }
 
@@ -352,7 +354,7 @@ fn no_project(message: String) -> CliError {
 fn missing_path_error(path: &Path, error: &io::Error) -> CliError {
     let shown_path = path.display();
     match error.kind() {
-        io::ErrorKind::NotFound if path.is_symlink() => no_project(format!(
+        io::ErrorKind::NotFound if path.is_symlink() => no_project_error(format!(
             "`{shown_path}` is a link to something that does not exist."
         )),
         io::ErrorKind::NotFound => {
@@ -361,7 +363,7 @@ fn missing_path_error(path: &Path, error: &io::Error) -> CliError {
                 init_command(path)
             ))
         }
-        _ => no_project(format!(
+        _ => no_project_error(format!(
             "`{shown_path}` can't be opened: {}.",
             reason(error)
         )),
@@ -370,30 +372,31 @@ fn missing_path_error(path: &Path, error: &io::Error) -> CliError {
 
 /// Returns an error if the directory has a goondan.yaml that is not a readable regular file.
 pub(crate) fn manifest_error(folder: &Path) -> Option<CliError> {
-    let not_usable = |path: &Path, problem: String| {
+    let unusable_project_error = |path: &Path, problem: String| {
         let shown_path = path.strip_prefix(".").unwrap_or(path).display();
         CliError::configuration(format!("`{shown_path}` {problem}."))
     };
     for path in goondan::start::project::MANIFEST_FILES.map(|name| folder.join(name)) {
         match std::fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => {
-                let error = not_usable(&path, "is a directory, not a file".to_owned());
+                let error = unusable_project_error(&path, "is a directory, not a file".to_owned());
                 return Some(error.suggest("Rename it, then create a project with `gdn init`."));
             }
             Ok(_) => {
-                let error = not_usable(&path, "is not a regular file".to_owned());
+                let error = unusable_project_error(&path, "is not a regular file".to_owned());
                 return Some(error.suggest("Remove it, then create a project with `gdn init`."));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let error = not_usable(
+                let error = unusable_project_error(
                     &path,
                     "is a link to something that does not exist".to_owned(),
                 );
                 return Some(error.suggest("Correct the link, or remove it."));
             }
             Err(error) => {
-                let error = not_usable(&path, format!("can't be read: {}", reason(&error)));
+                let error =
+                    unusable_project_error(&path, format!("can't be read: {}", reason(&error)));
                 return Some(
                     error.suggest("Name a directory that you may read, or change its permissions."),
                 );
@@ -431,8 +434,7 @@ pub(crate) fn unusable_variables(problem: &Diagnostic) -> CliError {
     }
 }
 
-/// Returns the error for a project with errors.
-pub(crate) fn invalid(diagnostics: &[Diagnostic]) -> CliError {
+pub(crate) fn invalid_project_error(diagnostics: &[Diagnostic]) -> CliError {
     let errors = diagnostics
         .iter()
         .filter(|diagnostic| diagnostic.is_error())
@@ -473,7 +475,7 @@ impl SwarmStartFailure {
         };
         let is_held = is_held_error(&error);
         let error = match error {
-            StartError::Diagnostics(diagnostics) => not_startable_shown(&diagnostics, output),
+            StartError::Diagnostics(diagnostics) => report_not_startable(&diagnostics, output),
             other => CliError {
                 suggestion: other.suggestion(),
                 ..CliError::failure(other.code(), other.to_string())
@@ -494,27 +496,30 @@ impl From<CliError> for SwarmStartFailure {
 
 /// Returns the error for a valid project that cannot start. Prints the problems if there are
 /// several.
-pub(crate) fn not_startable_shown(diagnostics: &[Diagnostic], output: &CommandOutput) -> CliError {
+pub(crate) fn report_not_startable(diagnostics: &[Diagnostic], output: &CommandOutput) -> CliError {
     // A single problem becomes the error itself; for several, the error only has their number.
-    let listed = match diagnostics {
+    let shown_diagnostics = match diagnostics {
         [_] => Ok(()),
         several => output.explain(render::short(several).trim_end_matches('\n')),
     };
-    listed.err().unwrap_or_else(|| not_startable(diagnostics))
+    shown_diagnostics
+        .err()
+        .unwrap_or_else(|| not_startable_error(diagnostics))
 }
 
 /// Returns the error for problems that prevent a start. Missing variables and swarms are
 /// configuration errors; everything else is a project error.
-fn not_startable(diagnostics: &[Diagnostic]) -> CliError {
+fn not_startable_error(diagnostics: &[Diagnostic]) -> CliError {
     let is_of_environment =
         |diagnostic: &Diagnostic| matches!(diagnostic.code, Code::ENV_MISSING | Code::NO_SWARM);
-    let exit = match diagnostics
+    let exit = if diagnostics
         .iter()
         .filter(|diagnostic| diagnostic.is_error())
         .all(is_of_environment)
     {
-        true => CommandExit::Configuration,
-        false => CommandExit::Validation,
+        CommandExit::Configuration
+    } else {
+        CommandExit::Validation
     };
     let mut error = match diagnostics {
         [problem] => CliError {

@@ -72,7 +72,7 @@ impl DirectoryEditor {
     }
 
     /// Runs `work` on a thread for blocking work.
-    fn blocking<T: Send + 'static>(
+    fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&DirectoryEditor) -> Result<T, Diagnostic> + Send + 'static,
     ) -> BoxFuture<'_, Result<T, Diagnostic>> {
@@ -111,7 +111,7 @@ impl DirectoryEditor {
         editable
     }
 
-    /// Returns whether the path leads to a regular file without links.
+    /// Returns true if the path leads to a regular file without links.
     fn is_regular(&self, path: &str) -> bool {
         let metadata = metadata_beneath(&self.root, &self.root.join(path));
         metadata.is_ok_and(|found| found.is_some_and(|it| it.kind == DirectoryEntryKind::File))
@@ -170,8 +170,7 @@ impl DirectoryEditor {
         })
     }
 
-    /// Checks an edited file.
-    fn checked(&self, edit: &EditedFileBody) -> Result<CheckedFileBody, Diagnostic> {
+    fn check_file(&self, edit: &EditedFileBody) -> Result<CheckedFileBody, Diagnostic> {
         refuse_large(edit)?;
         let (text, hash) = match self.open_new_case(&edit.path) {
             Some(_) => (String::new(), String::new()),
@@ -206,13 +205,13 @@ impl DirectoryEditor {
             )
         });
         let diagnostics = project.diagnostics.iter().cloned();
-        let all = diagnostics.chain(checks.into_iter().flatten());
-        all.map(finding).collect()
+        let all_diagnostics = diagnostics.chain(checks.into_iter().flatten());
+        all_diagnostics.map(finding).collect()
     }
 
     /// Saves an edited file, unless the file on disk has another hash. An empty hash creates a test
     /// case.
-    fn saved(&self, edit: &EditedFileBody) -> Result<SavedFileBody, Diagnostic> {
+    fn save_file(&self, edit: &EditedFileBody) -> Result<SavedFileBody, Diagnostic> {
         refuse_large(edit)?;
         let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error: io::Error| file_error(&edit.path, &error);
@@ -235,18 +234,19 @@ impl DirectoryEditor {
         let is_saved = directory
             .write_atomically_if(name, bytes, mode, is_current)
             .map_err(failed)?;
-        match is_saved {
-            true => Ok(SavedFileBody {
+        if is_saved {
+            Ok(SavedFileBody {
                 hash: hash_of(bytes),
-            }),
-            false => Err(changed_file_error(&edit.path)),
+            })
+        } else {
+            Err(changed_file_error(&edit.path))
         }
     }
 }
 
 impl ProjectEditor for DirectoryEditor {
     fn list(&self) -> BoxFuture<'_, Result<ProjectFilesBody, Diagnostic>> {
-        self.blocking(|editor| {
+        self.run_blocking(|editor| {
             let files = editor.editable_files().into_iter();
             let files = files
                 .map(|(path, kind)| ProjectFileBody { path, kind })
@@ -256,15 +256,15 @@ impl ProjectEditor for DirectoryEditor {
     }
 
     fn read(&self, path: String) -> BoxFuture<'_, Result<ProjectTextBody, Diagnostic>> {
-        self.blocking(move |editor| editor.text(&path))
+        self.run_blocking(move |editor| editor.text(&path))
     }
 
     fn check(&self, edit: EditedFileBody) -> BoxFuture<'_, Result<CheckedFileBody, Diagnostic>> {
-        self.blocking(move |editor| editor.checked(&edit))
+        self.run_blocking(move |editor| editor.check_file(&edit))
     }
 
     fn save(&self, edit: EditedFileBody) -> BoxFuture<'_, Result<SavedFileBody, Diagnostic>> {
-        self.blocking(move |editor| editor.saved(&edit))
+        self.run_blocking(move |editor| editor.save_file(&edit))
     }
 }
 
@@ -276,9 +276,10 @@ fn content(directory: &DirectoryHandle, name: &OsStr) -> io::Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     file.take(MAX_EDITED_BYTES + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > MAX_EDITED_BYTES {
-        true => Err(io::Error::other("it is larger than 1 MiB")),
-        false => Ok(bytes),
+    if bytes.len() as u64 > MAX_EDITED_BYTES {
+        Err(io::Error::other("it is larger than 1 MiB"))
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -311,6 +312,8 @@ fn instruction_names(bundle: Option<&Bundle>) -> Vec<String> {
     names.chain([INSTRUCTIONS_FILE.to_owned()]).collect()
 }
 
+/// Returns the kind of a project file by its name. `instructions` are the names of instruction
+/// files.
 fn kind_of(path: &str, instructions: &[String]) -> ProjectFileKind {
     let name = path.rsplit('/').next().unwrap_or(path);
     if name.ends_with(CASE_FILE_SUFFIX) {
@@ -344,13 +347,14 @@ fn finding(diagnostic: Diagnostic) -> FileFindingBody {
 }
 
 fn refuse_large(edit: &EditedFileBody) -> Result<(), Diagnostic> {
-    match edit.text.len() as u64 > MAX_EDITED_BYTES {
-        true => Err(Diagnostic::new(
+    if edit.text.len() as u64 > MAX_EDITED_BYTES {
+        Err(Diagnostic::new(
             Code::SERVE_TOO_LARGE,
             "The edited text is larger than 1 MiB.",
         )
-        .suggest("Edit the file with another program.")),
-        false => Ok(()),
+        .suggest("Edit the file with another program."))
+    } else {
+        Ok(())
     }
 }
 

@@ -44,10 +44,14 @@ pub(crate) struct ProjectPathArgOrOption {
 }
 
 impl ProjectPathArgOrOption {
-    /// See [`ProjectPathArg::known`].
-    pub(crate) fn known(&self, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
-        let given = self.option.as_deref().or(self.positional.given());
-        known_path(given, output)
+    /// Returns the project path, or `None` if there is no project. Prints a note if the project is
+    /// found above the current directory.
+    pub(crate) fn find_optional(
+        &self,
+        output: &CommandOutput,
+    ) -> Result<Option<PathBuf>, CliError> {
+        let given_path = self.option.as_deref().or(self.positional.given_path());
+        find_optional_path(given_path, output)
     }
 }
 
@@ -58,12 +62,12 @@ impl ProjectPathArg {
     }
 
     /// Returns the path that the user gave.
-    pub(crate) fn given(&self) -> Option<&Path> {
+    pub(crate) fn given_path(&self) -> Option<&Path> {
         self.project.as_deref()
     }
 
-    /// Takes the argument if it contains whitespace and no file has this name. Such an argument is an
-    /// input instead of a path.
+    /// Removes and returns the argument if it is an input instead of a path: it contains whitespace
+    /// and no file has this name.
     pub(crate) fn take_text(&mut self) -> Option<String> {
         let is_text = |path: &mut PathBuf| {
             let text = path.to_str();
@@ -75,23 +79,31 @@ impl ProjectPathArg {
     }
 
     /// Returns the path like [`ProjectPathArg::find`], or `None` if there is no project.
-    pub(crate) fn known(&self, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
-        known_path(self.project.as_deref(), output)
+    pub(crate) fn find_optional(
+        &self,
+        output: &CommandOutput,
+    ) -> Result<Option<PathBuf>, CliError> {
+        find_optional_path(self.project.as_deref(), output)
     }
 }
 
 impl ProjectPathOption {
-    /// See [`ProjectPathArg::known`].
-    pub(crate) fn known(&self, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
-        known_path(self.project.as_deref(), output)
+    /// Returns the project path, or `None` if there is no project. Prints a note if the project is
+    /// found above the current directory.
+    pub(crate) fn find_optional(
+        &self,
+        output: &CommandOutput,
+    ) -> Result<Option<PathBuf>, CliError> {
+        find_optional_path(self.project.as_deref(), output)
     }
 
-    /// See [`ProjectPathArg::given`].
-    pub(crate) fn given(&self) -> Option<&Path> {
+    /// Returns the path that the user gave.
+    pub(crate) fn given_path(&self) -> Option<&Path> {
         self.project.as_deref()
     }
 
-    /// See [`ProjectPathArg::find`].
+    /// Returns the project path. Prints a note if the project is found above the current directory.
+    /// Fails if there is no project.
     pub(crate) fn find(&self, output: &CommandOutput) -> Result<PathBuf, CliError> {
         find_path(self.project.as_deref(), output)
     }
@@ -99,7 +111,7 @@ impl ProjectPathOption {
 
 /// Returns the given path, or the project around the current directory. Fails if there is none.
 fn find_path(given: Option<&Path>, output: &CommandOutput) -> Result<PathBuf, CliError> {
-    known_path(given, output)?.ok_or_else(|| {
+    find_optional_path(given, output)?.ok_or_else(|| {
         if let Some(error) = project::manifest_error(Path::new(".")) {
             return error;
         }
@@ -112,16 +124,19 @@ fn find_path(given: Option<&Path>, output: &CommandOutput) -> Result<PathBuf, Cl
 }
 
 /// Returns the given path, or the project around the current directory; `None` if there is none.
-fn known_path(given: Option<&Path>, output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
+fn find_optional_path(
+    given: Option<&Path>,
+    output: &CommandOutput,
+) -> Result<Option<PathBuf>, CliError> {
     match given {
         Some(path) => Ok(Some(path.to_owned())),
-        None => around(output),
+        None => find_around(output),
     }
 }
 
 /// Returns the project around the current directory, if any. Prints a note if it is a parent
 /// directory.
-pub(crate) fn around(output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
+pub(crate) fn find_around(output: &CommandOutput) -> Result<Option<PathBuf>, CliError> {
     let current_dir = Path::new(".");
     if goondan::manifest_in(current_dir).is_some() {
         return Ok(Some(current_dir.to_owned()));

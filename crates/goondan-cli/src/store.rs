@@ -79,7 +79,7 @@ pub(crate) fn read_error(error: &StoreError) -> CliError {
 }
 
 /// Returns the error for a workspace that another node has taken over.
-pub(crate) fn taken_over() -> CliError {
+pub(crate) fn taken_over_error() -> CliError {
     CliError::failure(
         Code::WORKSPACE_TAKEN,
         "This node lost the workspace: another node has taken over.",

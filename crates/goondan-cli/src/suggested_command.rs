@@ -25,7 +25,8 @@ pub(crate) fn repeat_command(more: &str) -> Option<String> {
     repeated_command(&words, more)
 }
 
-/// Returns the command with `more` added before `--`; `None` if an argument contains a password.
+/// Returns the command with `addition` inserted before `--`; `None` if an argument contains a
+/// password.
 fn repeated_command(words: &[String], addition: &str) -> Option<String> {
     if words.iter().any(|word| has_password(word)) {
         return None;
@@ -46,7 +47,7 @@ fn repeated_command(words: &[String], addition: &str) -> Option<String> {
     Some(line.join(" "))
 }
 
-/// Returns whether the argument is a URL with a password, or a setting `password=`.
+/// Returns true if the argument is a URL with a password, or a setting `password=`.
 fn has_password(word: &str) -> bool {
     let authority = word
         .split_once("://")
@@ -59,8 +60,8 @@ fn has_password(word: &str) -> bool {
 
 /// Returns the `--state-root` option with a leading space, or an empty string.
 pub(crate) fn state_root() -> String {
-    let given = STATE_ROOT.get().and_then(Option::as_ref);
-    given
+    let state_root_option = STATE_ROOT.get().and_then(Option::as_ref);
+    state_root_option
         .map(|folder| option("--state-root", &folder.to_string_lossy()))
         .unwrap_or_default()
 }

@@ -34,10 +34,11 @@ pub(crate) struct TrustSettings {
 impl TrustSettings {
     /// Creates the settings; `flag` is `--trust`.
     pub(crate) fn new(state_root: &StateRoot, flag: bool) -> Self {
-        let by_variable = std::env::var_os(TRUST_VARIABLE).is_some_and(|value| value == "1");
+        let trusted_by_variable =
+            std::env::var_os(TRUST_VARIABLE).is_some_and(|value| value == "1");
         TrustSettings {
             state_root: state_root.clone(),
-            this_run: flag || by_variable,
+            this_run: flag || trusted_by_variable,
             workdir: None,
         }
     }
@@ -93,18 +94,17 @@ impl TrustSettings {
             && CommandOutput::stderr_is_terminal()
             && !list.is_inside(root);
         if !can_be_asked {
-            output.explain(&listing(root, &requested))?;
+            output.explain(&capability_list(root, &requested))?;
             return Err(untrusted_error(root, &requested, list.is_inside(root)));
         }
-        match confirm_trust(&listing(root, &requested)) {
-            true => {
-                let mut folders = folders_to_trust(root, &requested).into_iter();
-                let added = folders.try_for_each(|folder| list.add(&folder).map(drop));
-                added
-                    .and_then(|()| list.add_packages(&packages_to_trust(&requested)))
-                    .map_err(|error| unwritten(&list, &error))
-            }
-            false => Err(untrusted_error(root, &requested, false)),
+        if confirm_trust(&capability_list(root, &requested)) {
+            let mut folders = folders_to_trust(root, &requested).into_iter();
+            let added = folders.try_for_each(|folder| list.add(&folder).map(drop));
+            added
+                .and_then(|()| list.add_packages(&packages_to_trust(&requested)))
+                .map_err(|error| trust_list_write_error(&list, &error))
+        } else {
+            Err(untrusted_error(root, &requested, false))
         }
     }
 
@@ -117,24 +117,26 @@ impl TrustSettings {
             return Ok(Vec::new());
         }
         let is_listed = self.is_listed(&project.root)?;
-        let requested = match is_listed {
-            true => requested_access_elsewhere(project, &self.state_root),
-            false => requested_access(project, &self.state_root),
+        let requested = if is_listed {
+            requested_access_elsewhere(project, &self.state_root)
+        } else {
+            requested_access(project, &self.state_root)
         };
         let list = TrustList::of(&self.state_root);
         let packages = if is_listed {
-            list.packages().map_err(|error| unreadable(&list, &error))?
+            list.packages()
+                .map_err(|error| unreadable_trust_list_error(&list, &error))?
         } else {
             Vec::new()
         };
         let workdir = self.workdir.as_ref().filter(|_| !is_listed);
         let mut untrusted: Vec<RequestedCapability> = workdir
             .map(|workdir| {
-                let what = format!(
+                let description = format!(
                     "lets its agents work in {} (`--workdir`)",
                     workdir.display()
                 );
-                RequestedCapability::stating(what)
+                RequestedCapability::stating(description)
             })
             .into_iter()
             .collect();
@@ -163,12 +165,12 @@ impl TrustSettings {
         Ok(self.this_run || self.is_listed(root)?)
     }
 
-    /// Returns whether the directory, or one above it, is in the trust list.
+    /// Returns true if the directory, or one above it, is in the trust list.
     fn is_listed(&self, root: &Path) -> Result<bool, CliError> {
         let list = TrustList::of(&self.state_root);
         Ok(list
             .trusts(root)
-            .map_err(|error| unreadable(&list, &error))?
+            .map_err(|error| unreadable_trust_list_error(&list, &error))?
             .is_some())
     }
 
@@ -180,12 +182,13 @@ impl TrustSettings {
             let requested = trust
                 .untrusted_capabilities(project)
                 .unwrap_or_else(|_| requested_access(project, &trust.state_root));
-            match requested.is_empty() {
-                true => Ok(()),
-                false => Err(requested
+            if requested.is_empty() {
+                Ok(())
+            } else {
+                Err(requested
                     .iter()
                     .map(|capability| capability.refused(&project.root))
-                    .collect()),
+                    .collect())
             }
         })
     }
@@ -219,7 +222,7 @@ fn published_summary(project: &Project, from: &str) -> Vec<RequestedCapability> 
 }
 
 /// Lists the requested capabilities, one per line.
-pub(crate) fn listing(root: &Path, requested: &[RequestedCapability]) -> String {
+pub(crate) fn capability_list(root: &Path, requested: &[RequestedCapability]) -> String {
     let bold = style::HEADING;
     let heading = format!(
         "{bold}The project in {} requires trust. Requested access:{bold:#}",
@@ -256,20 +259,19 @@ fn untrusted_error(
         "The project in {} is not trusted, so gdn ran none of its code.",
         root.display()
     );
-    let remedy = match list_is_inside {
-        true => "The state root is inside the project, so it can't store trust in the project: \
+    let remedy = if list_is_inside {
+        "The state root is inside the project, so it can't store trust in the project: \
             choose another state root"
-            .to_owned(),
-        false => {
-            let folders = folders_to_trust(root, requested).into_iter();
-            let commands: Vec<String> = folders
-                .map(|folder| format!("`{}`", trust_command(&folder)))
-                .collect();
-            format!(
-                "Review the requested access, then run {}",
-                commands.join(" and ")
-            )
-        }
+            .to_owned()
+    } else {
+        let folders = folders_to_trust(root, requested).into_iter();
+        let commands: Vec<String> = folders
+            .map(|folder| format!("`{}`", trust_command(&folder)))
+            .collect();
+        format!(
+            "Review the requested access, then run {}",
+            commands.join(" and ")
+        )
     };
     let mut error = CliError::new(CommandExit::Untrusted, Code::PROJECT_UNTRUSTED, message)
         .suggest(format!(
@@ -292,27 +294,27 @@ pub(crate) fn trust_command(folder: &Path) -> String {
     )
 }
 
-/// Returns the error for an unreadable trust list.
-pub(crate) fn unreadable(list: &TrustList, error: &io::Error) -> CliError {
+pub(crate) fn unreadable_trust_list_error(list: &TrustList, error: &io::Error) -> CliError {
     let path = list.path();
     let path = path.display();
-    match is_of_content(error) {
-        true => CliError::configuration(format!(
+    if is_of_content(error) {
+        CliError::configuration(format!(
             "The list of trusted directories, {path}, can't be read: {error}."
         ))
-        .suggest("Correct the file, or remove it; gdn then asks about every project again."),
-        false => CliError::configuration(format!(
+        .suggest("Correct the file, or remove it; gdn then asks about every project again.")
+    } else {
+        CliError::configuration(format!(
             "The list of trusted directories, {path}, can't be read: {}.",
             reason(error)
         ))
-        .suggest(STATE_ROOT_SUGGESTION),
+        .suggest(STATE_ROOT_SUGGESTION)
     }
 }
 
 /// Returns the error for a trust list that cannot be written.
-pub(crate) fn unwritten(list: &TrustList, error: &io::Error) -> CliError {
+pub(crate) fn trust_list_write_error(list: &TrustList, error: &io::Error) -> CliError {
     if is_of_content(error) {
-        return unreadable(list, error);
+        return unreadable_trust_list_error(list, error);
     }
     let path = list.path();
     CliError::configuration(format!(

@@ -38,12 +38,12 @@ impl RuleCoverage {
                     .push(case.case.clone());
             }
         }
-        let covered = |rule: &RuntimeRule| CoveredRule {
+        let covered_rule = |rule: &RuntimeRule| CoveredRule {
             rule: *rule,
             cases: cases_by_rule.remove(rule.id).unwrap_or_default(),
         };
         RuleCoverage {
-            rules: RULES.iter().map(covered).collect(),
+            rules: RULES.iter().map(covered_rule).collect(),
         }
     }
 
@@ -61,10 +61,10 @@ impl RuleCoverage {
             .missing()
             .map(|rule| format!("no case: {:<4} {}\n", rule.id, rule.summary))
             .collect();
-        let missing = self.missing().count();
+        let missing_count = self.missing().count();
         text.push_str(&format!(
             "{} of {} rules have a case\n",
-            self.rules.len() - missing,
+            self.rules.len() - missing_count,
             self.rules.len()
         ));
         text

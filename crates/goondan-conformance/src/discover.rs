@@ -18,18 +18,18 @@ const CASE_FILE_SUFFIX: &str = ".case.yaml";
 /// Reports an error for a path without test cases, an unreadable file, and a name that two test
 /// cases share.
 pub fn discover(paths: &[PathBuf]) -> FileCases {
-    let mut found = FileCases::default();
+    let mut cases = FileCases::default();
     let mut files = BTreeSet::new();
     for path in paths {
         match files_at(path) {
             Ok(some) if some.is_empty() => {
-                found.errors.push(error(
+                cases.errors.push(error(
                     path,
                     format!("there is no *{CASE_FILE_SUFFIX} file in this directory or below it"),
                 ));
             }
             Ok(some) => files.extend(some),
-            Err(cause) => found
+            Err(cause) => cases
                 .errors
                 .push(error(path, format!("can't be read: {}", reason(&cause)))),
         }
@@ -38,16 +38,16 @@ pub fn discover(paths: &[PathBuf]) -> FileCases {
         match std::fs::read_to_string(&file) {
             Ok(text) => {
                 let read = read(&file, &text);
-                found.cases.extend(read.cases);
-                found.errors.extend(read.errors);
+                cases.cases.extend(read.cases);
+                cases.errors.extend(read.errors);
             }
-            Err(cause) => found
+            Err(cause) => cases
                 .errors
                 .push(error(&file, format!("can't be read: {}", reason(&cause)))),
         }
     }
-    refuse_duplicates(&mut found);
-    found
+    refuse_duplicates(&mut cases);
+    cases
 }
 
 /// Creates an error about a whole file.

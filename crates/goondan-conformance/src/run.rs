@@ -15,7 +15,7 @@ use crate::case::read::{FileCases, LocatedCase};
 use crate::discover::discover;
 use crate::live::{LiveCase, LiveOptions, LiveReport, RunReport};
 use crate::report::{CaseOutcome, CaseReport, RunSummary};
-use crate::runner::{not_here, run_case, run_live};
+use crate::runner::{run_case, run_live, unsupported_live_reason};
 
 /// Default time limit of a test case.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ pub struct RunOptions {
     pub nodes: usize,
     /// Runs test cases that have `live`, with the real models of their projects.
     pub live: Option<LiveOptions>,
-    /// Command whose processes run libraries that need a separate process.
+    /// Command of the host processes for libraries that need a separate process.
     pub tool_host: Option<HostCommand>,
     /// Set to start no further test cases.
     pub stop: Arc<AtomicBool>,
@@ -77,11 +77,11 @@ impl RunOptions {
 /// Do not call this from asynchronous code, because it blocks the thread. Each test case has its
 /// own tokio runtime.
 pub fn run(options: &RunOptions, on_result: &mut dyn FnMut(&CaseReport)) -> RunSummary {
-    let found = find(options);
-    let cases = run_cases(&found.cases, options, on_result);
+    let discovered = find(options);
+    let cases = run_cases(&discovered.cases, options, on_result);
     RunSummary {
         cases,
-        errors: found.errors,
+        errors: discovered.errors,
     }
 }
 
@@ -98,30 +98,33 @@ pub fn live_projects(options: &RunOptions) -> Vec<PathBuf> {
 pub fn judged_projects(options: &RunOptions) -> Vec<(PathBuf, Option<String>)> {
     let cases = find(options).cases;
     let judged = cases.iter().filter(|located| located.case.is_judged());
-    let named = judged.filter_map(|located| {
+    let named_projects = judged.filter_map(|located| {
         let live = located.case.live.as_ref()?;
         Some((located.project_folder()?, live.judge.clone()))
     });
-    named.collect::<BTreeSet<_>>().into_iter().collect()
+    named_projects
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
 }
 
 /// Returns the selected test cases.
 fn find(options: &RunOptions) -> FileCases {
-    let mut found = discover(&options.paths);
+    let mut discovered = discover(&options.paths);
     let is_named = |located: &LocatedCase| {
         options.names.is_empty() || options.names.contains(&located.case.case)
     };
-    found.cases.retain(is_named);
+    discovered.cases.retain(is_named);
     if let Some(filter) = &options.filter {
         let filter = NameFilter::new(filter);
-        found
+        discovered
             .cases
             .retain(|located| filter.matches(&located.case.case));
-        if found.cases.is_empty() {
-            found.errors.push(no_match_error(options, filter.text));
+        if discovered.cases.is_empty() {
+            discovered.errors.push(no_match_error(options, filter.text));
         }
     }
-    found
+    discovered
 }
 
 /// Creates the error for a filter that no test case matches.
@@ -173,7 +176,7 @@ impl<'c> PlannedCase<'c> {
         let live = options.live.as_ref().map(|live| {
             (
                 LiveCase::for_case(located, live),
-                not_here(located, options),
+                unsupported_live_reason(located, options),
             )
         });
         let mode = match live {
@@ -215,7 +218,8 @@ impl<'c> PlannedCase<'c> {
 
     /// Returns the report of the test case from the results of all its runs.
     fn build_report(&self, pieces: Vec<RunResult>) -> CaseReport {
-        let (mut runs, mut duration) = (Vec::new(), Duration::ZERO);
+        let mut runs = Vec::new();
+        let mut duration = Duration::ZERO;
         for piece in pieces {
             match piece {
                 RunResult::Whole(report) => return report,
@@ -255,7 +259,10 @@ fn run_cases(
     let (done, results) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..jobs(options).get().min(work.len()) {
-            let (done, next, work, planned) = (done.clone(), &next, &work, &planned);
+            let done = done.clone();
+            let next = &next;
+            let work = &work;
+            let planned = &planned;
             scope.spawn(move || {
                 while let Some(&(case, run)) = work.get(next.fetch_add(1, Ordering::Relaxed))
                     && !options.stop.load(Ordering::Relaxed)
@@ -316,7 +323,7 @@ impl<'f> NameFilter<'f> {
         }
     }
 
-    /// Returns whether the filter text, or the filter as a regular expression, occurs in the name.
+    /// Returns true if the filter text, or the filter as a regular expression, occurs in the name.
     fn matches(&self, name: &str) -> bool {
         name.contains(self.text)
             || self

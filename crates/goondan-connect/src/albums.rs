@@ -43,17 +43,17 @@ impl AlbumCollector {
         };
         let (sender, receiver) = watch::channel(None);
         if let Some(mut outcome) = self.join(&key, event, receiver) {
-            let known = outcome.wait_for(Option::is_some).await;
-            return match known.as_deref() {
+            let album_outcome = outcome.wait_for(Option::is_some).await;
+            return match album_outcome.as_deref() {
                 Ok(Some(outcome)) => outcome.clone(),
-                _ => Err(interrupted()),
+                _ => Err(interrupted_refusal()),
             };
         }
         tokio::time::sleep(ALBUM_WAIT).await;
         let album = self.lock().remove(&key);
         let outcome = match album {
             Some(album) => accept(album.event).await,
-            None => Err(interrupted()),
+            None => Err(interrupted_refusal()),
         };
         // Fails only if the album has no other message.
         let _ = sender.send(Some(outcome.clone()));
@@ -67,14 +67,14 @@ impl AlbumCollector {
         event: PlatformEvent,
         outcome: watch::Receiver<AlbumOutcome>,
     ) -> Option<watch::Receiver<AlbumOutcome>> {
-        let mut open = self.lock();
-        match open.get_mut(key) {
+        let mut open_albums = self.lock();
+        match open_albums.get_mut(key) {
             Some(album) => {
                 album.event.absorb(event);
                 Some(album.outcome.clone())
             }
             None => {
-                open.insert(key.clone(), OpenAlbum { event, outcome });
+                open_albums.insert(key.clone(), OpenAlbum { event, outcome });
                 None
             }
         }
@@ -86,7 +86,7 @@ impl AlbumCollector {
 }
 
 /// Returns the refusal of a message whose album was not accepted. The platform delivers it again.
-fn interrupted() -> EventRefusal {
+fn interrupted_refusal() -> EventRefusal {
     EventRefusal {
         message: "The album was interrupted.".to_owned(),
         is_retryable: true,

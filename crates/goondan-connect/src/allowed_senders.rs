@@ -144,7 +144,6 @@ impl AllowedSenders {
     }
 }
 
-/// Reads the pending senders.
 pub(crate) fn read_pending(folder: &Path) -> io::Result<Vec<PendingSender>> {
     match std::fs::read(folder.join(PENDING_FILE)) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),

@@ -73,10 +73,10 @@ pub(crate) async fn of(
             return Default::default();
         }
     };
-    let of_turn = messages
+    let turn_messages = messages
         .iter()
         .filter(|message| is_of_turn(message, &result.turn_id));
-    let attached = of_turn
+    let attached = turn_messages
         .flat_map(|message| &message.data.content)
         .filter_map(|part| match part {
             MessagePart::File(file) => Some(file),

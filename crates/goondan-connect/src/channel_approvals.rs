@@ -74,7 +74,7 @@ impl ApprovalChannel {
     pub(crate) fn post(self: &Arc<Self>, question: ApprovalHandle) {
         let (target, stopping) = (Arc::clone(self), self.runtime.shared.stopping.clone());
         tokio::spawn(stopping.run_until_cancelled_owned(async move {
-            if let Err(error) = put(&target, question).await {
+            if let Err(error) = run_request(&target, question).await {
                 tracing::warn!(
                     connection = target.runtime.bound.name,
                     "could not post an approval request in the channel: {error}"
@@ -85,7 +85,10 @@ impl ApprovalChannel {
 }
 
 /// Posts a request and updates its message when the request ends.
-async fn put(target: &ApprovalChannel, question: ApprovalHandle) -> Result<(), PlatformFailure> {
+async fn run_request(
+    target: &ApprovalChannel,
+    question: ApprovalHandle,
+) -> Result<(), PlatformFailure> {
     let (platform, approvals) = (&target.runtime.platform, &target.runtime.questions);
     let mark = approvals.mark(&question.request);
     let poster = ApprovalMessage::of(&**platform, &question.request, &mark);
@@ -108,7 +111,7 @@ async fn put(target: &ApprovalChannel, question: ApprovalHandle) -> Result<(), P
         );
     }
     question.ended().await;
-    let end = match (question.end(), approvals.said(&mark)) {
+    let end = match (question.end(), approvals.final_text(&mark)) {
         (_, Some(final_text)) => final_text,
         (Some(ApprovalEnd::Answered), None) => {
             format!("{text}\n\nThis request was answered elsewhere.")
@@ -141,7 +144,8 @@ async fn post_request(
     post(target, posted_handle, &poster.last, Some(mark)).await
 }
 
-/// Edits the message `known` or posts a new one. Returns its handle.
+/// Edits the message with the handle `posted_handle`, or posts a new message. Returns the handle of
+/// the message.
 async fn post(
     target: &ApprovalChannel,
     posted_handle: Option<&Value>,
@@ -305,13 +309,13 @@ impl ConnectionApprovals {
             return None;
         }
         let (text, is_whole) = (poster.last.clone(), poster.is_whole);
-        let open = OpenChannelApproval {
+        let approval = OpenChannelApproval {
             question: question.clone(),
             channel: channel.to_owned(),
             text,
             is_whole,
         };
-        state.open.insert(mark.to_owned(), open);
+        state.open.insert(mark.to_owned(), approval);
         Some(OpenApprovalGuard {
             book: self,
             mark: mark.to_owned(),
@@ -328,7 +332,7 @@ impl ConnectionApprovals {
     }
 
     /// Returns the final text of an answered request.
-    fn said(&self, mark: &str) -> Option<String> {
+    fn final_text(&self, mark: &str) -> Option<String> {
         self.state().said.get(mark).cloned()
     }
 
@@ -375,9 +379,10 @@ impl ConnectionApprovals {
         } else {
             &press.sender.name
         };
-        let (answer, words, done) = match press.allows {
-            true => (ApprovalAnswer::ONCE, "Allowed.", "Allowed"),
-            false => (ApprovalAnswer::Deny, "Denied.", "Denied"),
+        let (answer, words, done) = if press.allows {
+            (ApprovalAnswer::ONCE, "Allowed.", "Allowed")
+        } else {
+            (ApprovalAnswer::Deny, "Denied.", "Denied")
         };
         let (question, final_text) = (question.clone(), format!("{text}\n\n{done} by {answerer}."));
         // Set before the answer, because the answer wakes the task that reads it.
@@ -448,7 +453,7 @@ pub(crate) fn press(runtime: &ConnectionRuntime, press: &ButtonPress) -> PressOu
 
 /// Parses a written answer: `/approve CODE` or `/deny CODE` in the last line of the sender's own words.
 /// Returns `None` for any other message.
-pub(crate) fn written(event: &PlatformEvent) -> Option<ButtonPress> {
+pub(crate) fn parse_written_answer(event: &PlatformEvent) -> Option<ButtonPress> {
     let (sender, channel) = (
         // Quoted text may come from another person.
         event.sender.clone().filter(|_| !event.quotes)?,

@@ -10,7 +10,7 @@ use crate::console::LineConsole;
 /// Environment of the connections.
 #[derive(Clone)]
 pub struct ConnectionOptions {
-    /// True if a server serves [`Connections::router`].
+    /// True if a server serves [`Connections::router`](crate::Connections::router).
     pub has_server: bool,
     /// Source of the time.
     pub clock: Arc<dyn Clock>,

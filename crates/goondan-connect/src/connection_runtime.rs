@@ -44,7 +44,7 @@ const RETRYABLE_CODES: [Code; 4] = [
     Code::STORE,
 ];
 
-/// A connection with everything that its events and answers need.
+/// Connection with its platform, gateway, outbox and approvals.
 pub(crate) struct ConnectionRuntime {
     pub(crate) bound: BoundConnection,
     pub(crate) shared: SharedConnectionState,
@@ -137,7 +137,7 @@ impl ConnectionRuntime {
     /// Handles a written approval answer of an approver and returns true. Returns false for any
     /// other message, including the same text from another sender.
     fn take_written_answer(self: &Arc<Self>, event: &PlatformEvent) -> bool {
-        let press = channel_approvals::written(event)
+        let press = channel_approvals::parse_written_answer(event)
             .filter(|press| self.approvers().contains(&press.sender.id));
         let Some(press) = press else { return false };
         let PressOutcome { words, .. } = self.press(&press);
@@ -243,7 +243,7 @@ impl ConnectionRuntime {
             None => self.shared.gateway.submit(input).await.map(drop),
         };
         if submitted.is_err() && is_new {
-            outbox.dropped(&id).await.map_err(storage_refusal)?;
+            outbox.record_dropped(&id).await.map_err(storage_refusal)?;
         }
         match submitted {
             // Other rules routed the event to another conversation when it first arrived.
@@ -284,14 +284,15 @@ impl ConnectionRuntime {
             .filter(|_| is_builtin);
         // The properties let the agent answer with a tool. They may come from unknown senders, so
         // JSON delimits them clearly.
-        let text = match self.bound.answers_by_tool {
-            true => format!(
+        let text = if self.bound.answers_by_tool {
+            format!(
                 "{}\n\n[{} {}]",
                 event.full_text(),
                 event.name,
                 serde_json::json!(event.properties)
-            ),
-            false => event.full_text(),
+            )
+        } else {
+            event.full_text()
         };
         let input = Input {
             text,
@@ -352,11 +353,14 @@ impl ConnectionRuntime {
     pub(crate) async fn resume(self: &Arc<Self>, pending: Vec<OutboxReply>) -> io::Result<()> {
         for reply in pending {
             if reply.state == ReplyState::Sending {
-                let at = reply.at.to_rfc3339_opts(SecondsFormat::Secs, true);
-                let why = format!(
-                    "the process ended while the answer to the event of {at} was being sent"
+                let event_time = reply.at.to_rfc3339_opts(SecondsFormat::Secs, true);
+                let reason = format!(
+                    "the process ended while the answer to the event of {event_time} was being sent"
                 );
-                self.pending_replies.outbox.failed(&reply.id, &why).await?;
+                self.pending_replies
+                    .outbox
+                    .record_failed(&reply.id, &reason)
+                    .await?;
                 continue;
             }
             match self
@@ -366,7 +370,12 @@ impl ConnectionRuntime {
                 .await
             {
                 // The swarm never accepted the input; the platform redelivers the event.
-                None => self.pending_replies.outbox.dropped(&reply.id).await?,
+                None => {
+                    self.pending_replies
+                        .outbox
+                        .record_dropped(&reply.id)
+                        .await?
+                }
                 Some(found) => {
                     let (sender, turn) = oneshot::channel();
                     let channel = self.approval_channel(&reply);

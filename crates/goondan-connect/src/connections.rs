@@ -119,7 +119,11 @@ impl Connections {
             std::mem::take(&mut table.running)
         };
         for connection in running.values() {
-            receive_supervisor::tell(&connection.runtime, ConnectionState::Stopped, None);
+            receive_supervisor::write_connection_status(
+                &connection.runtime,
+                ConnectionState::Stopped,
+                None,
+            );
         }
     }
 
@@ -147,10 +151,9 @@ impl Drop for Connections {
         self.inner.shared.stopping.cancel();
         let mut table = self.inner.table();
         table.running.clear();
-        table
-            .pending_replies
-            .drain()
-            .for_each(|(_, pending_replies)| pending_replies.queues.stop_deliveries());
+        for (_, pending_replies) in table.pending_replies.drain() {
+            pending_replies.queues.stop_deliveries();
+        }
     }
 }
 
@@ -162,7 +165,8 @@ impl ConnectionsInner {
 
     /// Starts and stops connections to match the configuration of the swarm.
     async fn apply(&self) {
-        let (mut configured, mut problems) = (Vec::new(), Vec::new());
+        let mut configured = Vec::new();
+        let mut problems = Vec::new();
         for connection in self.shared.gateway.swarm().connections().await {
             match connection {
                 Ok(bound) => configured.push(bound),
@@ -183,7 +187,7 @@ impl ConnectionsInner {
             }
         }
         for UnusableConnection { name, problem } in &problems {
-            self.tell_unusable(name, problem);
+            self.write_unusable_status(name, problem);
         }
         self.table().problems = problems;
     }
@@ -242,13 +246,13 @@ impl ConnectionsInner {
     }
 
     /// Writes the status file of a connection that cannot run.
-    fn tell_unusable(&self, name: &str, problem: &str) {
+    fn write_unusable_status(&self, name: &str, problem: &str) {
         if let Ok(folder) = self.state_dir(name).prepare() {
-            let why = Some(problem.to_owned());
+            let reason = Some(problem.to_owned());
             ConnectionStatus {
                 state: ConnectionState::Unusable,
                 since: self.shared.options.clock.now(),
-                why,
+                why: reason,
             }
             .write(folder);
         }

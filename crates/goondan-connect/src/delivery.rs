@@ -61,11 +61,11 @@ impl AnswerDelivery<'_> {
                         connection = runtime.bound.name,
                         "could not deliver an answer: {failure}"
                     );
-                    return outbox.failed(&self.reply.id, &failure).await;
+                    return outbox.record_failed(&self.reply.id, &failure).await;
                 }
             }
         }
-        outbox.sent(&self.reply.id).await?;
+        outbox.record_sent(&self.reply.id).await?;
         if sent_any || self.reply.draft.is_some() {
             runtime.report_delivery(&self.reply.instance);
         }
@@ -143,7 +143,7 @@ impl AnswerDelivery<'_> {
             let is_edit =
                 number == 0 && self.reply.draft.is_some() && matches!(item, AnswerItem::Text(_));
             if !is_edit && (!sent_any || attempts > 0) {
-                outbox.sending(&self.reply.id).await?;
+                outbox.record_sending(&self.reply.id).await?;
             }
             let failure = match self.send_once(number, item).await {
                 Ok(()) if is_edit => return Ok(SendOutcome::Changed),

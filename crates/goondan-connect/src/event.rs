@@ -110,10 +110,10 @@ impl PlatformEvent {
 
     /// Returns a property by its name or alternative name.
     pub(crate) fn property(&self, name: &str) -> Option<&String> {
-        let other = || PROPERTY_ALIASES.iter().find(|(other, _)| *other == name);
+        let alias = || PROPERTY_ALIASES.iter().find(|(other, _)| *other == name);
         self.properties
             .get(name)
-            .or_else(|| self.properties.get(other()?.1))
+            .or_else(|| self.properties.get(alias()?.1))
     }
 
     /// Returns the tool call that answers the sender in the channel of the event; `None` if the
@@ -138,12 +138,12 @@ impl PlatformEvent {
     /// Returns the metadata of the user message: a single key, because its content may come from an
     /// unknown sender.
     pub(crate) fn metadata(&self, connection: &str, connector: &str) -> JsonObject {
-        let cut = |value: &String| value.chars().take(MAX_PROPERTY_CHARS).collect::<String>();
+        let cut_value = |value: &String| value.chars().take(MAX_PROPERTY_CHARS).collect::<String>();
         let properties: JsonObject = self
             .properties
             .iter()
             .take(MAX_PROPERTIES)
-            .map(|(name, value)| (cut(name), Value::String(cut(value))))
+            .map(|(name, value)| (cut_value(name), Value::String(cut_value(value))))
             .collect();
         let facts = json!({
             "name": connection,
@@ -167,7 +167,7 @@ pub(crate) fn lines<'p>(parts: impl IntoIterator<Item = &'p str>) -> String {
 const MAX_QUOTED_CHARS: usize = 4_000;
 
 /// Returns quoted words under a line that names their origin; empty without words.
-pub(crate) fn quoted(origin: &str, words: &str) -> String {
+pub(crate) fn quoted_text(origin: &str, words: &str) -> String {
     match words.trim() {
         "" => String::new(),
         words => {
@@ -192,12 +192,12 @@ pub(crate) fn random_id() -> String {
 pub(crate) fn plain_values(object: &JsonObject) -> BTreeMap<String, String> {
     object
         .iter()
-        .filter_map(|(name, value)| Some((name.clone(), plain(value)?)))
+        .filter_map(|(name, value)| Some((name.clone(), scalar_text(value)?)))
         .collect()
 }
 
 /// Returns a number, string or boolean as a string.
-pub(crate) fn plain(value: &Value) -> Option<String> {
+pub(crate) fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),

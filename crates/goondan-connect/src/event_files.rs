@@ -38,17 +38,17 @@ pub(crate) async fn fetch(
     for (number, file) in files.iter().enumerate() {
         let max_bytes = MAX_EVENT_FILE_BYTES.min(remaining_bytes);
         let is_too_large = file.bytes.is_some_and(|bytes| bytes > max_bytes as u64);
-        let result = match number >= MAX_EVENT_FILES || is_too_large {
-            true => Err(PlatformFailure::Refused(
+        let result = if number >= MAX_EVENT_FILES || is_too_large {
+            Err(PlatformFailure::Refused(
                 "the file is too large or exceeds the file limit".to_owned(),
-            )),
-            false => match tokio::time::timeout_at(end, fetch_file(runtime, file, max_bytes)).await
-            {
+            ))
+        } else {
+            match tokio::time::timeout_at(end, fetch_file(runtime, file, max_bytes)).await {
                 Ok(result) => result,
                 Err(_) => Err(PlatformFailure::Unknown(
                     "the download took too long".to_owned(),
                 )),
-            },
+            }
         };
         match result {
             Ok((attachment, bytes)) => {
@@ -125,11 +125,12 @@ pub(crate) async fn at(
     hosts: &[&str],
     base: &str,
 ) -> Result<RequestBuilder, PlatformFailure> {
-    match is_of(address, hosts, base) {
-        true => Ok(http::client().await?.get(address)),
-        false => Err(PlatformFailure::Refused(
+    if is_of(address, hosts, base) {
+        Ok(http::client().await?.get(address))
+    } else {
+        Err(PlatformFailure::Refused(
             "the URL is not a URL of the platform".to_owned(),
-        )),
+        ))
     }
 }
 
@@ -139,11 +140,12 @@ pub(crate) async fn post_to(
     hosts: &[&str],
     base: &str,
 ) -> Result<RequestBuilder, PlatformFailure> {
-    match is_of(address, hosts, base) {
-        true => Ok(http::client().await?.post(address)),
-        false => Err(PlatformFailure::Refused(
+    if is_of(address, hosts, base) {
+        Ok(http::client().await?.post(address))
+    } else {
+        Err(PlatformFailure::Refused(
             "the upload URL is not a URL of the platform".to_owned(),
-        )),
+        ))
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) async fn await_answer(
         let message = first_message(runtime, &text.borrow_and_update());
         // Not cancelled when the turn ends: a pending edit must arrive before the answer.
         let wait = match update_draft(runtime, reply, &message).await {
-            Ok(()) => runtime.platform.pace(),
+            Ok(()) => runtime.platform.edit_interval(),
             Err(PlatformFailure::Later(wait)) => wait,
             Err(failure) => {
                 tracing::debug!(
@@ -109,9 +109,10 @@ fn first_message(runtime: &ConnectionRuntime, text: &str) -> String {
     }
     let last_line = beginning.lines().next_back().unwrap_or_default();
     // A fence is only a fence if nothing follows it.
-    let suffix = match last_line.trim_start().starts_with(['`', '~', '|']) {
-        true => UNFINISHED_LINE,
-        false => UNFINISHED_SUFFIX,
+    let suffix = if last_line.trim_start().starts_with(['`', '~', '|']) {
+        UNFINISHED_LINE
+    } else {
+        UNFINISHED_SUFFIX
     };
     let messages = runtime.platform.pieces(&format!("{beginning}{suffix}"));
     messages.into_iter().next().unwrap_or_default()

@@ -155,7 +155,7 @@ pub(crate) async fn request_json(request: RequestBuilder) -> Result<Value, Platf
     request_json_with_timeout(request, REQUEST_TIMEOUT).await
 }
 
-/// Same as [`request_json`], with the time limit `timeout`.
+/// Sends a request like [`request_json`], with the time limit `timeout`.
 pub(crate) async fn request_json_with_timeout(
     request: RequestBuilder,
     timeout: Duration,

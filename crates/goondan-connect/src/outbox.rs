@@ -255,7 +255,7 @@ impl Outbox {
     }
 
     /// Records that a message is being sent.
-    pub(crate) async fn sending(&self, id: &str) -> io::Result<()> {
+    pub(crate) async fn record_sending(&self, id: &str) -> io::Result<()> {
         self.record(OutboxRecord::Sending { id: id.to_owned() })
             .await
     }
@@ -270,12 +270,12 @@ impl Outbox {
     }
 
     /// Records that the answer was sent.
-    pub(crate) async fn sent(&self, id: &str) -> io::Result<()> {
+    pub(crate) async fn record_sent(&self, id: &str) -> io::Result<()> {
         self.record(OutboxRecord::Sent { id: id.to_owned() }).await
     }
 
     /// Records that the answer cannot be sent, with the reason.
-    pub(crate) async fn failed(&self, id: &str, why: &str) -> io::Result<()> {
+    pub(crate) async fn record_failed(&self, id: &str, why: &str) -> io::Result<()> {
         self.record(OutboxRecord::Failed {
             id: id.to_owned(),
             why: why.to_owned(),
@@ -284,7 +284,7 @@ impl Outbox {
     }
 
     /// Removes the answer because the swarm refused the input.
-    pub(crate) async fn dropped(&self, id: &str) -> io::Result<()> {
+    pub(crate) async fn record_dropped(&self, id: &str) -> io::Result<()> {
         self.record(OutboxRecord::Dropped { id: id.to_owned() })
             .await
     }
@@ -332,9 +332,9 @@ mod tests {
         for id in ["1", "2", "3", "4"] {
             outbox.record_pending(reply(id)).await.unwrap();
         }
-        outbox.sending("2").await.unwrap();
-        outbox.sent("3").await.unwrap();
-        outbox.dropped("4").await.unwrap();
+        outbox.record_sending("2").await.unwrap();
+        outbox.record_sent("3").await.unwrap();
+        outbox.record_dropped("4").await.unwrap();
         drop(outbox);
         let (outbox, pending) = Outbox::open(folder.path()).unwrap();
         assert_eq!(
@@ -349,7 +349,7 @@ mod tests {
         );
         assert_eq!(outbox.state("3"), Some(ReplyState::Sent));
         assert_eq!(outbox.state("4"), None);
-        outbox.failed("2", "no").await.unwrap();
+        outbox.record_failed("2", "no").await.unwrap();
         drop(outbox);
         // A crash truncates the last line.
         let text = std::fs::read_to_string(folder.path().join(OUTBOX_FILE)).unwrap();

@@ -17,15 +17,15 @@ const BACKOFF_RESET_TIME: chrono::TimeDelta = chrono::TimeDelta::seconds(120);
 pub(crate) async fn receive(runtime: Arc<ConnectionRuntime>) {
     let mut wait = FIRST_RESTART_WAIT;
     loop {
-        tell(&runtime, ConnectionState::Running, None);
+        write_connection_status(&runtime, ConnectionState::Running, None);
         let began = runtime.now();
         // A separate task turns a panic into an ordinary failure.
         let mut receiving = AbortOnDrop(tokio::spawn(receive_once(Arc::clone(&runtime))));
-        let why = match (&mut receiving.0).await {
-            Ok(Err(why)) => why,
+        let reason = match (&mut receiving.0).await {
+            Ok(Err(reason)) => reason,
             Ok(Ok(())) => {
                 tracing::info!(connection = runtime.bound.name, "a connection ended");
-                return tell(
+                return write_connection_status(
                     &runtime,
                     ConnectionState::Stopped,
                     Some("The connection ended.".to_owned()),
@@ -38,9 +38,9 @@ pub(crate) async fn receive(runtime: Arc<ConnectionRuntime>) {
         }
         tracing::warn!(
             connection = runtime.bound.name,
-            "a connection failed; restarting in {wait:?}: {why}"
+            "a connection failed; restarting in {wait:?}: {reason}"
         );
-        tell(&runtime, ConnectionState::Failing, Some(why));
+        write_connection_status(&runtime, ConnectionState::Failing, Some(reason));
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(MAX_RESTART_WAIT);
     }
@@ -53,7 +53,11 @@ async fn receive_once(runtime: Arc<ConnectionRuntime>) -> Result<(), String> {
 }
 
 /// Writes the status file of the connection.
-pub(crate) fn tell(runtime: &ConnectionRuntime, state: ConnectionState, why: Option<String>) {
+pub(crate) fn write_connection_status(
+    runtime: &ConnectionRuntime,
+    state: ConnectionState,
+    why: Option<String>,
+) {
     ConnectionStatus {
         state,
         since: runtime.now(),

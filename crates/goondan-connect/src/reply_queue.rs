@@ -199,10 +199,10 @@ pub(crate) fn split_into_messages(
 
 /// Splits `text` after a first part of at most `max_size`. Returns the part and the rest.
 fn split_first_part(text: &str, max_size: usize, char_size: fn(char) -> usize) -> (&str, &str) {
-    let mut used = 0;
+    let mut used_bytes = 0;
     let first_excess = text.char_indices().find(|(_, c)| {
-        used += char_size(*c);
-        used > max_size
+        used_bytes += char_size(*c);
+        used_bytes > max_size
     });
     let Some((end, _)) = first_excess else {
         return (text, "");

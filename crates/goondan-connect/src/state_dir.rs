@@ -80,10 +80,10 @@ impl ConnectionStateDir {
 
 /// Returns the file name of a connection: reversible and the same on all systems.
 fn file_name(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     name.bytes()
         .map(|byte| {
-            if plain(byte) {
+            if is_plain(byte) {
                 char::from(byte).to_string()
             } else {
                 format!("%{byte:02x}")

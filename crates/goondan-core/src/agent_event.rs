@@ -71,7 +71,7 @@ pub enum InputDelivery {
 }
 
 impl InputDelivery {
-    /// Returns `true` for the default.
+    /// Returns true for the default.
     pub fn is_queue(&self) -> bool {
         *self == InputDelivery::Queue
     }
@@ -139,7 +139,7 @@ pub struct AnswerCall {
 }
 
 impl AnswerCall {
-    /// Returns whether a call of the built-in export `tool` goes to the channel of the event.
+    /// Returns true if a call of the built-in export `tool` goes to the channel of the event.
     pub fn covers(&self, tool: Option<&str>, arguments: &JsonObject) -> bool {
         let is_same = |(name, value): (&String, &String)| match arguments.get(name) {
             Some(Value::String(text)) => text == value,
@@ -153,7 +153,7 @@ impl AnswerCall {
 }
 
 impl TurnTerms {
-    /// Returns `true` for an event without terms.
+    /// Returns true for an event without terms.
     fn are_none(&self) -> bool {
         *self == TurnTerms::default()
     }
@@ -243,7 +243,7 @@ impl AgentEvent {
         self.callers.is_empty() && !is_internal.contains(&self.event_type.as_str())
     }
 
-    /// Returns whether this input joins the turn of the event `running`. The input joins only a
+    /// Returns true if this input joins the turn of the event `running`. The input joins only a
     /// turn with the same instructions, model, answer schema and answer call, so that it gains no
     /// permission and loses no instruction. The input never joins a turn that an agent requested,
     /// because the answer of that turn could show the input to another user.
@@ -267,7 +267,7 @@ impl AgentEvent {
             .find(|operation| operation.event_type() == self.event_type)
     }
 
-    /// Returns whether the event is the answer to an asynchronous request.
+    /// Returns true if the event is the answer to an asynchronous request.
     pub fn is_response(&self) -> bool {
         self.event_type == RESPONSE_EVENT
     }

@@ -66,10 +66,10 @@ pub async fn perform(
         }
         CATALOG => answer(runtime.catalog().await),
         _ => {
-            let known = ALL.map(short_name).join(", ");
+            let known_operations = ALL.map(short_name).join(", ");
             let name = short_name(name);
             Err(HandlerError::new(format!("unknown operation `{name}`"))
-                .suggest(format!("use one of {known}")))
+                .suggest(format!("use one of {known_operations}")))
         }
     }
 }

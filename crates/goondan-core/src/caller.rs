@@ -112,7 +112,7 @@ impl TraceParent {
         &self.0[36..52]
     }
 
-    /// Returns whether the caller exports its trace.
+    /// Returns true if the caller exports its trace.
     pub fn is_sampled(&self) -> bool {
         self.0.ends_with('1')
     }
@@ -137,13 +137,13 @@ impl From<TraceParent> for String {
     }
 }
 
-/// Returns `true` if `text` contains only hexadecimal digits in lower case.
+/// Returns true if `text` contains only hexadecimal digits in lower case.
 fn is_hex(text: &str) -> bool {
     text.bytes()
         .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Returns `true` for a valid `tracestate` header within the size limits.
+/// Returns true for a valid `tracestate` header within the size limits.
 fn is_state(state: &str) -> bool {
     let members: Vec<&str> = state.split(',').map(str::trim).collect();
     state.len() <= MAX_TRACESTATE_BYTES
@@ -151,7 +151,7 @@ fn is_state(state: &str) -> bool {
         && members.into_iter().all(is_state_entry)
 }
 
-/// Returns `true` for a valid `name=value` entry of a `tracestate` header.
+/// Returns true for a valid `name=value` entry of a `tracestate` header.
 fn is_state_entry(member: &str) -> bool {
     let Some((name, value)) = member.split_once('=') else {
         return false;

@@ -54,7 +54,7 @@ const COMMIT_FILES: [&str; 10] = [
     "wc.db",
 ];
 
-/// Suffixes of files in such a directory that are not loaded as code.
+/// Suffixes of data files in a directory of code, which are not loaded as code.
 const TEXT_SUFFIXES: [&str; 11] = [
     "csv", "html", "jpg", "json", "md", "pdf", "png", "svg", "txt", "xml", "yaml",
 ];
@@ -137,14 +137,15 @@ impl CodeDirectory {
         CodeDirectory::read_up_to(path, MAX_ENTRIES)
     }
 
-    /// Works like [`CodeDirectory::read`], with another limit of entries.
+    /// Reads a directory like [`CodeDirectory::read`], with at most `max_entries` entries.
     pub(crate) fn read_up_to(path: &Path, max_entries: usize) -> Option<CodeDirectory> {
         let mut directory = CodeDirectory::default();
         let mut visited = BTreeSet::new();
         let is_own = path
             .components()
             .any(|part| is_repository_name(part.as_os_str()));
-        let (mut todo, mut count) = (vec![(path.to_owned(), is_own)], 0);
+        let mut todo = vec![(path.to_owned(), is_own)];
+        let mut count = 0;
         while let Some((folder, is_repository)) = todo.pop() {
             if !visited.insert(folder.canonicalize().ok()?) {
                 continue;

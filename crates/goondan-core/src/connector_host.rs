@@ -120,10 +120,9 @@ async fn handle_request(
         CONNECTOR_REPLY => Ok(json!({"reply": host.reply().await})),
         CONNECTOR_REPLIED => {
             let error = payload["error"].as_str().map(str::to_owned);
-            payload["number"]
-                .as_u64()
-                .into_iter()
-                .for_each(|number| host.report_reply(number, error.clone()));
+            if let Some(number) = payload["number"].as_u64() {
+                host.report_reply(number, error.clone());
+            }
             Ok(Value::Null)
         }
         CONNECTOR_LINE => Ok(json!({"line": host.line().await})),

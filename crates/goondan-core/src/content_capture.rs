@@ -1,4 +1,4 @@
-//! Content of a model call.
+//! Prompt and answer of a model call, captured for traces.
 
 use crate::message::{MessageData, MessagePart};
 

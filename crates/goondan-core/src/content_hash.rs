@@ -35,7 +35,9 @@ pub fn content_hash(path: &Path) -> Option<String> {
         return None;
     }
     let mut file = file.take(MAX_HASHED_FILE_BYTES + 1);
-    let (mut hash, mut length, mut piece) = (Sha256::new(), 0, vec![0; 64 * 1024]);
+    let mut hash = Sha256::new();
+    let mut length = 0;
+    let mut piece = vec![0; 64 * 1024];
     loop {
         match file.read(&mut piece).ok()? {
             0 => {
@@ -60,9 +62,10 @@ pub fn readable_content_identity(path: &Path) -> Option<String> {
     if metadata.is_dir() {
         return directory_hash(path);
     }
-    match metadata.len() > MAX_HASHED_FILE_BYTES {
-        true => Some(size_and_change(&metadata)),
-        false => content_hash(path),
+    if metadata.len() > MAX_HASHED_FILE_BYTES {
+        Some(size_and_change(&metadata))
+    } else {
+        content_hash(path)
     }
 }
 
@@ -86,10 +89,13 @@ fn directory_hash(path: &Path) -> Option<String> {
         let metadata = file.metadata();
         metadata.is_ok_and(|metadata| metadata.len() > MAX_CODE_FILE_BYTES)
     };
-    let identity = |file: &Path| match has_many_files || is_large(file) {
-        true => settled_metadata(|| file.metadata())
-            .map_or_else(String::new, |metadata| size_and_change(&metadata)),
-        false => content_identity(file),
+    let identity = |file: &Path| {
+        if has_many_files || is_large(file) {
+            settled_metadata(|| file.metadata())
+                .map_or_else(String::new, |metadata| size_and_change(&metadata))
+        } else {
+            content_identity(file)
+        }
     };
     hash_of(files.iter().map(|file| (file, identity(file))), path)
 }
@@ -100,8 +106,10 @@ const WHOLE_PREFIX: &str = "all files: ";
 /// Returns the identity of all files in a directory and below it: their paths, sizes and times of
 /// change. `None` if there are more than 500,000 entries. Accesses the file system.
 pub fn whole_identity(path: &Path) -> Option<String> {
-    let (mut files, mut count) = (BTreeMap::new(), 0);
-    let (mut todo, mut visited) = (vec![path.to_owned()], BTreeSet::new());
+    let mut files = BTreeMap::new();
+    let mut count = 0;
+    let mut todo = vec![path.to_owned()];
+    let mut visited = BTreeSet::new();
     while let Some(folder) = todo.pop() {
         if !visited.insert(folder.canonicalize().unwrap_or_else(|_| folder.clone())) {
             continue;
@@ -121,9 +129,9 @@ pub fn whole_identity(path: &Path) -> Option<String> {
             }
             // A link counts with its own metadata and with those of its target.
             let is_file = |metadata: &Metadata| !metadata.is_dir();
-            let own = settled_metadata(|| path.symlink_metadata()).filter(is_file);
+            let own_metadata = settled_metadata(|| path.symlink_metadata()).filter(is_file);
             let target = settled_metadata(|| path.metadata()).filter(is_file);
-            let identities = own.iter().chain(&target).map(size_and_change);
+            let identities = own_metadata.iter().chain(&target).map(size_and_change);
             files.insert(path, identities.collect::<Vec<_>>().join(" "));
         }
     }
@@ -136,9 +144,10 @@ pub fn whole_identity(path: &Path) -> Option<String> {
 /// Returns true if a path has this identity, which comes from [`whole_identity`] or another function
 /// of this module. Accesses the file system.
 pub fn has_identity(path: &Path, identity: &str) -> bool {
-    match identity.starts_with(WHOLE_PREFIX) {
-        true => whole_identity(path).is_some_and(|now| now == identity),
-        false => content_identity(path) == identity,
+    if identity.starts_with(WHOLE_PREFIX) {
+        whole_identity(path).is_some_and(|now| now == identity)
+    } else {
+        content_identity(path) == identity
     }
 }
 

@@ -39,22 +39,24 @@ impl Conversation {
             folded,
             ..Conversation::default()
         };
-        let new = new_messages(&stored.events);
-        let in_base = conversation.ids_in_base(&new);
+        let new_messages = new_messages(&stored.events);
+        let in_base = conversation.ids_in_base(&new_messages);
         if in_base.is_empty() {
-            let missing = stored
+            let failures = stored
                 .events
                 .into_iter()
                 .filter_map(|event| conversation.apply(event).err())
                 .collect();
-            return (conversation, missing);
+            return (conversation, failures);
         }
         // A base is rewritten completely or not at all, so the missing messages belong at the end.
-        let missing = new
+        let lost_messages = new_messages
             .into_iter()
             .filter(|new| new.is_appended && !in_base.contains(&new.message.id));
-        let missing: Vec<_> = missing.map(|new| Arc::new(new.message.clone())).collect();
-        Arc::make_mut(&mut conversation.messages).extend(missing);
+        let lost_messages: Vec<_> = lost_messages
+            .map(|new| Arc::new(new.message.clone()))
+            .collect();
+        Arc::make_mut(&mut conversation.messages).extend(lost_messages);
         (conversation, Vec::new())
     }
 
@@ -94,14 +96,14 @@ impl Conversation {
         match event {
             MessageEvent::Append { message } => self.messages_mut().push(Arc::new(message)),
             MessageEvent::Replace { target_id, message } => {
-                let at = self.find(target_id)?;
-                self.mark_base_change(at);
-                self.messages_mut()[at] = Arc::new(message);
+                let index = self.find(target_id)?;
+                self.mark_base_change(index);
+                self.messages_mut()[index] = Arc::new(message);
             }
             MessageEvent::Remove { target_id } => {
-                let at = self.find(target_id)?;
-                self.mark_base_change(at);
-                self.messages_mut().remove(at);
+                let index = self.find(target_id)?;
+                self.mark_base_change(index);
+                self.messages_mut().remove(index);
             }
             MessageEvent::Truncate => {
                 self.rewritten |= self.folded > 0;
@@ -193,32 +195,32 @@ struct AddedMessage<'a> {
 /// Returns the messages that `events` add and do not remove. A message is added by appending it, or
 /// by replacing an older message under another id.
 fn new_messages(events: &[MessageEvent]) -> Vec<AddedMessage<'_>> {
-    let mut new: Vec<AddedMessage<'_>> = Vec::new();
+    let mut added: Vec<AddedMessage<'_>> = Vec::new();
     for event in events {
-        let index = |target: &str| new.iter().rposition(|new| new.message.id == target);
+        let index = |target: &str| added.iter().rposition(|new| new.message.id == target);
         match event {
-            MessageEvent::Append { message } => new.push(AddedMessage {
+            MessageEvent::Append { message } => added.push(AddedMessage {
                 message,
                 is_appended: true,
             }),
             MessageEvent::Replace { target_id, message } => match index(target_id) {
-                Some(index) => new[index].message = message,
+                Some(index) => added[index].message = message,
                 // A replacement that keeps its id adds nothing: the message existed before.
                 None if *target_id == message.id => {}
-                None => new.push(AddedMessage {
+                None => added.push(AddedMessage {
                     message,
                     is_appended: false,
                 }),
             },
             MessageEvent::Remove { target_id } => {
                 if let Some(index) = index(target_id) {
-                    new.remove(index);
+                    added.remove(index);
                 }
             }
-            MessageEvent::Truncate => new.clear(),
+            MessageEvent::Truncate => added.clear(),
         }
     }
-    new
+    added
 }
 
 #[cfg(test)]

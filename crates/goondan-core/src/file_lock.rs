@@ -32,17 +32,17 @@ impl FileLock {
     /// # Errors
     /// Fails if the lock can't be opened, or if another process holds it for longer than `limit`.
     pub fn of_file(path: &Path, limit: Duration) -> io::Result<FileLock> {
-        let open = || {
+        let open_file = || {
             private_files::options()
                 .create(true)
                 .append(true)
                 .open(path.with_extension("lock"))
         };
-        let file = match open() {
+        let file = match open_file() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 path.parent()
                     .map_or(Ok(()), private_files::create_directory)?;
-                open()
+                open_file()
             }
             result => result,
         };

@@ -52,7 +52,8 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Returns the root span of a unit that `parent` or an input from outside caused.
+    /// Returns the root span of a unit that the span `parent_span_id` or an input from outside
+    /// caused.
     ///
     /// Span ids are derived from `name`, not random, so a resumed turn has the same spans.
     pub fn root(trace_id: &str, parent_span_id: Option<&str>, name: &str) -> Self {
@@ -89,8 +90,8 @@ impl TraceContext {
             return (TraceParent::of(&self.trace_id, &self.span_id, true), None);
         };
         let parent = &caller.traceparent;
-        let own = TraceParent::of(parent.trace_id(), &self.span_id, parent.is_sampled());
-        (own, caller.tracestate.as_deref())
+        let own_context = TraceParent::of(parent.trace_id(), &self.span_id, parent.is_sampled());
+        (own_context, caller.tracestate.as_deref())
     }
 }
 
@@ -142,7 +143,7 @@ pub fn turn_of_message(message_id: &str) -> Option<&str> {
     number.parse::<u32>().is_ok().then_some(turn_id)
 }
 
-/// Returns whether a turn appended the message. Messages of middleware can have other ids.
+/// Returns true if a turn appended the message. Messages of middleware can have other ids.
 pub fn is_message_of(message_id: &str, turn_id: &str) -> bool {
     turn_of_message(message_id) == Some(turn_id)
 }

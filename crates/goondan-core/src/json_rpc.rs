@@ -17,7 +17,8 @@ pub fn refusal(id: &Value, code: i32, message: &str) -> Value {
 /// Returns the `id` of a JSON-RPC request that is not valid JSON; null if it is not found.
 pub fn request_id(text: &str) -> Value {
     let bytes = text.as_bytes();
-    let (mut at, mut depth) = (0, 0_usize);
+    let mut at = 0;
+    let mut depth = 0_usize;
     while at < bytes.len() {
         match bytes[at] {
             b'{' | b'[' => depth += 1,
@@ -29,7 +30,7 @@ pub fn request_id(text: &str) -> Value {
                     && text.get(at..end) == Some("\"id\"")
                     && let Some(value) = value.strip_prefix(':')
                 {
-                    return id_at(value.trim_start());
+                    return read_id(value.trim_start());
                 }
                 at = end;
                 continue;
@@ -43,24 +44,24 @@ pub fn request_id(text: &str) -> Value {
 
 /// Returns the position after the string that begins at `start`.
 fn string_end(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'\\' => at += 2,
-            b'"' => return at + 1,
-            _ => at += 1,
+    let mut index = start + 1;
+    while index < bytes.len() {
+        match bytes[index] {
+            b'\\' => index += 2,
+            b'"' => return index + 1,
+            _ => index += 1,
         }
     }
     bytes.len()
 }
 
 /// Returns the string or number at the beginning of `text`.
-fn id_at(text: &str) -> Value {
-    let end = match text.starts_with('"') {
-        true => string_end(text.as_bytes(), 0),
-        false => text
-            .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '+' | '.'))
-            .unwrap_or(text.len()),
+fn read_id(text: &str) -> Value {
+    let end = if text.starts_with('"') {
+        string_end(text.as_bytes(), 0)
+    } else {
+        text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '+' | '.'))
+            .unwrap_or(text.len())
     };
     let id: Value = text
         .get(..end)

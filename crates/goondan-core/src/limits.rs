@@ -26,14 +26,15 @@ pub fn bounded_metadata(metadata: &crate::JsonObject) -> crate::JsonObject {
     } else {
         serde_json::json!(metadata).to_string().len()
     };
-    match bytes <= MAX_METADATA_BYTES {
-        true => metadata.clone(),
-        false => [
+    if bytes <= MAX_METADATA_BYTES {
+        metadata.clone()
+    } else {
+        [
             ("truncated".to_owned(), true.into()),
             ("bytes".to_owned(), bytes.into()),
         ]
         .into_iter()
-        .collect(),
+        .collect()
     }
 }
 
@@ -57,22 +58,22 @@ pub fn cut_output(output: &Value, limit: usize, saved_at: &str) -> Option<Output
     if surely_fits(output, limit) {
         return None;
     }
-    let whole = match output {
+    let full_text = match output {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let length = whole.chars().count();
+    let length = full_text.chars().count();
     if length <= limit {
         return None;
     }
     let output = match output {
         Value::String(text) => Value::String(cut_text(text, limit, saved_at)),
         other => cut_fields(other, length, limit, saved_at)
-            .unwrap_or_else(|| Value::String(cut_text(&whole, limit, saved_at))),
+            .unwrap_or_else(|| Value::String(cut_text(&full_text, limit, saved_at))),
     };
     Some(OutputTruncation {
         output,
-        whole,
+        whole: full_text,
         length,
     })
 }
@@ -145,12 +146,12 @@ fn json_length(text: &str) -> usize {
 
 /// Returns how many characters from the start of `text` take at most `room` characters in JSON.
 fn fitting_characters(text: &str, room: usize) -> usize {
-    let mut used = 0;
-    let fits = |character: &char| {
-        used += escaped_length(*character);
-        used <= room
+    let mut used_bytes = 0;
+    let has_room = |character: &char| {
+        used_bytes += escaped_length(*character);
+        used_bytes <= room
     };
-    text.chars().take_while(fits).count()
+    text.chars().take_while(has_room).count()
 }
 
 /// Returns the number of characters of one character in JSON.
@@ -162,7 +163,7 @@ fn escaped_length(character: char) -> usize {
     }
 }
 
-/// Returns whether `output` certainly needs no truncation, by a cheap upper bound. The bound
+/// Returns true if `output` certainly needs no truncation, by a cheap upper bound. The bound
 /// assumes six bytes for each byte of a string in JSON (`\u00XX`), and a few for all else.
 pub fn surely_fits(output: &Value, limit: usize) -> bool {
     /// Subtracts the upper bound of `value` from `remaining`; `None` if it does not fit.

@@ -139,7 +139,7 @@ impl ProgramNames {
         ProgramNames(words.map(program_name).collect())
     }
 
-    /// Returns whether one of `programs` is named.
+    /// Returns true if one of `programs` is named.
     fn has_any(&self, programs: &[&str]) -> bool {
         programs.iter().any(|name| self.0.contains(*name))
     }
@@ -154,8 +154,8 @@ impl ProgramNames {
     /// Returns true if one of the programs runs a script, which can import code from its directory or
     /// from the working directory.
     pub fn import_code(&self) -> bool {
-        let of_commands = COMMAND_FILES.iter().map(|(program, _)| program);
-        let mut programs = INTERPRETERS.iter().chain(of_commands);
+        let command_programs = COMMAND_FILES.iter().map(|(program, _)| program);
+        let mut programs = INTERPRETERS.iter().chain(command_programs);
         programs.any(|name| !DOWNLOADERS.contains(name) && self.has_any(&[name]))
     }
 
@@ -173,10 +173,10 @@ impl ProgramNames {
     /// Returns the files that define the commands of the programs, in each of `folders`. They may
     /// not exist.
     pub fn command_files(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
-        let used = COMMAND_FILES
+        let used_commands = COMMAND_FILES
             .iter()
             .filter(|(program, _)| self.has_any(&[program]));
-        let files = used.flat_map(|(_, files)| files.iter());
+        let files = used_commands.flat_map(|(_, files)| files.iter());
         files
             .flat_map(|file| folders.iter().map(move |folder| folder.join(file)))
             .collect()
@@ -275,19 +275,18 @@ fn manifest_files(folder: &Path) -> Vec<PathBuf> {
     };
     let mut names = Vec::new();
     for field in CODE_FIELDS {
-        manifest
-            .get(field)
-            .iter()
-            .for_each(|value| collect_strings(value, &mut names));
+        if let Some(value) = manifest.get(field) {
+            collect_strings(value, &mut names);
+        }
     }
     let paths = names.into_iter().map(|name| folder.join(name));
-    let each = |path: PathBuf| {
+    let with_parents = |path: PathBuf| {
         let mut files = with_suffixes(&path);
         files.extend(START_FILES.map(|file| path.join(file)));
         files.push(path);
         files
     };
-    paths.flat_map(each).collect()
+    paths.flat_map(with_parents).collect()
 }
 
 /// Reads `package.json` in `folder`; `None` if it is missing or unreadable.
@@ -297,7 +296,6 @@ fn read_manifest(folder: &Path) -> Option<Value> {
     serde_json::from_slice(&text).ok()
 }
 
-/// Collects the strings in a value.
 fn collect_strings(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(text) if found.len() < MAX_MANIFEST_FILES => found.push(text.clone()),

@@ -126,7 +126,9 @@ impl HttpExchange {
     pub fn clean(&mut self, redactor: &SecretRedactor) {
         redactor.clean(&mut self.url);
         redactor.clean(&mut self.response);
-        self.body.iter_mut().for_each(|body| redactor.clean(body));
+        if let Some(body) = self.body.as_mut() {
+            redactor.clean(body);
+        }
         for (_, value) in &mut self.headers {
             redactor.clean(value);
         }
@@ -153,14 +155,14 @@ impl ExchangeRecorder {
     }
 
     /// Records the status of the response.
-    pub fn answered(&self, status: u16) {
+    pub fn record_status(&self, status: u16) {
         if let Some(exchange) = &mut self.state().exchange {
             exchange.status = Some(status);
         }
     }
 
     /// Records a piece of the response body.
-    pub fn received(&self, piece: &[u8]) {
+    pub fn record_piece(&self, piece: &[u8]) {
         let response = &mut self.state().response;
         let free_bytes = MAX_RECORDED_RESPONSE_BYTES.saturating_sub(response.len());
         response.extend_from_slice(&piece[..free_bytes.min(piece.len())]);
@@ -224,8 +226,8 @@ impl ModelCallLog {
     /// Returns the latest call with this span ID.
     pub fn find(&self, span_id: &str) -> Option<Arc<RecordedModelCall>> {
         let calls = self.calls();
-        let found = calls.iter().rev().find(|(_, call)| call.span_id == span_id);
-        found.map(|(_, call)| Arc::clone(call))
+        let matching_call = calls.iter().rev().find(|(_, call)| call.span_id == span_id);
+        matching_call.map(|(_, call)| Arc::clone(call))
     }
 
     fn calls(&self) -> MutexGuard<'_, VecDeque<(usize, Arc<RecordedModelCall>)>> {
@@ -292,9 +294,9 @@ mod tests {
         assert_eq!(recorder.take(), None);
         for status in [500, 200] {
             recorder.begin(HttpExchange::default());
-            recorder.answered(status);
-            recorder.received(&vec![b'x'; MAX_RECORDED_RESPONSE_BYTES]);
-            recorder.received(b"more");
+            recorder.record_status(status);
+            recorder.record_piece(&vec![b'x'; MAX_RECORDED_RESPONSE_BYTES]);
+            recorder.record_piece(b"more");
         }
         let exchange = recorder.take().unwrap();
         assert_eq!(exchange.status, Some(200));

@@ -48,7 +48,8 @@ impl PathStyle {
         Cow::Owned(parts.collect::<Vec<_>>().join("/"))
     }
 
-    /// Returns `text` with `/` as separator, otherwise unchanged.
+    /// Returns `text` with `/` as the separator. Text in a style that already uses `/` is
+    /// unchanged.
     pub fn separated(self, text: &str) -> Cow<'_, str> {
         if self == PathStyle::Windows && text.contains('\\') {
             Cow::Owned(text.replace('\\', "/"))
@@ -66,7 +67,7 @@ impl PathStyle {
         }
     }
 
-    /// Returns whether the path does not show its target: another spelling of a file, a stream, or
+    /// Returns true if the path does not show its target: another spelling of a file, a stream, or
     /// a device.
     pub fn is_ambiguous(self, path: &str) -> bool {
         if self != PathStyle::Windows {
@@ -98,12 +99,12 @@ fn windows_part(part: &str, is_first: bool) -> &str {
     part[..end].trim_end_matches(['.', ' '])
 }
 
-/// Returns `true` for a Windows drive such as `c:`.
+/// Returns true for a Windows drive such as `c:`.
 fn is_drive(part: &str) -> bool {
     part.len() == 2 && part.ends_with(':') && part.starts_with(|c: char| c.is_ascii_alphabetic())
 }
 
-/// Returns `true` if Windows may read this part of a path as another name, a device or a stream.
+/// Returns true if Windows may read this part of a path as another name, a device or a stream.
 fn is_ambiguous_part(part: &str, may_be_drive: bool) -> bool {
     if part.is_empty() || part == "." || part == ".." || (may_be_drive && is_drive(part)) {
         return false;
@@ -113,14 +114,14 @@ fn is_ambiguous_part(part: &str, may_be_drive: bool) -> bool {
     part.ends_with(['.', ' ']) || part.contains(forbidden) || is_short_name(part) || is_device(part)
 }
 
-/// Returns whether a name is a short name such as `PROGRA~1`, an alias of a longer name.
+/// Returns true if a name is a short name such as `PROGRA~1`, an alias of a longer name.
 fn is_short_name(part: &str) -> bool {
     part.split('~')
         .skip(1)
         .any(|behind| behind.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Returns `true` for a Windows device name such as `nul` or `com1.txt`.
+/// Returns true for a Windows device name such as `nul` or `com1.txt`.
 fn is_device(part: &str) -> bool {
     let name = part
         .split('.')

@@ -34,9 +34,10 @@ const MAX_INTERPRETER_DEPTH: usize = 6;
 /// In the directory of a project, version managers (asdf, mise, pyenv) would run the program that
 /// the project's files select, although the user may not trust the project.
 pub fn directory_outside_projects() -> PathBuf {
-    match cfg!(windows) {
-        true => PathBuf::from(std::env::var_os("SystemRoot").unwrap_or("C:\\Windows".into())),
-        false => PathBuf::from("/"),
+    if cfg!(windows) {
+        PathBuf::from(std::env::var_os("SystemRoot").unwrap_or("C:\\Windows".into()))
+    } else {
+        PathBuf::from("/")
     }
 }
 
@@ -85,22 +86,22 @@ pub fn interpreters(
     folders: &[PathBuf],
     search_path: Option<&OsStr>,
 ) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
+    let mut interpreters = BTreeSet::new();
     let mut scripts = scripts.clone();
     for _ in 0..MAX_INTERPRETER_DEPTH {
-        let named: BTreeSet<PathBuf> = scripts
+        let named_programs: BTreeSet<PathBuf> = scripts
             .iter()
             .filter_map(|script| first_line(script))
             .flat_map(|line| files_of_line(&line, folders, search_path))
             .collect();
-        scripts = named.difference(&found).cloned().collect();
+        scripts = named_programs.difference(&interpreters).cloned().collect();
         if scripts.is_empty() {
             break;
         }
-        found.extend(named);
+        interpreters.extend(named_programs);
     }
-    found.retain(|file| !is_of_system(file));
-    found
+    interpreters.retain(|file| !is_of_system(file));
+    interpreters
 }
 
 /// Returns the words in the first line of a script; empty for another file. Accesses the file system.
@@ -125,11 +126,11 @@ fn files_of_line(line: &str, folders: &[PathBuf], search_path: Option<&OsStr>) -
     for folder in folders {
         let paths = || pieces.iter().map(|piece| folder.join(piece));
         files.extend(paths().filter(|path| path.is_file()));
-        let stated = std::env::join_paths(paths().filter(|path| path.is_dir()));
-        let stated: OsString = stated.unwrap_or_default();
+        let script_path = std::env::join_paths(paths().filter(|path| path.is_dir()));
+        let script_path: OsString = script_path.unwrap_or_default();
         for name in &pieces {
             files.extend(find_program(name, search_path, folder));
-            files.extend(find_program(name, Some(&stated), folder));
+            files.extend(find_program(name, Some(&script_path), folder));
         }
     }
     files

@@ -117,7 +117,7 @@ const LOADED_NAMES: [&str; 84] = [
     "mise.toml",
 ];
 
-/// Files and directories from which git runs code, or that name such code.
+/// Files and directories with code that git runs, or with the names of that code.
 const GIT_NAMES: [&str; 4] = [".git", ".gitattributes", ".gitconfig", ".gitmodules"];
 
 /// Suffixes of compiled modules, and of lists of them, that Python loads in place of a source file, and

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// Wait after an exceeded rate limit if the platform does not state one.
 const DEFAULT_WAIT: Duration = Duration::from_secs(5);
-/// Same as [`DEFAULT_WAIT`], for a limit on creating content, which lasts longer.
+/// Default wait after a limit on creating content, which lasts longer than other limits.
 const SECONDARY_LIMIT_WAIT: Duration = Duration::from_secs(60);
 /// Longest stated wait that counts; a longer one is a mistake of the platform or of its clock.
 const MAX_STATED_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -22,23 +22,27 @@ const OBSOLETE_DATE_FORMS: [&str; 2] = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %
 
 /// Returns the wait in a `Retry-After` header: seconds, or the time until an HTTP date. A past date
 /// is a wait of 0.
-pub fn retry_after(stated: &str, now: DateTime<Utc>) -> Option<Duration> {
-    let stated = stated.trim();
-    match stated.parse() {
+pub fn retry_after(header_value: &str, now: DateTime<Utc>) -> Option<Duration> {
+    let header_value = header_value.trim();
+    match header_value.parse() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-        Err(_) => Some((http_date(stated)? - now).to_std().unwrap_or_default()),
+        Err(_) => Some(
+            (http_date(header_value)? - now)
+                .to_std()
+                .unwrap_or_default(),
+        ),
     }
 }
 
 /// Parses an HTTP date.
 fn http_date(text: &str) -> Option<DateTime<Utc>> {
-    let obsolete = || {
+    let parse_obsolete = || {
         let parse = |form: &&str| NaiveDateTime::parse_from_str(text, form).ok();
         OBSOLETE_DATE_FORMS.iter().find_map(parse)
     };
     match DateTime::parse_from_rfc2822(text) {
         Ok(date) => Some(date.to_utc()),
-        Err(_) => Some(obsolete()?.and_utc()),
+        Err(_) => Some(parse_obsolete()?.and_utc()),
     }
 }
 
@@ -72,15 +76,16 @@ impl<'h, H: Fn(&str) -> Option<&'h str>> PlatformResponse<'_, H> {
             503 => has_wait,
             _ => self.states_limit(),
         };
-        let stated = self
+        let stated_wait = self
             .stated_wait(now)
             .or_else(|| self.until_reset(now).filter(|_| is_exhausted))
             .filter(|wait| *wait <= MAX_STATED_WAIT);
-        let default = match is_secondary {
-            true => SECONDARY_LIMIT_WAIT,
-            false => DEFAULT_WAIT,
+        let default = if is_secondary {
+            SECONDARY_LIMIT_WAIT
+        } else {
+            DEFAULT_WAIT
         };
-        is_limited.then(|| stated.unwrap_or(default))
+        is_limited.then(|| stated_wait.unwrap_or(default))
     }
 
     /// Returns true if the body contains the error code of a rate limit.
@@ -93,17 +98,17 @@ impl<'h, H: Fn(&str) -> Option<&'h str>> PlatformResponse<'_, H> {
 
     /// Returns the wait that the body or a header states.
     fn stated_wait(&self, now: DateTime<Utc>) -> Option<Duration> {
-        let in_body = self
+        let body_wait = self
             .body
             .pointer("/parameters/retry_after")
             .or(self.body.get("retry_after"))
             .and_then(Value::as_f64);
-        let in_body = in_body.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let in_header = || {
+        let body_wait = body_wait.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let header_wait = || {
             let stated = self.header("retry-after");
             retry_after(stated.or(self.header("x-ratelimit-reset-after"))?, now)
         };
-        in_body.or_else(in_header)
+        body_wait.or_else(header_wait)
     }
 
     /// Returns the time until the limit is reset.

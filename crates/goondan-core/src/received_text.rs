@@ -66,10 +66,10 @@ pub fn compression(content_encoding: &str) -> Option<&str> {
 /// Returns the character set in a content type, in lower case.
 fn charset(content_type: &str) -> String {
     let parameters = content_type.split(';').skip(1);
-    let named = parameters
+    let charset_parameter = parameters
         .filter_map(|parameter| parameter.split_once('='))
         .find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
-    named
+    charset_parameter
         .map(|(_, value)| value.trim().trim_matches('"').to_ascii_lowercase())
         .unwrap_or_default()
 }

@@ -84,9 +84,9 @@ pub fn check(event_type: Option<&str>, metadata: &JsonObject) -> Result<(), Hand
     }
     match metadata.keys().find(|key| is_reserved_key(key)) {
         Some(key) => {
-            let shown = crate::limits::head(key, 80);
+            let excerpt = crate::limits::head(key, 80);
             Err(reserved_error(format!(
-                "the metadata key `{shown}` is reserved: the engine itself sets it"
+                "the metadata key `{excerpt}` is reserved: the engine itself sets it"
             )))
         }
         None => Ok(()),
@@ -95,11 +95,11 @@ pub fn check(event_type: Option<&str>, metadata: &JsonObject) -> Result<(), Hand
 
 /// Fails for an invalid event type, and for a type that only the engine may send.
 fn check_type(event_type: &str) -> Result<(), HandlerError> {
-    let shown = crate::limits::head(event_type, 80);
+    let excerpt = crate::limits::head(event_type, 80);
     if event_type.len() > MAX_EVENT_TYPE_BYTES || event_type.chars().any(char::is_control) {
         return Err(reserved_error(format!(
             "`{}` is not a valid event type",
-            shown.escape_debug()
+            excerpt.escape_debug()
         )));
     }
     let is_ours = RESERVED_TYPE_PREFIXES
@@ -107,13 +107,13 @@ fn check_type(event_type: &str) -> Result<(), HandlerError> {
         .any(|family| has_prefix_ignoring_case(event_type.trim(), family));
     if is_ours && event_type != REQUEST_EVENT && event_type != SEND_EVENT {
         return Err(reserved_error(format!(
-            "the event type `{shown}` is reserved: only the engine sends such events"
+            "the event type `{excerpt}` is reserved: only the engine sends such events"
         )));
     }
     Ok(())
 }
 
-/// Returns `true` for a metadata key that only the engine may set.
+/// Returns true for a metadata key that only the engine may set.
 fn is_reserved_key(key: &str) -> bool {
     let key = key.trim();
     RESERVED_KEY_PREFIXES
@@ -124,7 +124,7 @@ fn is_reserved_key(key: &str) -> bool {
             .any(|reserved| key.eq_ignore_ascii_case(reserved))
 }
 
-/// Returns `true` if `text` begins with `prefix`; ignores ASCII case.
+/// Returns true if `text` begins with `prefix`; ignores ASCII case.
 fn has_prefix_ignoring_case(text: &str, prefix: &str) -> bool {
     text.get(..prefix.len())
         .is_some_and(|begin| begin.eq_ignore_ascii_case(prefix))
@@ -137,7 +137,7 @@ fn reserved_error(message: String) -> HandlerError {
         .suggest("Leave the name out, or use your own name, such as `job.done`.")
 }
 
-/// Returns whether extensions can use `name` for their state. Names with a dot belong to the engine
+/// Returns true if extensions can use `name` for their state. Names with a dot belong to the engine
 /// and to tools.
 pub fn is_extension_state(name: &str) -> bool {
     !name.contains('.')

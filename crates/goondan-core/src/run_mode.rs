@@ -68,14 +68,14 @@ impl RunMode {
         if let RunMode::Direct(other) = other {
             self.make_direct().is_outside |= other.is_outside;
             for (number, containments) in other.commands.into_iter().enumerate() {
-                containments
-                    .into_iter()
-                    .for_each(|containment| self.contain(number, containment));
+                for containment in containments {
+                    self.contain(number, containment);
+                }
             }
             for (file, containments) in other.files {
-                containments
-                    .into_iter()
-                    .for_each(|containment| self.contain_file(&file, containment));
+                for containment in containments {
+                    self.contain_file(&file, containment);
+                }
             }
         }
         self

@@ -94,7 +94,7 @@ impl ArgumentSchema {
             // Some providers send nothing if there are no arguments.
             Value::Null => Value::Object(JsonObject::new()),
             Value::String(text) if text.trim().is_empty() => Value::Object(JsonObject::new()),
-            other => return Err(self.invalid_arguments(vec![not_an_object(other)])),
+            other => return Err(self.invalid_arguments(vec![not_an_object_problem(other)])),
         };
         fill_defaults(&self.0.schema, &mut arguments);
         let problems = match self.0.validator() {
@@ -117,7 +117,7 @@ impl ArgumentSchema {
     /// # Errors
     /// The arguments do not match the schema, or such a check takes more than two seconds.
     pub async fn check_in_time(&self, input: &Value) -> Result<JsonObject, InvalidArguments> {
-        self.in_time(input, ArgumentSchema::check, |problem| {
+        self.run_in_time(input, ArgumentSchema::check, |problem| {
             self.invalid_arguments(vec![problem])
         })
         .await
@@ -130,13 +130,13 @@ impl ArgumentSchema {
     /// The answer does not match the schema, or the check takes more than two seconds; the problems
     /// are in one line.
     pub async fn check_answer_in_time(&self, answer: &Value) -> Result<(), String> {
-        self.in_time(answer, ArgumentSchema::check_answer, |problem| problem)
+        self.run_in_time(answer, ArgumentSchema::check_answer, |problem| problem)
             .await
     }
 
     /// Runs `check` on a value, on a separate thread if the schema is large or contains itself.
     /// `refuse` creates the error of a check that did not end.
-    async fn in_time<T: Send + 'static, E: Send + 'static>(
+    async fn run_in_time<T: Send + 'static, E: Send + 'static>(
         &self,
         value: &Value,
         check: fn(&ArgumentSchema, &Value) -> Result<T, E>,
@@ -231,20 +231,20 @@ impl ArgumentSchema {
 
 /// Returns the first problems, and the number of the others.
 fn first_problems(problems: Vec<String>) -> String {
-    let more = problems.len().saturating_sub(MAX_REPORTED_PROBLEMS);
+    let unreported = problems.len().saturating_sub(MAX_REPORTED_PROBLEMS);
     let mut text = problems
         .into_iter()
         .take(MAX_REPORTED_PROBLEMS)
         .collect::<Vec<_>>()
         .join("; ");
-    if more > 0 {
-        text.push_str(&format!(" (+{more} more)"));
+    if unreported > 0 {
+        text.push_str(&format!(" (+{unreported} more)"));
     }
     text
 }
 
 /// Returns the problem for arguments that are not a JSON object.
-fn not_an_object(input: &Value) -> String {
+fn not_an_object_problem(input: &Value) -> String {
     match input {
         Value::String(text) => {
             let cause = serde_json::from_str::<Value>(text).err();
@@ -265,19 +265,19 @@ fn format_error(root: &str, error: &jsonschema::ValidationError<'_>) -> String {
     let message = match error.kind() {
         ValidationErrorKind::Enum { options } => {
             let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
-            none_of(&error.instance().to_string(), options)
+            allowed_values_problem(&error.instance().to_string(), options)
         }
         _ => error.to_string(),
     };
-    let short = crate::limits::cut_error_message(&message, 200);
+    let short_message = crate::limits::cut_error_message(&message, 200);
     format!(
-        "{root}{}: {short}",
+        "{root}{}: {short_message}",
         json_path(&error.instance_path().to_string())
     )
 }
 
 /// Returns all allowed values. The validator itself lists only two.
-fn none_of(value: &str, options: &[Value]) -> String {
+fn allowed_values_problem(value: &str, options: &[Value]) -> String {
     let options: Vec<String> = options.iter().map(Value::to_string).collect();
     format!(
         "{} is none of {}",

@@ -162,12 +162,12 @@ impl SourceSearch {
         };
         self.sourced.are_unknown |= text.len() as u64 == MAX_SCRIPT_BYTES;
         let text = String::from_utf8_lossy(&text);
-        let around = script.parent().unwrap_or(script);
+        let script_folder = script.parent().unwrap_or(script);
         match kind {
-            ScriptKind::Shell => self.read_shell(&text, around),
-            ScriptKind::Makefile => self.read_makefile(&text, &['\t'], around),
-            ScriptKind::Justfile => self.read_makefile(&text, &['\t', ' '], around),
-            ScriptKind::Manifest => self.read_manifest(&text, around),
+            ScriptKind::Shell => self.read_shell(&text, script_folder),
+            ScriptKind::Makefile => self.read_makefile(&text, &['\t'], script_folder),
+            ScriptKind::Justfile => self.read_makefile(&text, &['\t', ' '], script_folder),
+            ScriptKind::Manifest => self.read_manifest(&text, script_folder),
         }
     }
 
@@ -286,7 +286,7 @@ impl SourceSearch {
         if !program.text.contains('/') {
             return;
         }
-        for path in self.existing(&program.text, around) {
+        for path in self.existing_paths(&program.text, around) {
             self.sourced.files.insert(path.clone());
             let default = Some(ScriptKind::Shell).filter(|_| !has_first_line(&path));
             if let Some(kind) = ScriptKind::of(&path).or(default) {
@@ -301,7 +301,9 @@ impl SourceSearch {
         let default = Some(ScriptKind::Shell).filter(|_| !program.is_known);
         for word in arguments.iter().filter(|word| word.is_known) {
             let names = pieces(&word.text);
-            let paths = names.iter().flat_map(|name| self.existing(name, around));
+            let paths = names
+                .iter()
+                .flat_map(|name| self.existing_paths(name, around));
             let paths: BTreeSet<PathBuf> = paths.collect();
             for path in paths.into_iter().filter(|path| !is_data(path)) {
                 self.sourced.files.insert(path.clone());
@@ -326,9 +328,10 @@ impl SourceSearch {
             self.sourced.are_unknown |= !words.iter().any(|word| word.text.starts_with("--"));
             return;
         };
-        match is_line {
-            true => self.read_string(&[first], around),
-            false => self.add_word(first, ScriptKind::Shell, around),
+        if is_line {
+            self.read_string(&[first], around)
+        } else {
+            self.add_word(first, ScriptKind::Shell, around)
         }
     }
 
@@ -378,9 +381,9 @@ impl SourceSearch {
         let Some(word) = word.filter(|word| word.is_known) else {
             return;
         };
-        let found = self.folders.iter().map(|folder| folder.join(&word.text));
-        let found: Vec<PathBuf> = found.filter(|path| path.is_dir()).collect();
-        for path in found {
+        let directories = self.folders.iter().map(|folder| folder.join(&word.text));
+        let directories: Vec<PathBuf> = directories.filter(|path| path.is_dir()).collect();
+        for path in directories {
             if self.folders.len() < MAX_DIRECTORIES && !self.folders.contains(&path) {
                 self.folders.push(path);
             }
@@ -393,27 +396,27 @@ impl SourceSearch {
             self.sourced.are_unknown = true;
             return;
         }
-        let found = self.existing(&word.text, around);
+        let existing_paths = self.existing_paths(&word.text, around);
         // A device, such as the input of the script, is no file that can change.
-        if found.is_empty() && !word.text.starts_with("/dev/") {
+        if existing_paths.is_empty() && !word.text.starts_with("/dev/") {
             self.sourced
                 .missing
-                .extend(self.possible(&word.text, around));
+                .extend(self.possible_paths(&word.text, around));
         }
-        for path in found {
+        for path in existing_paths {
             self.sourced.files.insert(path.clone());
             self.add(path, kind);
         }
     }
 
     /// Returns the existing files that a path can mean.
-    fn existing(&self, path: &str, around: &Path) -> Vec<PathBuf> {
-        let paths = self.possible(path, around).into_iter();
+    fn existing_paths(&self, path: &str, around: &Path) -> Vec<PathBuf> {
+        let paths = self.possible_paths(path, around).into_iter();
         paths.filter(|path| path.is_file()).collect()
     }
 
     /// Returns the places that a path can mean.
-    fn possible(&self, path: &str, around: &Path) -> BTreeSet<PathBuf> {
+    fn possible_paths(&self, path: &str, around: &Path) -> BTreeSet<PathBuf> {
         let path = match path.strip_prefix("~/").zip(std::env::home_dir()) {
             Some((below, home)) => home.join(below),
             None => PathBuf::from(path),

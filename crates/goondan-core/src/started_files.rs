@@ -97,8 +97,8 @@ impl StartedProgram<'_> {
     /// contain the working directory. Accesses the file system.
     pub fn contents(&self) -> StartedFiles {
         let places = self.loaded_places();
-        let all = places.files.union(&places.around);
-        let mut contents: BTreeMap<String, String> = all
+        let paths = places.files.union(&places.around);
+        let mut contents: BTreeMap<String, String> = paths
             .map(|path| (path.display().to_string(), content_identity(path)))
             .collect();
         if places.are_unknown {
@@ -114,6 +114,8 @@ impl StartedProgram<'_> {
         }
     }
 
+    /// Returns the files and directories from which the command line loads code. Follows paths in
+    /// scripts and settings.
     fn loaded_places(&self) -> LoadedPlaces {
         let texts: Vec<String> = self
             .args
@@ -128,8 +130,11 @@ impl StartedProgram<'_> {
         let arguments = texts.iter().map(String::as_str);
         let values = self.variables.values().map(String::as_str);
         let values = values.flat_map(|value| std::iter::once(value).chain(command_words(value)));
-        let named = arguments.chain(words.iter().copied().skip(1)).chain(values);
-        let pieces: Vec<String> = named.flat_map(pieces).take(MAX_SEARCHED_PATHS).collect();
+        let named_paths = arguments.chain(words.iter().copied().skip(1)).chain(values);
+        let pieces: Vec<String> = named_paths
+            .flat_map(pieces)
+            .take(MAX_SEARCHED_PATHS)
+            .collect();
         let folders = self.directories(&pieces);
         let mut paths = Vec::new();
         for folder in &folders {
@@ -138,16 +143,16 @@ impl StartedProgram<'_> {
                 paths.push(folder.join(piece));
             }
         }
-        let counts =
+        let is_relevant =
             |path: &PathBuf| (path.is_file() && !is_data(path)) || depends_on_process(path);
-        let mut files: BTreeSet<PathBuf> = paths.into_iter().filter(counts).collect();
+        let mut files: BTreeSet<PathBuf> = paths.into_iter().filter(is_relevant).collect();
         files.extend(self.program_file());
         let mut directories = self.stated_directories(&texts);
-        let of_scripts: Vec<String> = files
+        let script_words: Vec<String> = files
             .iter()
             .flat_map(|file| first_line_words(file))
             .collect();
-        let interpreters_of_scripts = ProgramNames::of(of_scripts.iter().map(String::as_str));
+        let interpreters_of_scripts = ProgramNames::of(script_words.iter().map(String::as_str));
         if programs.import_code() || interpreters_of_scripts.import_code() {
             directories.extend(
                 files
@@ -168,10 +173,12 @@ impl StartedProgram<'_> {
         directories.extend(folders.iter().flat_map(packages));
         let command_files = programs.command_files(&self.with_parents(&folders));
         for file in command_files.into_iter().filter(|path| path.is_file()) {
-            let around = file.parent().unwrap_or(self.folder);
-            let named = paths_in_settings(&file, around).into_iter();
+            let file_folder = file.parent().unwrap_or(self.folder);
+            let named_paths = paths_in_settings(&file, file_folder).into_iter();
             let is_own = |path: &PathBuf| is_below(path, &[self.project, self.folder]);
-            files.extend(named.filter(|path| path.is_file() && !is_data(path) && is_own(path)));
+            files.extend(
+                named_paths.filter(|path| path.is_file() && !is_data(path) && is_own(path)),
+            );
             files.insert(file);
         }
         files.extend(interpreters(&files, &folders, self.search_path()));
@@ -203,11 +210,11 @@ impl StartedProgram<'_> {
             let end = piece.find(['*', '?', '[', '{', '$']).unwrap_or(piece.len());
             self.folder.join(&piece[..end])
         };
-        let named: BTreeSet<PathBuf> = pieces.iter().map(before_pattern).collect();
-        let lists = named.iter().filter(|path| path.is_file());
-        let listed = lists.flat_map(|path| paths_in_settings(path, self.folder));
-        let files = listed.filter(|path| path.is_file() && !is_data(path));
-        let directories = named.iter().filter(|path| path.is_dir()).cloned();
+        let named_paths: BTreeSet<PathBuf> = pieces.iter().map(before_pattern).collect();
+        let lists = named_paths.iter().filter(|path| path.is_file());
+        let listed_paths = lists.flat_map(|path| paths_in_settings(path, self.folder));
+        let files = listed_paths.filter(|path| path.is_file() && !is_data(path));
+        let directories = named_paths.iter().filter(|path| path.is_dir()).cloned();
         let is_own =
             |path: &PathBuf| path != self.folder && is_below(path, &[self.project, self.folder]);
         directories.chain(files).filter(is_own).collect()
@@ -230,13 +237,17 @@ impl StartedProgram<'_> {
 
     /// Returns an argument with the values of variables that a shell would insert.
     fn expand_variables(&self, argument: &str) -> String {
-        let own = [("PWD", self.folder.display().to_string())];
+        let own_variables = [("PWD", self.folder.display().to_string())];
         let inherited = ["HOME", "TMPDIR", "USER"];
         let inherited = inherited.map(|name| (name, std::env::var(name).unwrap_or_default()));
-        let stated = self.variables.iter();
-        let stated = stated.map(|(name, value)| (name.as_str(), value.clone()));
+        let stated_variables = self.variables.iter();
+        let stated_variables = stated_variables.map(|(name, value)| (name.as_str(), value.clone()));
         let mut text = argument.to_owned();
-        for (name, value) in own.into_iter().chain(stated).chain(inherited) {
+        for (name, value) in own_variables
+            .into_iter()
+            .chain(stated_variables)
+            .chain(inherited)
+        {
             text = with_value(&text, name, &value);
         }
         let folder = self.folder.display().to_string();
@@ -253,29 +264,29 @@ impl StartedProgram<'_> {
         if self.command.contains('/') {
             return Some(self.folder.join(self.command)).filter(|file| file.is_file());
         }
-        let found = find_program(self.command, self.search_path(), self.folder)?;
-        is_below(&found, &[self.project, self.folder]).then_some(found)
+        let program = find_program(self.command, self.search_path(), self.folder)?;
+        is_below(&program, &[self.project, self.folder]).then_some(program)
     }
 
     /// Returns the paths that variables and options name, which can be directories of code.
     fn stated_directories(&self, texts: &[String]) -> Vec<PathBuf> {
         let words = texts.iter().flat_map(|arg| command_words(arg));
-        let mut named: Vec<String> = code_options(words);
+        let mut named_directories: Vec<String> = code_options(words);
         for value in self.variables.values() {
-            named.push(value.clone());
-            named.extend(command_words(value).map(str::to_owned));
+            named_directories.push(value.clone());
+            named_directories.extend(command_words(value).map(str::to_owned));
         }
-        let paths = named.iter().flat_map(|text| pieces(text));
+        let paths = named_directories.iter().flat_map(|text| pieces(text));
         let paths = paths.take(MAX_SEARCHED_PATHS);
         paths.map(|path| self.folder.join(path)).collect()
     }
 
-    /// Returns the working directory, and the directories that the command line names: a program may
-    /// change into one of them, as `make -C` does.
+    /// Returns the working directory and the directories that the command line names. A program may
+    /// change into a named directory, as `make -C` does.
     fn directories(&self, pieces: &[String]) -> Vec<PathBuf> {
-        let named = pieces.iter().map(|piece| self.folder.join(piece));
+        let named_directories = pieces.iter().map(|piece| self.folder.join(piece));
         let mut folders = vec![self.folder.to_owned()];
-        for path in named.filter(|path| path.is_dir()) {
+        for path in named_directories.filter(|path| path.is_dir()) {
             if folders.len() < MAX_DIRECTORIES && !folders.contains(&path) {
                 folders.push(path);
             }
@@ -290,8 +301,8 @@ impl StartedProgram<'_> {
             let above = folder.ancestors().skip(1);
             above.take_while(|path| path.starts_with(self.project))
         });
-        let all = folders.iter().map(PathBuf::as_path).chain(parents);
-        let unique: BTreeSet<PathBuf> = all.map(Path::to_owned).collect();
+        let folders_and_parents = folders.iter().map(PathBuf::as_path).chain(parents);
+        let unique: BTreeSet<PathBuf> = folders_and_parents.map(Path::to_owned).collect();
         unique.into_iter().collect()
     }
 }
@@ -300,7 +311,8 @@ impl StartedProgram<'_> {
 fn with_value(text: &str, name: &str, value: &str) -> String {
     let text = text.replace(&format!("${{{name}}}"), value);
     let sign = format!("${name}");
-    let (mut result, mut rest) = (String::new(), text.as_str());
+    let mut result = String::new();
+    let mut rest = text.as_str();
     while let Some(at) = rest.find(&sign) {
         let after = &rest[at + sign.len()..];
         let is_longer = after.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
@@ -356,9 +368,10 @@ impl CodePlace {
             return CodePlace::ContainsWorkdir;
         }
         // A directory with too many entries may contain code.
-        match CodeDirectory::read(&real).is_none_or(|code| !code.files.is_empty()) {
-            true => CodePlace::Directory,
-            false => CodePlace::Other,
+        if CodeDirectory::read(&real).is_none_or(|code| !code.files.is_empty()) {
+            CodePlace::Directory
+        } else {
+            CodePlace::Other
         }
     }
 }
@@ -415,16 +428,16 @@ pub fn pieces(word: &str) -> Vec<String> {
             .map(str::to_owned)
             .collect()
     };
-    let mut all = Vec::new();
+    let mut pieces = Vec::new();
     for piece in texts.into_iter().flatten().flat_map(cut) {
         let behind_signs = piece.trim_start_matches(['-', '=', '+', '?', '@']);
         let ways = [piece.as_str(), behind_signs].into_iter();
-        let named = ways
+        let option_pieces = ways
             .chain(option_values(&piece))
             .filter(|way| !way.is_empty());
-        all.extend(named.map(str::to_owned));
+        pieces.extend(option_pieces.map(str::to_owned));
     }
-    all
+    pieces
 }
 
 /// Returns the possible values in a cluster of short options, because any letter can be the option
@@ -432,8 +445,8 @@ pub fn pieces(word: &str) -> Vec<String> {
 fn option_values(word: &str) -> impl Iterator<Item = &str> {
     let cluster = word.strip_prefix('-').unwrap_or_default();
     let letters = cluster.bytes().take_while(u8::is_ascii_alphanumeric);
-    let ends = 1..=letters.count().min(MAX_OPTION_LETTERS);
-    ends.map(|end| &cluster[end..])
+    let option_lengths = 1..=letters.count().min(MAX_OPTION_LETTERS);
+    option_lengths.map(|end| &cluster[end..])
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ impl ToolAllowlist {
         ToolAllowlist(names.into_iter().map(Into::into).collect())
     }
 
-    /// Returns whether a tool may run, by the built-in export that implements it.
+    /// Returns true if a tool may run, by the built-in export that implements it.
     pub fn allows(&self, builtin: Option<&str>) -> bool {
         builtin.is_some_and(|name| self.0.contains(name))
     }

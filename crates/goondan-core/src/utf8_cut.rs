@@ -64,7 +64,8 @@ mod tests {
     proptest! {
         #[test]
         fn pieces_add_up_to_the_text(text in "[a-z\u{e9}\u{20ac}\u{1f600}]{0,30}", size in 1usize..6) {
-            let (mut bytes, mut whole) = (Vec::new(), String::new());
+            let mut bytes = Vec::new();
+            let mut whole = String::new();
             for piece in text.as_bytes().chunks(size) {
                 bytes.extend_from_slice(piece);
                 whole.push_str(&take_text(&mut bytes));

@@ -33,12 +33,12 @@ impl DynamicLibraries {
         runtime: Arc<dyn ConnectorHost>,
     ) -> Result<(), HandlerError> {
         let started = self.start_connector(entry, bundle_root).await;
-        let (process, name) = started.map_err(|failure| not_started(id, failure))?;
+        let (process, name) = started.map_err(|failure| start_error(id, failure))?;
         let connection = Arc::clone(&process.connection);
         let project = std::path::absolute(bundle_root).unwrap_or_else(|_| bundle_root.to_owned());
         run_connector(connection, &project, values, runtime.as_ref())
             .await
-            .map_err(|why| failed(why, &name))
+            .map_err(|why| connector_error(why, &name))
     }
 
     /// Starts a host process for the library at `entry`. Returns the process, and the library's
@@ -63,7 +63,7 @@ impl DynamicLibraries {
 }
 
 /// Converts the reason for the end to an error with a connector's code.
-fn failed(why: HandlerError, name: &str) -> HandlerError {
+fn connector_error(why: HandlerError, name: &str) -> HandlerError {
     match why.code.as_deref() {
         Some(code::UNAVAILABLE) => HandlerError {
             suggestion: None,
@@ -78,7 +78,7 @@ fn failed(why: HandlerError, name: &str) -> HandlerError {
 }
 
 /// Converts the failure to start a connector to an error with a code.
-fn not_started(id: &ResourceId, failure: LibraryFailure) -> HandlerError {
+fn start_error(id: &ResourceId, failure: LibraryFailure) -> HandlerError {
     let code = if failure.is_of_host() {
         Code::HOST_START
     } else {

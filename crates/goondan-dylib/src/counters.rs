@@ -1,4 +1,4 @@
-//! Counters of loaded libraries.
+//! Counters of loaded, retired and crashed libraries.
 
 use std::sync::atomic::AtomicU64;
 
@@ -7,8 +7,7 @@ use std::sync::atomic::AtomicU64;
 pub struct LibraryCounters {
     /// Mapped libraries, including retired ones.
     pub mapped: AtomicU64,
-    /// Mappings that stay in memory without being called. Each reload of a changed library adds
-    /// one.
+    /// Mapped libraries that are not called any more. Each reload of a changed library adds one.
     pub retired: AtomicU64,
     /// Completions and events for calls that were not open: late, duplicate or invalid ones.
     pub ignored: AtomicU64,

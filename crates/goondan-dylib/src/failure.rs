@@ -125,8 +125,8 @@ pub(crate) enum LibraryFailure {
     },
     #[error("opening {name} was cancelled")]
     Cancelled { name: String },
-    #[error("{name} did not finish opening within {} s", patience.as_secs())]
-    Slow { name: String, patience: Duration },
+    #[error("{name} did not finish opening within {} s", time_limit.as_secs())]
+    Slow { name: String, time_limit: Duration },
     #[error("cannot start the library host process for {name}: {}: {cause}", program.display())]
     NoHost {
         name: String,
@@ -142,8 +142,8 @@ pub(crate) enum LibraryFailure {
     },
     #[error("the library host process for {name} crashed while it opened the library")]
     DeadHost { name: String },
-    #[error("the library host process for {name} did not respond within {} s", patience.as_secs())]
-    SlowHost { name: String, patience: Duration },
+    #[error("the library host process for {name} did not respond within {} s", time_limit.as_secs())]
+    SlowHost { name: String, time_limit: Duration },
     #[error("{}", .0.message)]
     Reported(ReportedFailure),
 }
@@ -197,10 +197,10 @@ impl LibraryFailure {
                 };
                 format!("rebuild {name} with goondan-abi {ABI_MAJOR}.x{update}")
             }
-            LibraryFailure::NoExport { has, .. } => {
-                let has = has.join(", ");
+            LibraryFailure::NoExport { has: names, .. } => {
+                let names = names.join(", ");
                 format!(
-                    "its exports are: {has}; correct `spec.exports`, or rebuild the library with \
+                    "its exports are: {names}; correct `spec.exports`, or rebuild the library with \
                     the missing export"
                 )
             }

@@ -41,7 +41,7 @@ impl ToolHandler for ExportHandler {
         let call = PluginCall::begin(connection, request.into())?;
         match run_tool_call(call, ctx).await {
             Some(ended) => ended.outcome,
-            None => Err(self.never_ended(started.elapsed())),
+            None => Err(self.timeout_error(started.elapsed())),
         }
     }
 
@@ -52,7 +52,7 @@ impl ToolHandler for ExportHandler {
 
 impl ExportHandler {
     /// Returns the error of a call that did not end within `after`.
-    fn never_ended(&self, after: Duration) -> HandlerError {
+    fn timeout_error(&self, after: Duration) -> HandlerError {
         let name = format!("{}__{}", self.tool, self.export);
         if after < self.timeout {
             return never_ended_error(&name);

@@ -16,8 +16,8 @@ use crate::locate::library;
 /// Returns the error that prevents opening the library of `tool`, as far as it can be detected
 /// without loading.
 pub fn fault(tool: &ResourceId, bundle_root: &Path, entry: &str) -> Option<EntryOpenError> {
-    let found = library(bundle_root, entry);
-    let checked = found.and_then(|path| check(&format!("the library `{entry}`"), &path));
+    let library = library(bundle_root, entry);
+    let checked = library.and_then(|path| check(&format!("the library `{entry}`"), &path));
     checked.err().map(|failure| failure.of(tool))
 }
 
@@ -36,8 +36,8 @@ pub(crate) fn check(name: &str, path: &Path) -> Result<(), LibraryFailure> {
 fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), LibraryFailure> {
     let size = content
         .len()
-        .map_err(|()| damaged(name, "its size is unknown"))?;
-    let kind = object::FileKind::parse(content).map_err(|_| not_a_library(name, size))?;
+        .map_err(|()| damaged_library_failure(name, "its size is unknown"))?;
+    let kind = object::FileKind::parse(content).map_err(|_| not_a_library_failure(name, size))?;
     if matches!(
         kind,
         object::FileKind::MachOFat32 | object::FileKind::MachOFat64
@@ -46,9 +46,10 @@ fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Librar
         // fits.
         return Ok(());
     }
-    let file = object::File::parse(content).map_err(|cause| damaged(name, cause))?;
+    let file =
+        object::File::parse(content).map_err(|cause| damaged_library_failure(name, cause))?;
     if file.kind() != ObjectKind::Dynamic {
-        return Err(not_a_library(name, size));
+        return Err(not_a_library_failure(name, size));
     }
     if !fits_this_machine(file.format(), file.architecture()) {
         let (format, architecture) = (file.format(), file.architecture());
@@ -64,11 +65,16 @@ fn check_content<'d>(name: &str, content: impl ReadRef<'d>) -> Result<(), Librar
         .segments()
         .all(|segment| is_inside(segment.file_range()))
     {
-        return Err(damaged(name, "a segment extends past the end of the file"));
+        return Err(damaged_library_failure(
+            name,
+            "a segment extends past the end of the file",
+        ));
     }
-    let exports = file.exports().map_err(|cause| damaged(name, cause))?;
+    let exports = file
+        .exports()
+        .map_err(|cause| damaged_library_failure(name, cause))?;
     for export in exports {
-        let export = export.map_err(|cause| damaged(name, cause))?;
+        let export = export.map_err(|cause| damaged_library_failure(name, cause))?;
         if matches!(export.name(), NameOrOrdinal::Name(export) if is_symbol(export)) {
             return Ok(());
         }
@@ -83,7 +89,7 @@ fn is_symbol(export: &[u8]) -> bool {
     export.strip_prefix(b"_").unwrap_or(export) == SYMBOL.as_bytes()
 }
 
-/// Returns whether this machine can load a library of this format and architecture.
+/// Returns true if this machine can load a library of this format and architecture.
 fn fits_this_machine(format: BinaryFormat, architecture: Architecture) -> bool {
     let own_format = match OS {
         "macos" | "ios" => BinaryFormat::MachO,
@@ -105,7 +111,7 @@ fn fits_this_machine(format: BinaryFormat, architecture: Architecture) -> bool {
 }
 
 /// Returns the error of a file of `size` bytes that is not a library.
-fn not_a_library(name: &str, size: u64) -> LibraryFailure {
+fn not_a_library_failure(name: &str, size: u64) -> LibraryFailure {
     let name = name.to_owned();
     if size == 0 {
         LibraryFailure::Empty { name }
@@ -115,7 +121,7 @@ fn not_a_library(name: &str, size: u64) -> LibraryFailure {
 }
 
 /// Returns the error of a library file that cannot be parsed.
-fn damaged(
+fn damaged_library_failure(
     name: &str,
     cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> LibraryFailure {

@@ -91,21 +91,20 @@ impl DynamicLibraries {
         &self.counters
     }
 
-    /// Closes every library and waits for the end of its thread, at most `patience`. Returns the
+    /// Closes every library and waits for the end of its thread, at most `time_limit`. Returns the
     /// names of libraries whose code still runs. In that case, leave the process without running
     /// exit handlers.
-    pub async fn shutdown(&self, patience: Duration) -> Vec<String> {
-        self.threads.close(patience).await
+    pub async fn shutdown(&self, time_limit: Duration) -> Vec<String> {
+        self.threads.close(time_limit).await
     }
 
     /// Removes the extensions of a retired instance from all libraries.
     pub fn instance_ended(&self, instance: &InstanceId) {
         let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
         extended.retain(|library| library.strong_count() > 0);
-        extended
-            .iter()
-            .filter_map(Weak::upgrade)
-            .for_each(|library| library.forget(instance));
+        for library in extended.iter().filter_map(Weak::upgrade) {
+            library.forget(instance);
+        }
     }
 
     /// Returns the library at `entry`. A library with the same content is opened once.
@@ -115,17 +114,19 @@ impl DynamicLibraries {
         root: &Path,
     ) -> Result<LocatedLibrary, LibraryFailure> {
         let source = locate::library(root, entry)?;
-        let image = blocking(move || LibraryImage::read(&source)).await?;
+        let image = run_blocking(move || LibraryImage::read(&source)).await?;
         // Held throughout, so that two resources with the same entry share one library.
         let mut opened = self.opened.lock().await;
-        let (name, content, file) = (image.name(), image.hash.clone(), image.source.clone());
+        let name = image.name();
+        let content = image.hash.clone();
+        let file = image.source.clone();
         let key = (file.clone(), content.clone());
-        let known = opened
+        let opened_library = opened
             .by_content
             .get(&key)
             .and_then(Weak::upgrade)
             .filter(|library| library.is_fit());
-        let library = match known {
+        let library = match opened_library {
             Some(library) => library,
             None => {
                 let path = stage(self.staging(&mut opened).await?, image).await?;
@@ -152,9 +153,11 @@ impl DynamicLibraries {
         root: &Path,
     ) -> Result<(PathBuf, String), LibraryFailure> {
         let source = locate::library(root, entry)?;
-        let image = blocking(move || LibraryImage::read(&source)).await?;
+        let image = run_blocking(move || LibraryImage::read(&source)).await?;
         let mut opened = self.opened.lock().await;
-        let (name, content, file) = (image.name(), image.hash.clone(), image.source.clone());
+        let name = image.name();
+        let content = image.hash.clone();
+        let file = image.source.clone();
         if let Some((_, path)) = opened
             .copies
             .get(&file)
@@ -207,9 +210,9 @@ impl DynamicLibraries {
         entry: &str,
         root: &Path,
     ) -> Result<(LocatedLibrary, Vec<ExportSpec>), LibraryFailure> {
-        let found = self.open_library(entry, root).await?;
-        let exports = manifest::exports(&found.library.manifest, tool, &found.name)?;
-        Ok((found, exports))
+        let opened = self.open_library(entry, root).await?;
+        let exports = manifest::exports(&opened.library.manifest, tool, &opened.name)?;
+        Ok((opened, exports))
     }
 
     /// Returns the library at `entry`. Fails if the library has no extension.
@@ -218,20 +221,20 @@ impl DynamicLibraries {
         entry: &str,
         root: &Path,
     ) -> Result<LocatedLibrary, LibraryFailure> {
-        let found = self.open_library(entry, root).await?;
-        if !found.library.extends() {
-            return Err(LibraryFailure::NoExtension { name: found.name });
+        let opened = self.open_library(entry, root).await?;
+        if !opened.library.extends() {
+            return Err(LibraryFailure::NoExtension { name: opened.name });
         }
         let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
         extended.retain(|library| library.strong_count() > 0);
         let is_known = extended
             .iter()
-            .any(|library| std::ptr::eq(library.as_ptr(), Arc::as_ptr(&found.library)));
+            .any(|library| std::ptr::eq(library.as_ptr(), Arc::as_ptr(&opened.library)));
         if !is_known {
-            extended.push(Arc::downgrade(&found.library));
+            extended.push(Arc::downgrade(&opened.library));
         }
         drop(extended);
-        Ok(found)
+        Ok(opened)
     }
 
     /// Returns the staging directory, which the first call creates.
@@ -243,7 +246,7 @@ impl DynamicLibraries {
             return Ok(Arc::clone(staging));
         }
         let root = self.staging_root.clone();
-        let directory = blocking(move || {
+        let directory = run_blocking(move || {
             StagingDirectory::new(&root).map_err(|cause| LibraryFailure::Unwritable { root, cause })
         })
         .await?;
@@ -302,7 +305,7 @@ impl DynamicLibraries {
             Err(_) => {
                 return Err(LibraryFailure::Slow {
                     name,
-                    patience: self.limits.open_timeout,
+                    time_limit: self.limits.open_timeout,
                 });
             }
         };
@@ -395,7 +398,7 @@ async fn stage(
     staging: Arc<StagingDirectory>,
     image: LibraryImage,
 ) -> Result<PathBuf, LibraryFailure> {
-    blocking(move || {
+    run_blocking(move || {
         image::check(&image.name(), &image.source)?;
         // Copying fails if the file has changed since the check.
         staging.copy_verified(&image)
@@ -404,7 +407,7 @@ async fn stage(
 }
 
 /// Runs file operations outside of the async threads.
-async fn blocking<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LibraryFailure> + Send + 'static,
 ) -> Result<T, LibraryFailure> {
     tokio::task::spawn_blocking(work).await?

@@ -179,7 +179,7 @@ impl OpenLibraryThread {
             Err(_) => Status::BAD_ARGUMENT,
         };
         if status != Status::OK && call != NO_CALL {
-            callbacks.complete(call, Err(refused(name, status)));
+            callbacks.complete(call, Err(rejected_call_error(name, status)));
         }
     }
 
@@ -236,7 +236,7 @@ fn closed_error(name: &str) -> HandlerError {
 }
 
 /// Returns the error of a call that the library rejected with `status`.
-fn refused(name: &str, status: Status) -> HandlerError {
+fn rejected_call_error(name: &str, status: Status) -> HandlerError {
     let error = HandlerError::new(format!("{name} rejected the call: {}", status.name()));
     match status {
         Status::PANIC => error.code(Code::TOOL_PANIC),

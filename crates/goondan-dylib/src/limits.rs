@@ -1,4 +1,4 @@
-//! Limits for libraries.
+//! Limits for libraries: payload size, time limits and lost calls.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Finds the file of an entry.
+//! Finds the library file that the `entry` of a resource names.
 
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::{Path, PathBuf};

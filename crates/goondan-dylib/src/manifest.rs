@@ -54,10 +54,10 @@ fn fault(name: &str, cause: ManifestFault) -> LibraryFailure {
 fn check(export: &wire::Export) -> Result<(), ManifestFault> {
     let name = &export.name;
     let starts = name.starts_with(|first: char| first.is_ascii_alphabetic());
-    let fits = name
+    let is_valid = name
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-    if !starts || !fits || name.contains("__") || name.len() > 63 {
+    if !starts || !is_valid || name.contains("__") || name.len() > 63 {
         return Err(ManifestFault::Name(name.clone()));
     }
     if export

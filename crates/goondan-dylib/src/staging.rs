@@ -44,14 +44,15 @@ pub(crate) struct StagingDirectory {
 impl LibraryImage {
     /// Hashes `source` after its size and modification time have stopped changing.
     pub(crate) fn read(source: &Path) -> Result<LibraryImage, LibraryFailure> {
-        let unreadable = |cause: io::Error| LibraryFailure::Unreadable {
+        let unreadable_failure = |cause: io::Error| LibraryFailure::Unreadable {
             name: source.display().to_string(),
             cause,
         };
         for _ in 0..MAX_READ_ATTEMPTS {
-            let before = fs::metadata(source).map_err(unreadable)?;
-            let (hash, length) = hash_while_copying(source, &mut io::sink()).map_err(unreadable)?;
-            let after = fs::metadata(source).map_err(unreadable)?;
+            let before = fs::metadata(source).map_err(unreadable_failure)?;
+            let (hash, length) =
+                hash_while_copying(source, &mut io::sink()).map_err(unreadable_failure)?;
+            let after = fs::metadata(source).map_err(unreadable_failure)?;
             let steady =
                 before.len() == after.len() && before.modified().ok() == after.modified().ok();
             if steady && after.len() == length {
@@ -62,7 +63,7 @@ impl LibraryImage {
             }
             std::thread::sleep(READ_RETRY_INTERVAL);
         }
-        Err(changing(source))
+        Err(changing_file_failure(source))
     }
 
     /// Returns the file's name, for messages.
@@ -110,7 +111,7 @@ impl<W: Write> Write for HashingWriter<'_, W> {
 }
 
 /// Returns the error of a file that changes while it is copied.
-fn changing(source: &Path) -> LibraryFailure {
+fn changing_file_failure(source: &Path) -> LibraryFailure {
     LibraryFailure::Changing {
         name: source.display().to_string(),
     }
@@ -140,7 +141,7 @@ impl StagingDirectory {
         if hash == image.hash {
             Ok(path)
         } else {
-            Err(changing(&image.source))
+            Err(changing_file_failure(&image.source))
         }
     }
 
@@ -186,13 +187,13 @@ fn create_new(path: &Path) -> io::Result<File> {
 /// Returns a name that is unique among living processes and this process's directories.
 fn unique_name() -> String {
     static MADE: AtomicU64 = AtomicU64::new(0);
-    let since = std::time::SystemTime::now()
+    let time_since_epoch = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();
     format!(
         "run-{}-{:x}-{}",
         std::process::id(),
-        since.as_nanos(),
+        time_since_epoch.as_nanos(),
         MADE.fetch_add(1, Ordering::Relaxed)
     )
 }

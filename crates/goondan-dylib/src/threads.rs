@@ -50,11 +50,11 @@ impl LibraryThreads {
         }
     }
 
-    /// Ends all threads, and waits at most `patience`. Returns the libraries whose threads have not
+    /// Ends all threads, and waits at most `time_limit`. Returns the libraries whose threads have not
     /// ended.
-    pub(crate) async fn close(&self, patience: Duration) -> Vec<String> {
+    pub(crate) async fn close(&self, time_limit: Duration) -> Vec<String> {
         self.closed.store(true, Ordering::Relaxed);
-        let deadline = tokio::time::Instant::now() + patience;
+        let deadline = tokio::time::Instant::now() + time_limit;
         let running = std::mem::take(&mut *self.lock());
         for command_sender in running
             .iter()

@@ -198,18 +198,18 @@ struct ToolHostPipe {
 impl ToolHostPipe {
     /// Counts a request; returns false if there are too many.
     fn try_count_request(&self) -> bool {
-        let more = |count| (count < MAX_OPEN_REQUESTS).then_some(count + 1);
+        let incremented = |count| (count < MAX_OPEN_REQUESTS).then_some(count + 1);
         self.open_requests
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, incremented)
             .is_ok()
     }
 
     /// Counts the reply to a request.
     fn count_reply(&self) {
-        let fewer = |count: usize| Some(count.saturating_sub(1));
+        let decremented = |count: usize| Some(count.saturating_sub(1));
         let _ = self
             .open_requests
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, decremented);
     }
 
     /// Queues a message for the parent.

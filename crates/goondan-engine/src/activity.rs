@@ -24,7 +24,7 @@ pub(crate) struct ActivityTracker {
     /// Work that this work waits for. Heartbeats of that work count as heartbeats of this work.
     below: Mutex<Vec<Arc<ActivityTracker>>>,
     /// Pending approvals of this work.
-    asked: watch::Sender<ApprovalClock>,
+    approval_clock: watch::Sender<ApprovalClock>,
 }
 
 /// Pending approvals and the time spent on them.
@@ -65,11 +65,10 @@ impl ActivityTracker {
         Arc::new(ActivityTracker {
             own_heartbeat: Mutex::new(Instant::now()),
             below: Mutex::default(),
-            asked: watch::Sender::default(),
+            approval_clock: watch::Sender::default(),
         })
     }
 
-    /// Records a heartbeat.
     pub(crate) fn record_heartbeat(&self) {
         *self.lock_own_heartbeat() = Instant::now();
     }
@@ -77,24 +76,28 @@ impl ActivityTracker {
     /// Pauses the clocks until the returned guard is dropped. Used for pending approvals and for
     /// turns that wait for a rate limit. Dropping the guard records a heartbeat.
     pub(crate) fn pause(self: &Arc<Self>) -> PauseGuard {
-        self.asked.send_modify(ApprovalClock::begin);
+        self.approval_clock.send_modify(ApprovalClock::begin);
         PauseGuard(Arc::clone(self))
     }
 
-    /// Returns `true` while the clocks are paused: for an approval, or for a rate limit.
+    /// Returns true while the clocks are paused: for an approval, or for a rate limit.
     pub(crate) fn is_paused(&self) -> bool {
-        self.asked.borrow().open > 0
+        self.approval_clock.borrow().open > 0
     }
 
-    /// Returns `true` if only approvals can continue this work: one is pending, and no other call
+    /// Returns true if only approvals can continue this work: one is pending, and no other call
     /// runs.
     pub(crate) fn waits_for_approval(&self) -> bool {
-        self.is_paused() && self.lock_children().iter().all(|life| life.is_paused())
+        self.is_paused()
+            && self
+                .lock_children()
+                .iter()
+                .all(|tracker| tracker.is_paused())
     }
 
     /// Returns the total time with a pending approval.
     pub(crate) fn approval_time(&self) -> Duration {
-        self.asked.borrow().total_time()
+        self.approval_clock.borrow().total_time()
     }
 
     /// Counts heartbeats of `other` as heartbeats of this one until the returned guard is dropped.
@@ -128,7 +131,7 @@ impl ActivityTracker {
     pub(crate) async fn forward_approvals(&self, above: [&Arc<ActivityTracker>; 2]) {
         loop {
             self.until_approval_pending().await;
-            let _asked = above.map(ActivityTracker::pause);
+            let _pause = above.map(ActivityTracker::pause);
             self.until_no_approval_pending().await;
         }
     }
@@ -136,20 +139,20 @@ impl ActivityTracker {
     /// Reports heartbeats while it is polled: at most one a second, and immediately when an
     /// approval opens or closes. The other node keeps a [`RemoteActivity`].
     pub(crate) async fn report_heartbeats(&self, mut report: impl FnMut(bool)) {
-        let (mut approval_clock, mut reported, mut was_asked_before) =
-            (self.asked.subscribe(), self.last_heartbeat(), false);
+        let mut pending_approvals = self.approval_clock.subscribe();
+        let mut reported_heartbeat = self.last_heartbeat();
+        let mut was_paused = false;
         loop {
-            let (is_paused, heartbeat) = (
-                approval_clock.borrow_and_update().open > 0,
-                self.last_heartbeat(),
-            );
-            if is_paused != was_asked_before || heartbeat > reported {
+            let is_paused = pending_approvals.borrow_and_update().open > 0;
+            let heartbeat = self.last_heartbeat();
+            if is_paused != was_paused || heartbeat > reported_heartbeat {
                 report(is_paused);
-                (was_asked_before, reported) = (is_paused, heartbeat);
+                was_paused = is_paused;
+                reported_heartbeat = heartbeat;
             }
             tokio::select! {
                 // The sender is owned by `self`, so it cannot close first.
-                _ = approval_clock.changed() => {}
+                _ = pending_approvals.changed() => {}
                 () = tokio::time::sleep(HEARTBEAT_INTERVAL) => {}
             }
         }
@@ -157,18 +160,18 @@ impl ActivityTracker {
 
     /// Waits until no approval request is open.
     async fn until_no_approval_pending(&self) {
-        self.wait_until(|asked| asked.open == 0).await;
+        self.wait_until(|clock| clock.open == 0).await;
     }
 
     /// Waits until an approval request is open.
     async fn until_approval_pending(&self) {
-        self.wait_until(|asked| asked.open > 0).await;
+        self.wait_until(|clock| clock.open > 0).await;
     }
 
-    /// Waits until `is_so` returns `true` for the approval clock.
+    /// Waits until `is_so` returns true for the approval clock.
     async fn wait_until(&self, is_so: impl FnMut(&ApprovalClock) -> bool) {
         // The sender is owned by `self`, so it cannot close first.
-        let _ = self.asked.subscribe().wait_for(is_so).await;
+        let _ = self.approval_clock.subscribe().wait_for(is_so).await;
     }
 
     /// Returns the time of the last heartbeat of this work and of all work that it waits for. The
@@ -178,7 +181,7 @@ impl ActivityTracker {
         let below = self.lock_children().clone();
         below
             .iter()
-            .map(|life| life.last_heartbeat())
+            .map(|tracker| tracker.last_heartbeat())
             .fold(*self.lock_own_heartbeat(), Instant::max)
     }
 
@@ -202,7 +205,7 @@ pub(crate) struct PauseGuard(Arc<ActivityTracker>);
 impl Drop for PauseGuard {
     fn drop(&mut self) {
         self.0.record_heartbeat();
-        self.0.asked.send_modify(ApprovalClock::end);
+        self.0.approval_clock.send_modify(ApprovalClock::end);
     }
 }
 
@@ -218,7 +221,10 @@ impl Drop for WaitGuard {
         // The end of the wait is a heartbeat.
         self.waits.record_heartbeat();
         let mut below = self.waits.lock_children();
-        if let Some(at) = below.iter().position(|life| Arc::ptr_eq(life, &self.other)) {
+        if let Some(at) = below
+            .iter()
+            .position(|tracker| Arc::ptr_eq(tracker, &self.other))
+        {
             below.swap_remove(at);
         }
     }
@@ -226,23 +232,26 @@ impl Drop for WaitGuard {
 
 /// Local view of activity on another node.
 pub(crate) struct RemoteActivity {
-    life: Arc<ActivityTracker>,
+    tracker: Arc<ActivityTracker>,
     pause: Option<PauseGuard>,
 }
 
 impl RemoteActivity {
-    /// Creates the copy of `life`, whose turn runs on another node.
-    pub(crate) fn new(life: Arc<ActivityTracker>) -> Self {
-        RemoteActivity { life, pause: None }
+    /// Creates the copy of `tracker`, whose turn runs on another node.
+    pub(crate) fn new(tracker: Arc<ActivityTracker>) -> Self {
+        RemoteActivity {
+            tracker,
+            pause: None,
+        }
     }
 
     /// Records a heartbeat and whether an approval is pending there. Returns true if the pending
     /// state changed.
     pub(crate) fn record_heartbeat(&mut self, is_paused: bool) -> bool {
-        self.life.record_heartbeat();
+        self.tracker.record_heartbeat();
         let has_changed = self.pause.is_some() != is_paused;
         if has_changed {
-            self.pause = is_paused.then(|| self.life.pause());
+            self.pause = is_paused.then(|| self.tracker.pause());
         }
         has_changed
     }
@@ -253,28 +262,30 @@ impl RemoteActivity {
 pub(crate) struct ActiveStopwatch {
     since: Instant,
     /// Approval time up to the start.
-    asked: Duration,
+    approval_time_at_start: Duration,
 }
 
 impl ActiveStopwatch {
     /// Starts to measure the time of active work, without the time of approval requests.
-    pub(crate) fn start(life: &ActivityTracker) -> Self {
+    pub(crate) fn start(tracker: &ActivityTracker) -> Self {
         ActiveStopwatch {
             since: Instant::now(),
-            asked: life.approval_time(),
+            approval_time_at_start: tracker.approval_time(),
         }
     }
 
     /// Returns the time since the start, without the time of approval requests.
-    pub(crate) fn elapsed(self, life: &ActivityTracker) -> Duration {
-        self.since
-            .elapsed()
-            .saturating_sub(life.approval_time().saturating_sub(self.asked))
+    pub(crate) fn elapsed(self, tracker: &ActivityTracker) -> Duration {
+        self.since.elapsed().saturating_sub(
+            tracker
+                .approval_time()
+                .saturating_sub(self.approval_time_at_start),
+        )
     }
 
     /// Returns the elapsed time in milliseconds.
-    pub(crate) fn elapsed_millis(self, life: &ActivityTracker) -> u64 {
-        u64::try_from(self.elapsed(life).as_millis()).unwrap_or(u64::MAX)
+    pub(crate) fn elapsed_millis(self, tracker: &ActivityTracker) -> u64 {
+        u64::try_from(self.elapsed(tracker).as_millis()).unwrap_or(u64::MAX)
     }
 }
 
@@ -302,26 +313,27 @@ impl ActivityRegistry {
             .instances
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(life) = instances.get(id).and_then(Weak::upgrade) {
-            return life;
+        if let Some(tracker) = instances.get(id).and_then(Weak::upgrade) {
+            return tracker;
         }
         if instances.len() == instances.capacity() {
             // Drop unused entries before the table grows.
-            instances.retain(|_, life| life.strong_count() > 0);
+            instances.retain(|_, tracker| tracker.strong_count() > 0);
         }
-        let life = ActivityTracker::new();
-        instances.insert(id.clone(), Arc::downgrade(&life));
-        life
+        let tracker = ActivityTracker::new();
+        instances.insert(id.clone(), Arc::downgrade(&tracker));
+        tracker
     }
 
     /// Returns true if the clocks of an instance are paused.
     pub(crate) fn is_paused(&self, id: &InstanceId) -> bool {
-        self.get(id).is_some_and(|life| life.is_paused())
+        self.get(id).is_some_and(|tracker| tracker.is_paused())
     }
 
     /// Returns true if only approvals can continue the turn of an instance.
     pub(crate) fn waits_for_approval(&self, id: &InstanceId) -> bool {
-        self.get(id).is_some_and(|life| life.waits_for_approval())
+        self.get(id)
+            .is_some_and(|tracker| tracker.waits_for_approval())
     }
 
     /// Returns the activity of an instance in use.
@@ -344,23 +356,23 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// Seconds until `life` has been silent for [`LIMIT`].
-    async fn silence(life: Arc<ActivityTracker>) -> u64 {
+    /// Seconds until `tracker` has been silent for [`LIMIT`].
+    async fn silence(tracker: Arc<ActivityTracker>) -> u64 {
         let begun = Instant::now();
-        life.wait_for_silence(LIMIT).await;
+        tracker.wait_for_silence(LIMIT).await;
         begun.elapsed().as_secs()
     }
 
     #[tokio::test(start_paused = true)]
     async fn silence_counts_from_the_last_sign_of_life() {
-        let (life, deep) = (ActivityTracker::new(), ActivityTracker::new());
+        let (tracker, deep) = (ActivityTracker::new(), ActivityTracker::new());
         let (middle, waited) = (
             ActivityTracker::new(),
-            tokio::spawn(silence(Arc::clone(&life))),
+            tokio::spawn(silence(Arc::clone(&tracker))),
         );
-        let _waits = (life.wait_for(&middle), middle.wait_for(&deep));
+        let _waits = (tracker.wait_for(&middle), middle.wait_for(&deep));
         after(9).await;
-        life.record_heartbeat();
+        tracker.record_heartbeat();
         after(9).await;
         deep.record_heartbeat();
         assert_eq!(waited.await.unwrap(), 28);
@@ -368,17 +380,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_clock_stands_still_while_somebody_is_asked() {
-        let (life, above, top) = (
+        let (tracker, above, top) = (
             ActivityTracker::new(),
             ActivityTracker::new(),
             ActivityTracker::new(),
         );
         let waited = tokio::spawn(silence(Arc::clone(&top)));
         let watch = ActiveStopwatch::start(&top);
-        let holding = (Arc::clone(&life), Arc::clone(&above), Arc::clone(&top));
+        let holding = (Arc::clone(&tracker), Arc::clone(&above), Arc::clone(&top));
         tokio::spawn(async move { holding.0.forward_approvals([&holding.1, &holding.2]).await });
         after(4).await;
-        let (first, second) = (life.pause(), life.pause());
+        let (first, second) = (tracker.pause(), tracker.pause());
         after(3_600).await;
         drop(first);
         after(3_600).await;
@@ -388,7 +400,7 @@ mod tests {
         assert!(!top.is_paused());
         assert_eq!(
             (
-                life.approval_time().as_secs(),
+                tracker.approval_time().as_secs(),
                 watch.elapsed(&top).as_secs()
             ),
             (7_200, 5)
@@ -402,9 +414,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_is_not_waited_for_any_more_does_not_count() {
-        let (life, other) = (ActivityTracker::new(), ActivityTracker::new());
-        let waited = tokio::spawn(silence(Arc::clone(&life)));
-        let waiting = life.wait_for(&other);
+        let (tracker, other) = (ActivityTracker::new(), ActivityTracker::new());
+        let waited = tokio::spawn(silence(Arc::clone(&tracker)));
+        let waiting = tracker.wait_for(&other);
         after(5).await;
         drop(waiting);
         after(5).await;

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use goondan_spec::kinds::{AgentWorkdir, BudgetLimits};
-use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::activity::ActivityRegistry;
@@ -19,14 +18,14 @@ use crate::plan::{AgentPlan, Generation};
 use crate::policy::redact::SecretRedactor;
 use crate::turn::budget::UsageTotals;
 use crate::turn::rate_limiter::RateLimiter;
-use goondan_core::event::{TurnError, UsageCost};
+use crate::usage_increment::UsageIncrement;
+use goondan_core::event::TurnError;
 use goondan_core::ids::InstanceId;
 use goondan_core::model_calls::{ExchangeRecorder, ModelCallLog};
 use goondan_core::ports::approval::{
     ApprovalAnswer, ApprovalRequest, ApprovalStore, SharedApprover,
 };
 use goondan_core::ports::clock::Clock;
-use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::reload::ProjectReloader;
 use goondan_core::ports::store::Store;
 use goondan_core::ports::tool::InstanceObserver;
@@ -50,7 +49,7 @@ pub struct Engine {
     /// Usage of all turns of this run.
     pub(crate) spent: UsageTotals,
     /// Rate limiter for the model calls of all agents.
-    pub(crate) pace: RateLimiter,
+    pub(crate) rate_limiter: RateLimiter,
     /// Decides which trace headers model and tool servers receive.
     pub(crate) tracing: Arc<dyn TracePolicy>,
     /// Latest model calls of this node, if a client can inspect them.
@@ -69,21 +68,12 @@ pub struct Engine {
     /// Set when the swarm begins to stop. Approval requests then stay open for the next start.
     pub(crate) stopping: AtomicBool,
     /// Connection to the leader, on a worker.
-    pub(crate) uplink: Option<Arc<LeaderClient>>,
+    pub(crate) leader_client: Option<Arc<LeaderClient>>,
     /// Worker nodes, on a leader that accepts workers.
-    pub(crate) roster: Option<Arc<WorkerPool>>,
+    pub(crate) worker_pool: Option<Arc<WorkerPool>>,
     /// Mailbox of the orchestrator. Unbounded: its senders are turns, whose number is limited, and
     /// inputs, whose queues are limited.
     pub(crate) commands: UnboundedSender<OrchestratorCommand>,
-}
-
-/// Usage of one step or one model call.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct UsageIncrement {
-    pub(crate) usage: TokenUsage,
-    /// Counts as a step.
-    pub(crate) is_step: bool,
-    pub(crate) cost: Option<UsageCost>,
 }
 
 impl Engine {
@@ -91,28 +81,28 @@ impl Engine {
     /// totals of all nodes.
     pub(crate) async fn check_budget(&self, budget: &BudgetLimits) -> Result<(), TurnError> {
         match self
-            .uplink
+            .leader_client
             .as_ref()
             .filter(|_| *budget != BudgetLimits::default())
         {
             None => self.spent.check(budget, "policy.runBudget"),
-            Some(uplink) => uplink.check_budget().await,
+            Some(leader_client) => leader_client.check_budget().await,
         }
     }
 
     /// Records usage; a worker reports it to the leader.
     pub(crate) fn record_usage(&self, spending: UsageIncrement) {
-        match &self.uplink {
+        match &self.leader_client {
             None => self.spent.add(&spending),
-            Some(uplink) => uplink.report_usage(spending),
+            Some(leader_client) => leader_client.report_usage(spending),
         }
     }
 
     /// Releases everything that belongs to an evicted instance, on this node and on its worker.
     pub(crate) fn release_instance(&self, instance: &InstanceId) {
         self.observer.on_instance_end(instance);
-        if let Some(roster) = &self.roster {
-            roster.put_away(instance);
+        if let Some(worker_pool) = &self.worker_pool {
+            worker_pool.release_instance(instance);
         }
     }
 

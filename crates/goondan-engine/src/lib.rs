@@ -23,3 +23,4 @@ pub mod policy;
 pub mod runtime;
 pub mod tooling;
 pub mod turn;
+mod usage_increment;

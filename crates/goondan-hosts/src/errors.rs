@@ -1,4 +1,4 @@
-//! Errors of runtime processes.
+//! Error constructors for runtime processes.
 
 use std::fmt::Display;
 

@@ -75,8 +75,8 @@ impl ToolHandler for ModuleHandler {
             let packages = PACKAGE_DIRECTORIES.map(|name| package.join(name));
             let packages = packages.into_iter().chain(computed.iter().cloned());
             let packages = packages.filter(|folder| folder.is_dir());
-            let all = files.iter().cloned().chain(shadowing).chain(packages);
-            all.collect()
+            let all_files = files.iter().cloned().chain(shadowing).chain(packages);
+            all_files.collect()
         });
         finding.await.unwrap_or_else(|_| self.files.to_vec())
     }

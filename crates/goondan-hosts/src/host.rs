@@ -44,7 +44,7 @@ struct ProcessScope {
     workdir: PathBuf,
 }
 
-/// The properties that hosts must share to be the same host.
+/// Properties of a host. Modules with equal properties share a host.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ScriptHostDefinition {
     pub(crate) runtime: ScriptRuntime,
@@ -109,10 +109,10 @@ impl ScriptHost {
     pub(crate) fn forget(&self, instance: &InstanceId) {
         for (_, slot) in self.slots().iter() {
             // A process that is still starting has no extensions.
-            let Ok(life) = slot.0.try_lock() else {
+            let Ok(slot_state) = slot.0.try_lock() else {
                 continue;
             };
-            let Some(process) = &life.process else {
+            let Some(process) = &slot_state.process else {
                 continue;
             };
             for session in process.sessions().forget(instance) {
@@ -129,31 +129,34 @@ impl ScriptHost {
         workdir: &Path,
         approved_files: &Arc<[ApprovedFile]>,
     ) -> Result<Arc<RuntimeProcess>, HandlerError> {
-        let scope = match sandboxes.is_empty() {
-            true => ProcessScope::default(),
-            false => ProcessScope {
+        let scope = if sandboxes.is_empty() {
+            ProcessScope::default()
+        } else {
+            ProcessScope {
                 sandboxes: sandboxes.to_vec(),
                 workdir: workdir.to_owned(),
-            },
+            }
         };
         let slot = self.slot(&scope);
-        let mut life = slot.0.lock().await;
-        if let Some(process) = &life.process {
+        let mut slot_state = slot.0.lock().await;
+        if let Some(process) = &slot_state.process {
             if process.is_fit() {
                 return Ok(Arc::clone(process));
             }
             let has_answered = process.calls().has_answered();
-            life.process = None;
-            life.restart.record_failure(has_answered, Instant::now());
+            slot_state.process = None;
+            slot_state
+                .restart
+                .record_failure(has_answered, Instant::now());
         }
         let process = format!("the runtime process of {}", self.name);
-        life.restart.check(&process, Code::HOST_DOWN)?;
+        slot_state.restart.check(&process, Code::HOST_DOWN)?;
         match self.start(&scope, workdir, approved_files).await {
-            Ok(process) => Ok(Arc::clone(life.process.insert(Arc::new(process)))),
+            Ok(process) => Ok(Arc::clone(slot_state.process.insert(Arc::new(process)))),
             // The process did not fail: the next approval may start it at once.
             Err(error) if error.code.as_deref() == Some(Code::TOOL_DENIED.as_str()) => Err(error),
             Err(error) => {
-                life.restart.record_failure(false, Instant::now());
+                slot_state.restart.record_failure(false, Instant::now());
                 Err(error)
             }
         }
@@ -256,10 +259,11 @@ impl ScriptHost {
 }
 
 impl HostSlot {
-    /// Returns whether the process has open calls. A slot that is in use counts as not busy.
+    /// Returns true if the process has open calls. A slot that is in use counts as not busy.
     fn is_busy(&self) -> bool {
-        self.0.try_lock().is_ok_and(|life| {
-            life.process
+        self.0.try_lock().is_ok_and(|slot_state| {
+            slot_state
+                .process
                 .as_ref()
                 .is_some_and(|process| process.calls().count() > 0)
         })

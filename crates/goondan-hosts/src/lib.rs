@@ -39,6 +39,7 @@ mod wire;
 
 pub use programs::{HostProgram, HostPrograms, RunningHost, RuntimeStreams};
 pub use runtimes::{
-    RuntimeFound, found, installed, problem, program_version, reads_typescript, typescript_problem,
+    RuntimeFound, find_runtime, installed, problem, program_version, reads_typescript,
+    typescript_problem,
 };
 pub use source::ScriptModules;

@@ -1,4 +1,4 @@
-//! Assigns tools to hosts.
+//! Pool of hosts. Modules with an equal definition share a host.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +26,8 @@ impl HostPool {
     }
 
     /// Returns the newest host with this definition that cannot have loaded an older version of a
-    /// file in `contents`. Otherwise creates a host, because runtimes load each file only once.
+    /// file in `contents`. Creates a host if there is none, because runtimes load each file only
+    /// once.
     pub(crate) fn host(
         &self,
         name: &str,

@@ -33,7 +33,7 @@ const PONG_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_PRINTED_BYTES: usize = 4 << 10;
 /// Maximum number of queued events for a process; further events are dropped.
 const MAX_QUEUED_EVENTS: usize = 1_024;
-/// Maximum length in bytes of a printed line that is logged as one.
+/// Maximum length of a logged line, in bytes. Longer lines are divided.
 const MAX_LOGGED: u64 = 10_000;
 
 /// A process that accepts calls. Dropping the last handle ends it.
@@ -130,8 +130,8 @@ impl RuntimeProcess {
                 Ok(process)
             }
             Ok(Err(_)) => {
-                let how = process.wait_for_end().await;
-                Err(errors::start(name, how))
+                let ending = process.wait_for_end().await;
+                Err(errors::start(name, ending))
             }
             Err(_) => {
                 process.kill.cancel();
@@ -213,7 +213,8 @@ impl RuntimeProcess {
             "a cancelled call did not end; the runtime process accepts no more calls"
         );
         let (name, calls) = (self.name.clone(), Arc::clone(&self.calls));
-        let (mut pongs, kill) = (self.pongs.clone(), self.kill.clone());
+        let mut pongs = self.pongs.clone();
+        let kill = self.kill.clone();
         let pong_deadline = if calls.count() == 0 {
             ping.at
         } else {
@@ -224,12 +225,13 @@ impl RuntimeProcess {
                 timeout_at(pong_deadline, pongs.wait_for(|count| *count >= ping.number))
                     .await
                     .is_ok();
-            match is_responding {
-                true => calls.until_idle().await,
-                false => calls.close(&errors::host_ended_error(
+            if is_responding {
+                calls.until_idle().await
+            } else {
+                calls.close(&errors::host_ended_error(
                     &name,
                     "it was killed because another of its calls did not end",
-                )),
+                ))
             }
             kill.cancel();
         });
@@ -247,7 +249,8 @@ impl RuntimeProcess {
 
     /// Ends the process, with some time to exit itself, and waits until it has ended.
     pub(crate) async fn end(self: Arc<Self>) {
-        let (mut ended, kill) = (self.ended.clone(), self.kill.clone());
+        let mut ended = self.ended.clone();
+        let kill = self.kill.clone();
         self.is_retired.store(true, Ordering::Relaxed);
         self.calls.close(&errors::cancelled());
         drop(self);
@@ -372,7 +375,6 @@ impl ShimMessageReader {
         }
     }
 
-    /// Handles one message of the shim.
     fn handle_message(&mut self, message: ShimMessage) {
         match message {
             ShimMessage::Hello { runtime, version } => {
@@ -431,7 +433,7 @@ impl ShimMessageReader {
                 Some(id) => {
                     self.calls.event(id, RunningMessage::Log(line));
                 }
-                None => printed(&self.name, line.level, &line.message),
+                None => log_printed_line(&self.name, line.level, &line.message),
             },
             ShimMessage::Progress { id, progress } => {
                 self.calls.event(id, RunningMessage::Progress(progress));
@@ -448,8 +450,8 @@ impl ShimMessageReader {
                     payload,
                 };
                 if self.calls.event(id, request) != DeliveryStatus::Accepted {
-                    let why = "the call is over, or has too many open requests";
-                    self.refuse(ask, HandlerError::new(why));
+                    let reason = "the call is over, or has too many open requests";
+                    self.refuse(ask, HandlerError::new(reason));
                 }
             }
             ShimMessage::Pong => self.pong.send_modify(|count| *count += 1),
@@ -472,7 +474,7 @@ impl ShimMessageReader {
 }
 
 /// Logs a line that belongs to no call.
-fn printed(host: &str, level: LogLevel, message: &str) {
+fn log_printed_line(host: &str, level: LogLevel, message: &str) {
     match level {
         LogLevel::Debug => tracing::debug!(target: "gdn::tool", host, "{message}"),
         LogLevel::Info => tracing::info!(target: "gdn::tool", host, "{message}"),
@@ -491,7 +493,8 @@ struct PrintedOutputReader {
 impl PrintedOutputReader {
     /// Logs each line until the output ends.
     async fn read(self, from: Box<dyn AsyncRead + Send + Unpin>) {
-        let (mut from, mut line) = (BufReader::new(from), Vec::new());
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
         loop {
             let begun = line.len();
             match (&mut from)
@@ -517,7 +520,7 @@ impl PrintedOutputReader {
                     };
                     self.calls.event(id, RunningMessage::Log(line));
                 }
-                None => printed(&self.name, LogLevel::Info, text),
+                None => log_printed_line(&self.name, LogLevel::Info, text),
             }
         }
     }
@@ -542,29 +545,29 @@ impl ProcessExitWatcher {
         mut reading: tokio::task::JoinHandle<()>,
         printer: tokio::task::JoinHandle<()>,
     ) {
-        let how = tokio::select! {
-            how = program.wait() => {
+        let ending = tokio::select! {
+            ending = program.wait() => {
                 // Read the messages that the process sent before its end.
                 let _ = timeout(PONG_TIMEOUT, &mut reading).await;
-                how
+                ending
             }
             // The process sends no further valid messages.
             _ = &mut reading => match timeout(PONG_TIMEOUT / 4, program.wait()).await {
-                Ok(how) => how,
+                Ok(ending) => ending,
                 Err(_) => program.kill().await,
             },
             () = self.kill.cancelled() => program.kill().await,
             () = self.leave.cancelled() => match timeout(EXIT_TIMEOUT, program.wait()).await {
-                Ok(how) => how,
+                Ok(ending) => ending,
                 Err(_) => program.kill().await,
             },
         };
         reading.abort();
         let _ = timeout(PONG_TIMEOUT / 4, printer).await;
-        let how = self.notes.describe_end(&how);
+        let ending = self.notes.describe_end(&ending);
         self.calls
-            .close(&errors::host_ended_error(&self.name, &how));
+            .close(&errors::host_ended_error(&self.name, &ending));
         // The receiver may already be dropped.
-        let _ = self.end_sender.send(Some(how));
+        let _ = self.end_sender.send(Some(ending));
     }
 }

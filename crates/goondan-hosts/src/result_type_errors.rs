@@ -58,21 +58,22 @@ fn describe_error(what: &str, line: &[u8]) -> String {
     let Ok(message) = serde_json::from_slice::<Value>(line) else {
         return format!("{what} is nested too deeply, or contains a number that is too large");
     };
-    let more = message.get("more").and_then(Value::as_object);
-    more.and_then(wrong_field)
+    let result_fields = message.get("more").and_then(Value::as_object);
+    result_fields
+        .and_then(wrong_field)
         .unwrap_or_else(|| format!("the additional fields of {what} are invalid"))
 }
 
 /// Describes the first invalid field next to a result; `None` if the error is elsewhere.
 fn wrong_field(more: &Map<String, Value>) -> Option<String> {
-    let is = |name: &str, fits: fn(&Value) -> bool| more.get(name).is_none_or(fits);
-    if !is("title", |title| title.is_string() || title.is_null()) {
+    let field_fits = |name: &str, fits: fn(&Value) -> bool| more.get(name).is_none_or(fits);
+    if !field_fits("title", |title| title.is_string() || title.is_null()) {
         return Some("`title` of the result is not a string".to_owned());
     }
-    if !is("metadata", Value::is_object) {
+    if !field_fits("metadata", Value::is_object) {
         return Some("`metadata` of the result is not an object".to_owned());
     }
-    if !is("attachments", Value::is_array) {
+    if !field_fits("attachments", Value::is_array) {
         return Some("`attachments` of the result is not a list".to_owned());
     }
     let attachments = more.get("attachments").and_then(Value::as_array)?;

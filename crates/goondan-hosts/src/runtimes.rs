@@ -1,4 +1,4 @@
-//! Finds the program that runs a module.
+//! Finds the runtime program that runs a module, such as Node.js or Python.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub struct RuntimeFound {
 
 /// Finds the runtime for `module` of the bundle in `root`; `None` if it is not installed. Starts no
 /// program.
-pub fn found(module: &ScriptModule, root: &Path) -> Option<RuntimeFound> {
+pub fn find_runtime(module: &ScriptModule, root: &Path) -> Option<RuntimeFound> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let configured = module.runtime.as_slice();
     let runtimes = if configured.is_empty() {
@@ -24,19 +24,19 @@ pub fn found(module: &ScriptModule, root: &Path) -> Option<RuntimeFound> {
     } else {
         configured
     };
-    let of = |runtime: &ScriptRuntime| {
-        let own = virtual_environment(*runtime, &root.join(&module.package));
-        let program = own.or_else(|| {
+    let find_program_of = |runtime: &ScriptRuntime| {
+        let own_program = virtual_environment(*runtime, &root.join(&module.package));
+        let program = own_program.or_else(|| {
             programs(*runtime)
                 .iter()
-                .find_map(|name| on_path(name, &path, root))
+                .find_map(|name| find_on_path(name, &path, root))
         })?;
         Some(RuntimeFound {
             runtime: *runtime,
             program,
         })
     };
-    runtimes.iter().find_map(of)
+    runtimes.iter().find_map(find_program_of)
 }
 
 /// Returns the reason why `module` cannot run, and a suggestion, as sentences without their ends.
@@ -46,7 +46,7 @@ pub fn problem(module: &ScriptModule, root: &Path) -> Option<(String, String)> {
         let message = format!("`{}` can't run here: handler files need Unix", module.path);
         return Some((message, "run the swarm on Linux or macOS".to_owned()));
     }
-    if found(module, root).is_some() {
+    if find_runtime(module, root).is_some() {
         return None;
     }
     let configured = module.runtime.as_slice();
@@ -55,7 +55,10 @@ pub fn problem(module: &ScriptModule, root: &Path) -> Option<(String, String)> {
     } else {
         configured
     };
-    let names: Vec<&str> = runtimes.iter().map(|runtime| called(*runtime)).collect();
+    let names: Vec<&str> = runtimes
+        .iter()
+        .map(|runtime| runtime_display_name(*runtime))
+        .collect();
     let message = format!(
         "`{}` needs {}, which is not installed",
         module.path,
@@ -80,7 +83,7 @@ pub fn typescript_problem(
     if module.language != ScriptLanguage::TypeScript {
         return None;
     }
-    let node = found(module, root).filter(|found| found.runtime == ScriptRuntime::Node)?;
+    let node = find_runtime(module, root).filter(|found| found.runtime == ScriptRuntime::Node)?;
     let version = version_of(&node.program).filter(|version| !reads_typescript(version))?;
     Some((
         format!(
@@ -91,7 +94,7 @@ pub fn typescript_problem(
     ))
 }
 
-/// Returns whether this version of Node.js strips types by default.
+/// Returns true if this version of Node.js strips types by default.
 pub fn reads_typescript(version: &str) -> bool {
     let mut numbers = version
         .split('.')
@@ -128,11 +131,11 @@ pub fn program_version(program: &Path) -> Option<String> {
 /// Lists all runtimes by display name, with the program if installed. Starts no program.
 pub fn installed(project: &Path) -> Vec<(&'static str, Option<PathBuf>)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let of = |runtime: ScriptRuntime| {
+    let find_program_of = |runtime: ScriptRuntime| {
         let program = programs(runtime)
             .iter()
-            .find_map(|name| on_path(name, &path, project));
-        (called(runtime), program)
+            .find_map(|name| find_on_path(name, &path, project));
+        (runtime_display_name(runtime), program)
     };
     [
         ScriptRuntime::Node,
@@ -140,12 +143,11 @@ pub fn installed(project: &Path) -> Vec<(&'static str, Option<PathBuf>)> {
         ScriptRuntime::Deno,
         ScriptRuntime::Python,
     ]
-    .map(of)
+    .map(find_program_of)
     .into()
 }
 
-/// Returns the display name of a runtime.
-pub(crate) fn called(runtime: ScriptRuntime) -> &'static str {
+pub(crate) fn runtime_display_name(runtime: ScriptRuntime) -> &'static str {
     match runtime {
         ScriptRuntime::Node => "Node.js",
         ScriptRuntime::Bun => "Bun",
@@ -180,18 +182,18 @@ fn programs(runtime: ScriptRuntime) -> &'static [&'static str] {
 /// if there is none.
 fn virtual_environment(runtime: ScriptRuntime, package: &Path) -> Option<PathBuf> {
     let candidates = [".venv/bin/python3", "venv/bin/python3"];
-    let mut found = candidates
+    let mut programs = candidates
         .iter()
         .map(|candidate| package.join(candidate))
         .filter(|program| program.is_file());
     (runtime == ScriptRuntime::Python)
-        .then(|| found.next())
+        .then(|| programs.next())
         .flatten()
 }
 
 /// Finds a program in the directories of `path`. Ignores relative directories and those below the
 /// project, because a project must not replace programs such as `node`.
-fn on_path(name: &str, path: &OsStr, project: &Path) -> Option<PathBuf> {
+fn find_on_path(name: &str, path: &OsStr, project: &Path) -> Option<PathBuf> {
     let project = project
         .canonicalize()
         .unwrap_or_else(|_| project.to_owned());

@@ -70,10 +70,9 @@ impl ScriptModules {
 
     /// Removes the extensions of a retired instance from all hosts.
     pub fn instance_ended(&self, instance: &InstanceId) {
-        self.pool
-            .all()
-            .iter()
-            .for_each(|host| host.forget(instance));
+        for host in self.pool.all().iter() {
+            host.forget(instance);
+        }
     }
 
     /// Returns the host of `module`, the config for its code, and its source files with the hash of
@@ -99,7 +98,10 @@ impl ScriptModules {
             "" => "the project's handler files".to_owned(),
             package => format!("the handler files in `{package}`"),
         };
-        let name = format!("{package} ({})", runtimes::called(definition.runtime));
+        let name = format!(
+            "{package} ({})",
+            runtimes::runtime_display_name(definition.runtime)
+        );
         let host = self
             .pool
             .host(&name, &definition, &contents, &self.folder, &self.programs);
@@ -125,7 +127,7 @@ pub(crate) fn define(
     if let Some(problem) = runtimes::problem(module, root) {
         return Err(problem);
     }
-    let found = runtimes::found(module, root);
+    let found = runtimes::find_runtime(module, root);
     let Some(found) = found else {
         return Err((format!("`{}` has no runtime", module.path), String::new()));
     };
@@ -158,7 +160,7 @@ impl ToolSource for ScriptModules {
             .host(&tool.id, module, tool.spec.config.clone(), bundle_root)
             .await?;
         let config = Arc::new(config);
-        let handler = |export: &ExportSpec| {
+        let new_handler = |export: &ExportSpec| {
             let handler = ModuleHandler {
                 host: Arc::clone(&host),
                 module: absolute(&bundle_root.join(&module.path)),
@@ -173,7 +175,7 @@ impl ToolSource for ScriptModules {
             (export.clone(), Arc::new(handler) as Arc<dyn ToolHandler>)
         };
         Ok(ToolSet {
-            exports: tool.spec.exports.iter().map(handler).collect(),
+            exports: tool.spec.exports.iter().map(new_handler).collect(),
             unavailable: None,
         })
     }

@@ -142,7 +142,7 @@ impl<'t> DocumentCursor<'t> {
     }
 }
 
-/// Returns whether `path` matches `pattern`, in which `[]` matches any list item.
+/// Returns true if `path` matches `pattern`, in which `[]` matches any list item.
 fn matches_path(pattern: &[&str], path: &[PathStep]) -> bool {
     let matches_step = |wanted: &str, step: &PathStep| match step {
         PathStep::Key(name) => name == wanted,

@@ -19,7 +19,7 @@ impl FoldingLine<'_> {
         self.text == "---" || self.text.starts_with("--- ") || self.text == "..."
     }
 
-    /// Returns whether a block scalar begins after this line: its last word is `|` or `>`, with
+    /// Returns true if a block scalar begins after this line: its last word is `|` or `>`, with
     /// optional indicators such as `|2-`.
     fn begins_block_scalar(&self) -> bool {
         let last_word = self

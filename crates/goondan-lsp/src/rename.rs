@@ -88,7 +88,7 @@ fn mention_edit(
     })
 }
 
-/// Returns whether the project itself defines the resource.
+/// Returns true if the project itself defines the resource.
 fn is_own(seen: &LoadedProject, id: &ResourceId) -> bool {
     id.kind != Kind::Package && !links::find_definitions(seen, id).is_empty()
 }

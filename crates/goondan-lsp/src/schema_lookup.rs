@@ -295,7 +295,7 @@ impl<'s> SchemaView<'s> {
     }
 }
 
-/// Returns whether `type` is or contains the word.
+/// Returns true if `type` is or contains the word.
 fn has_type(kind: &Value, word: &str) -> bool {
     kind == word
         || kind

@@ -82,7 +82,7 @@ fn export_symbols(scan: &DocumentScan, text: &str, lines: &LineIndex<'_>) -> Vec
     symbols
 }
 
-/// Returns whether `path` is a field `spec.exports[].name`.
+/// Returns true if `path` is a field `spec.exports[].name`.
 fn is_export_name(path: &[PathStep]) -> bool {
     let [
         PathStep::Key(first),

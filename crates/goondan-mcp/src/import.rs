@@ -263,20 +263,20 @@ fn variable_for_value(server: &str, name: &str, text: &str) -> Option<String> {
     })
 }
 
-/// Returns whether the name of a setting indicates a secret.
+/// Returns true if the name of a setting indicates a secret.
 fn is_secret_setting(name: &str) -> bool {
     let lower = name.to_lowercase();
     SECRET_WORDS.iter().any(|part| lower.contains(part))
 }
 
-/// Returns whether a value is a secret: a key of a known form, or a URL with a password or a secret
+/// Returns true if a value is a secret: a key of a known form, or a URL with a password or a secret
 /// parameter.
 fn is_secret_value(text: &str) -> bool {
     let is_key = SECRET_PREFIXES.iter().any(|start| text.starts_with(start));
     is_key || (text.contains("://") && public_url(text) != text)
 }
 
-/// Returns whether an option takes the path of a file, such as `--key-file`.
+/// Returns true if an option takes the path of a file, such as `--key-file`.
 fn names_file(option: &str) -> bool {
     ["file", "path", "dir"]
         .iter()

@@ -120,13 +120,18 @@ impl AnswerBuilder {
     /// content that belongs to no call.
     pub(crate) fn add_call_piece(&mut self, piece: CallPiece<'_>) -> Option<usize> {
         self.bytes += piece.arguments.map_or(0, str::len) + piece.name.map_or(0, str::len);
-        let at = self.calls.add(piece)?;
-        let is_known = |block: &AnswerBlock| matches!(block, AnswerBlock::Call { at: known, .. } if *known == at);
+        let call_index = self.calls.add(piece)?;
+        let is_known = |block: &AnswerBlock| matches!(block, AnswerBlock::Call { at: known, .. } if *known == call_index);
         if !self.blocks.iter().any(|(_, block)| is_known(block)) {
-            self.blocks
-                .push((BlockKey::MAX, AnswerBlock::Call { at, metadata: None }));
+            self.blocks.push((
+                BlockKey::MAX,
+                AnswerBlock::Call {
+                    at: call_index,
+                    metadata: None,
+                },
+            ));
         }
-        Some(at)
+        Some(call_index)
     }
 
     /// Lets `change` edit the opaque data of the text or reasoning block `key`.
@@ -150,7 +155,7 @@ impl AnswerBuilder {
         position: usize,
         change: impl FnOnce(&mut Value),
     ) {
-        let found = self
+        let call = self
             .blocks
             .iter_mut()
             .rev()
@@ -158,7 +163,7 @@ impl AnswerBuilder {
                 AnswerBlock::Call { at, metadata } if *at == position => Some(metadata),
                 _ => None,
             });
-        if let Some(metadata) = found {
+        if let Some(metadata) = call {
             change(metadata.get_or_insert(Value::Null));
         }
     }
@@ -189,12 +194,12 @@ impl AnswerBuilder {
         self.ending.get_or_insert(ending);
     }
 
-    /// Returns whether the provider announced the end.
+    /// Returns true if the provider announced the end.
     pub(crate) fn has_ended(&self) -> bool {
         self.ending.is_some()
     }
 
-    /// Returns whether the answer has no content yet.
+    /// Returns true if the answer has no content yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.refusal.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Helpers of this crate's tests.
+//! Test helpers of this crate.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -73,7 +73,7 @@ pub(crate) fn request(agent: &str, input: &str) -> ModelRequest {
     }
 }
 
-/// Everything that comes, or the first error.
+/// Returns all chunks of an answer, or the first error.
 pub(crate) async fn answer(
     client: &Arc<dyn ModelClient>,
     request: ModelRequest,
@@ -109,11 +109,11 @@ pub(crate) fn decode_pieces<'a>(
             outcome = decoder.decode(event, &mut answer);
         }
     };
-    let damaged = |error: FramingError| ProviderError::reported(format!("{error:?}"));
+    let framing_error = |error: FramingError| ProviderError::reported(format!("{error:?}"));
     for piece in pieces {
-        events.take(piece, &mut sink).map_err(damaged)?;
+        events.take(piece, &mut sink).map_err(framing_error)?;
     }
-    events.finish(&mut sink).map_err(damaged)?;
+    events.finish(&mut sink).map_err(framing_error)?;
     match outcome? {
         AnswerProgress::More if !answer.has_ended() => Err(ProviderError::reported("broke off")),
         _ => answer.complete(&mut CallIds::new(&HashSet::new())),
@@ -129,8 +129,8 @@ pub(crate) fn decode_stream(
     decode_pieces(format, family, [body])
 }
 
-/// Returns the same response body in other spellings: with CRLF, keep-alives between events, and
-/// cuts at any byte. `body` is text with an empty line after each event, or one event a line.
+/// Returns a response body in other spellings: with CRLF, with keep-alives between events, and cut
+/// at any byte. `body` is text with an empty line after each event, or one event a line.
 pub(crate) fn messy_bodies(
     framing: EventFraming,
     body: String,
@@ -150,14 +150,16 @@ pub(crate) fn messy_bodies(
 
 /// Cuts `bytes` at the positions `cuts`.
 pub(crate) fn cut_at(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<Vec<u8>> {
-    let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
-    ends.extend([0, bytes.len()]);
-    ends.sort_unstable();
-    ends.windows(2)
+    let mut cut_positions: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+    cut_positions.extend([0, bytes.len()]);
+    cut_positions.sort_unstable();
+    cut_positions
+        .windows(2)
         .map(|ends| bytes[ends[0]..ends[1]].to_vec())
         .collect()
 }
 
+/// Inserts a keep-alive between the events of `body`.
 fn with_keep_alives(framing: EventFraming, body: &str, keep_alives: &[u8]) -> String {
     let (end, comments) = match framing {
         EventFraming::ServerSentEvents => {

@@ -55,12 +55,12 @@ pub fn open(archive: &[u8], directory: &Path) -> Result<UnpackedPackage> {
     unpack(archive, &files)?;
     let manifest = PackageManifest::read(&files).map_err(|error| {
         // Remove the temporary path from the message.
-        let why = error.message.replace(
+        let reason = error.message.replace(
             &format!("{}{}", files.display(), std::path::MAIN_SEPARATOR),
             "",
         );
-        let why = why.replace(&files.display().to_string(), "it");
-        PackageError::archive(format!("This is not a package: {why}")).suggest(
+        let reason = reason.replace(&files.display().to_string(), "it");
+        PackageError::archive(format!("This is not a package: {reason}")).suggest(
             "a package has a `goondan.yaml` that begins with a Package document; `gdn \
                 package init` adds one",
         )
@@ -141,11 +141,12 @@ impl PackageCache {
                 integrity::check_archive(&archive, stated, whose)
             })?;
             let opened = open(&archive, &self.work())?;
-            match opened.contents == contents {
-                true => Ok(opened),
-                false => Err(PackageError::archive(
+            if opened.contents == contents {
+                Ok(opened)
+            } else {
+                Err(PackageError::archive(
                     "its unpacked files differ from the lock file",
-                )),
+                ))
             }
         };
         match check() {

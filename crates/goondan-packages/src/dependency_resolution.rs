@@ -28,7 +28,7 @@ pub enum UpdateSelection {
 }
 
 impl UpdateSelection {
-    /// Returns whether the package may get a new version.
+    /// Returns true if the package may get a new version.
     fn covers(&self, name: &str) -> bool {
         match self {
             UpdateSelection::Nothing => false,
@@ -81,7 +81,7 @@ pub async fn resolve(
     };
     for _ in 0..MAX_RESOLUTION_ROUNDS {
         if let Some(chosen) = work.try_selection(root, settings).await? {
-            return Ok(lock_of(chosen));
+            return Ok(build_lock(chosen));
         }
     }
     Err(PackageError::new(
@@ -92,7 +92,7 @@ pub async fn resolve(
 }
 
 /// Creates the lock file for the chosen packages.
-fn lock_of(chosen: BTreeMap<String, SelectedPackage>) -> PackageLock {
+fn build_lock(chosen: BTreeMap<String, SelectedPackage>) -> PackageLock {
     let version = |name: &str| {
         chosen
             .get(name)
@@ -158,22 +158,22 @@ impl PackageResolver<'_> {
                 if is_satisfied {
                     continue;
                 }
-                let known = self.extra.entry(name.clone()).or_default();
-                if known.iter().any(|one| {
+                let extra_requirements = self.extra.entry(name.clone()).or_default();
+                if extra_requirements.iter().any(|one| {
                     one.by == requirement.by && one.dependency.range == requirement.dependency.range
                 }) {
                     return Err(version_conflict_error(&name, &requirements_so_far[&name]));
                 }
-                known.push(requirement);
+                extra_requirements.push(requirement);
                 return Ok(None);
             }
             if chosen.len() >= MAX_PACKAGES {
                 let message = format!("The project needs more than {MAX_PACKAGES} packages.");
                 return Err(PackageError::new(Code::PACKAGE_VERSION_CONFLICT, message));
             }
-            let mut all = requirements_so_far[&name].clone();
-            all.extend(self.extra.get(&name).into_iter().flatten().cloned());
-            let selected = self.choose_version(&name, &all).await?;
+            let mut requirements = requirements_so_far[&name].clone();
+            requirements.extend(self.extra.get(&name).into_iter().flatten().cloned());
+            let selected = self.choose_version(&name, &requirements).await?;
             queue.extend(manifest_requirements(
                 &format!("{name}@{}", selected.version),
                 false,
@@ -268,11 +268,11 @@ impl PackageResolver<'_> {
         name: &str,
         requirement: &DependencyRequirement,
     ) -> Result<Vec<CandidateVersion>> {
-        let known = self
+        let known_candidates = self
             .known_candidates
             .iter()
             .find(|(package, source, _)| package == name && *source == requirement.source);
-        if let Some((_, _, candidates)) = known {
+        if let Some((_, _, candidates)) = known_candidates {
             return Ok(candidates.clone());
         }
         let candidates = requirement
@@ -376,8 +376,8 @@ impl PackageResolver<'_> {
     }
 }
 
-/// Returns the requirement whose source and settings count: the project's, else any of them if all
-/// name the same source. Returns `None` if they name different sources.
+/// Returns the requirement whose source and settings are used: the project's requirement, or any
+/// requirement if all name one source. Returns `None` if they name different sources.
 fn source_requirement(requirements: &[DependencyRequirement]) -> Option<&DependencyRequirement> {
     if let Some(of_project) = requirements.iter().find(|one| one.is_root) {
         return Some(of_project);

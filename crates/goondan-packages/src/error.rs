@@ -1,4 +1,4 @@
-//! Errors of package operations.
+//! Error type of package operations, with code and suggestion.
 
 use std::fmt;
 use std::io;

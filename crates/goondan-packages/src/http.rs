@@ -44,7 +44,7 @@ pub(crate) fn is_allowed(url: &Url) -> bool {
 
 /// Creates a client. This is slow because it reads the system's certificates.
 pub(crate) async fn client() -> Result<Client> {
-    let make = || {
+    let build_client = || {
         Client::builder()
             .user_agent(concat!("goondan/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT)
@@ -54,20 +54,19 @@ pub(crate) async fn client() -> Result<Client> {
                 // A remote host must not redirect to this machine.
                 let was_local = attempt.previous().iter().all(is_local);
                 let may = is_allowed(attempt.url()) && (was_local || !is_local(attempt.url()));
-                match may && attempt.previous().len() <= MAX_REDIRECTS {
-                    true => attempt.follow(),
-                    false => {
-                        attempt.error("it redirects to a URL that packages must not come from")
-                    }
+                if may && attempt.previous().len() <= MAX_REDIRECTS {
+                    attempt.follow()
+                } else {
+                    attempt.error("it redirects to a URL that packages must not come from")
                 }
             }))
             .tls_backend_preconfigured(goondan_tls::with_system_certificates())
             .build()
     };
-    let made = tokio::task::spawn_blocking(make)
+    let client = tokio::task::spawn_blocking(build_client)
         .await
         .map_err(|panic| PackageError::source(panic.to_string()))?;
-    made.map_err(|error| {
+    client.map_err(|error| {
         PackageError::source(format!("The HTTP client cannot be created: {error}."))
     })
 }
@@ -83,12 +82,13 @@ pub(crate) fn host_of(url: &Url) -> String {
 pub(crate) fn parse(address: &str) -> Result<Url> {
     let url = Url::parse(address)
         .map_err(|error| PackageError::source(format!("`{address}` is not a URL: {error}.")))?;
-    match is_allowed(&url) {
-        true => Ok(url),
-        false => Err(
+    if is_allowed(&url) {
+        Ok(url)
+    } else {
+        Err(
             PackageError::source(format!("`{address}` must begin with `https://`."))
                 .suggest("only a registry on this machine may be reached without TLS"),
-        ),
+        )
     }
 }
 
@@ -118,15 +118,16 @@ fn requested_wait(answer: &Response, attempt: u32) -> Option<Duration> {
         answer.status(),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
     );
-    let stated = answer.headers().get(RETRY_AFTER);
-    let stated = stated.and_then(|wait| rate_limit::retry_after(wait.to_str().ok()?, Utc::now()));
-    let wait = stated.unwrap_or(Duration::from_secs(1 << attempt));
+    let stated_wait = answer.headers().get(RETRY_AFTER);
+    let stated_wait =
+        stated_wait.and_then(|wait| rate_limit::retry_after(wait.to_str().ok()?, Utc::now()));
+    let wait = stated_wait.unwrap_or(Duration::from_secs(1 << attempt));
     (is_deferred && attempt + 1 < MAX_ATTEMPTS && wait <= MAX_WAIT).then_some(wait)
 }
 
 /// Reads the body of an answer with a size limit.
 pub(crate) async fn body(mut response: Response, largest: usize, host: &str) -> Result<Vec<u8>> {
-    let too_large = || {
+    let too_large_error = || {
         PackageError::source(format!(
             "The answer of {host} is larger than {} MiB.",
             largest / 1024 / 1024
@@ -136,7 +137,7 @@ pub(crate) async fn body(mut response: Response, largest: usize, host: &str) -> 
         .content_length()
         .is_some_and(|length| length > largest as u64)
     {
-        return Err(too_large());
+        return Err(too_large_error());
     }
     let mut bytes = Vec::new();
     while let Some(piece) = response
@@ -145,7 +146,7 @@ pub(crate) async fn body(mut response: Response, largest: usize, host: &str) -> 
         .map_err(|error| unreachable_error(host, &error))?
     {
         if bytes.len() + piece.len() > largest {
-            return Err(too_large());
+            return Err(too_large_error());
         }
         bytes.extend_from_slice(&piece);
     }

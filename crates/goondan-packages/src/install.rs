@@ -258,9 +258,9 @@ pub(crate) fn install_archive(
     if let Some(parent) = folder.parent().filter(|parent| *parent != packages_dir) {
         make_folder(parent)?;
     }
-    let old = opened.path().with_file_name("old");
+    let old_files = opened.path().with_file_name("old");
     let moved = match fs::symlink_metadata(folder) {
-        Ok(_) => fs::rename(folder, &old),
+        Ok(_) => fs::rename(folder, &old_files),
         Err(_) => Ok(()),
     };
     moved
@@ -302,14 +302,13 @@ fn list_installed(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut packages = Vec::new();
     for name in names(directory)? {
         let path = directory.join(&name);
-        match name.starts_with('@')
+        if name.starts_with('@')
             && fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir())
         {
-            true => {
-                let inner = names(&path)?.into_iter();
-                packages.extend(inner.map(|inner| (format!("{name}/{inner}"), path.join(inner))));
-            }
-            false => packages.push((name, path)),
+            let inner = names(&path)?.into_iter();
+            packages.extend(inner.map(|inner| (format!("{name}/{inner}"), path.join(inner))));
+        } else {
+            packages.push((name, path))
         }
     }
     Ok(packages)

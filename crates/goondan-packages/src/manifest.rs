@@ -171,7 +171,7 @@ impl ManifestDependency {
                 "The name of the dependency `{name}` is not valid: {why}."
             ))
         })?;
-        let wanted = VersionReq::parse(&version).map_err(|error| {
+        let version_range = VersionReq::parse(&version).map_err(|error| {
             invalid_manifest_error(format!(
                 "The version of the dependency `{name}`, `{version}`, is not valid: {error}."
             ))
@@ -179,13 +179,12 @@ impl ManifestDependency {
         Ok(ManifestDependency {
             name,
             range: version,
-            wanted,
+            wanted: version_range,
             source,
         })
     }
 }
 
-/// Creates the error for an invalid package manifest.
 fn invalid_manifest_error(message: String) -> PackageError {
     PackageError::new(Code::SCHEMA_INVALID, message).suggest("run `gdn validate` in the package")
 }

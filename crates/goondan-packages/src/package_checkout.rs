@@ -45,12 +45,13 @@ pub async fn newest(
             .as_ref()
             .is_none_or(|version| version.pre.is_empty())
     });
-    match candidates.is_empty() {
-        false => Ok(candidates.swap_remove(stable.unwrap_or(0))),
-        true => Err(
+    if candidates.is_empty() {
+        Err(
             PackageError::source(format!("{source} has no package versions."))
                 .suggest("check the URL, or publish a package with `gdn package publish`"),
-        ),
+        )
+    } else {
+        Ok(candidates.swap_remove(stable.unwrap_or(0)))
     }
 }
 
@@ -106,30 +107,26 @@ pub async fn checkout(
         .runs()
         .join(&opened.manifest.name)
         .join(&opened.contents);
-    match folder.is_dir() {
-        true => {
-            let existing_hash = contents_without(&OsFiles, &folder, &[DEPENDENCIES_DIR]);
-            if existing_hash.ok().as_ref() != Some(&opened.contents) {
-                let message = format!(
-                    "The files of {source} in {} were modified.",
-                    folder.display()
-                );
-                return Err(PackageError::new(Code::PACKAGE_INTEGRITY, message).suggest(
-                    "save your changes and remove the directory; the next run fetches the \
+    if folder.is_dir() {
+        let existing_hash = contents_without(&OsFiles, &folder, &[DEPENDENCIES_DIR]);
+        if existing_hash.ok().as_ref() != Some(&opened.contents) {
+            let message = format!(
+                "The files of {source} in {} were modified.",
+                folder.display()
+            );
+            return Err(PackageError::new(Code::PACKAGE_INTEGRITY, message).suggest(
+                "save your changes and remove the directory; the next run fetches the \
                     package again",
-                ));
-            }
+            ));
         }
-        false => {
-            let parent = folder.parent().unwrap_or(&folder);
-            fs::create_dir_all(parent)
-                .map_err(|error| PackageError::io("created", parent, &error))?;
-            // A concurrent process has created the same contents.
-            if let Err(error) = fs::rename(opened.path(), &folder)
-                && !folder.is_dir()
-            {
-                return Err(PackageError::io("written", &folder, &error));
-            }
+    } else {
+        let parent = folder.parent().unwrap_or(&folder);
+        fs::create_dir_all(parent).map_err(|error| PackageError::io("created", parent, &error))?;
+        // A concurrent process has created the same contents.
+        if let Err(error) = fs::rename(opened.path(), &folder)
+            && !folder.is_dir()
+        {
+            return Err(PackageError::io("written", &folder, &error));
         }
     }
     if !opened.manifest.dependencies.is_empty() {

@@ -43,8 +43,8 @@ impl AcceptHeader {
         let qualities = self.ranges.iter().filter_map(|range| {
             let mut parts = range.split(';').map(str::trim);
             let is_wanted = parts.next() == Some(wanted);
-            let stated = parts.find_map(|parameter| parameter.strip_prefix("q="));
-            let quality = stated.and_then(|quality| quality.parse().ok());
+            let quality_text = parts.find_map(|parameter| parameter.strip_prefix("q="));
+            let quality = quality_text.and_then(|quality| quality.parse().ok());
             is_wanted.then_some(quality.unwrap_or(1.0))
         });
         qualities.reduce(f32::max)

@@ -103,10 +103,10 @@ impl AccessPolicy {
                 .contains(without_port(&host.to_ascii_lowercase()))
         };
         // A second host, in another header or in the address, could be what a proxy looks at.
-        let named = headers.get_all(HOST).iter();
-        let named = named.map(|host| host.to_str().unwrap_or_default());
-        let mut all = named.chain(uri.authority().map(|name| name.as_str()));
-        if all.next().is_some_and(is_allowed) && all.all(is_allowed) {
+        let host_headers = headers.get_all(HOST).iter();
+        let host_headers = host_headers.map(|host| host.to_str().unwrap_or_default());
+        let mut hosts = host_headers.chain(uri.authority().map(|name| name.as_str()));
+        if hosts.next().is_some_and(is_allowed) && hosts.all(is_allowed) {
             return Ok(());
         }
         Err(ApiProblem::new(
@@ -209,7 +209,7 @@ pub(crate) async fn require_access(
     }
 }
 
-/// Like [`guard`], for routes that need no token.
+/// Checks the host and the origin of a request, like [`guard`], for routes that need no token.
 pub(crate) async fn guard_place(
     State(access): State<Arc<AccessPolicy>>,
     request: Request,
@@ -224,7 +224,7 @@ pub(crate) async fn guard_place(
 /// If the stated length of a body exceeds `limit` bytes, replaces the body with a body that fails
 /// at the first read. The handler then reports the error in the form of its protocol. Without this,
 /// the server would read up to the limit first.
-pub(crate) async fn no_larger(
+pub(crate) async fn replace_larger_body(
     State(limit): State<usize>,
     request: Request,
     next: Next,
@@ -237,25 +237,27 @@ pub(crate) async fn no_larger(
     next.run(request).await
 }
 
-/// Like [`no_larger`], for handlers without an error form of their protocol.
+/// Like [`replace_larger_body`], for handlers without an error form of their protocol.
 pub(crate) async fn refuse_larger(
     State(limit): State<usize>,
     request: Request,
     next: Next,
 ) -> Response {
-    match is_larger(&request, limit) {
-        true => ApiProblem::too_large().into_response(),
-        false => next.run(request).await,
+    if is_larger(&request, limit) {
+        ApiProblem::too_large().into_response()
+    } else {
+        next.run(request).await
     }
 }
 
 /// Returns true if the declared length of the body exceeds `limit` bytes.
 fn is_larger(request: &Request, limit: usize) -> bool {
-    let stated = request
+    let content_length = request
         .headers()
         .get(CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    stated.is_some_and(|stated| usize::try_from(stated).map_or(true, |stated| stated > limit))
+    content_length
+        .is_some_and(|length| usize::try_from(length).map_or(true, |length| length > limit))
 }
 
 #[cfg(test)]

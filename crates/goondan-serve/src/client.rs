@@ -280,7 +280,6 @@ impl LocalClient {
 
 const EVENT_STREAM_MEDIA_TYPE: &str = "text/event-stream";
 
-/// Encodes a body as JSON.
 fn encode_json(body: &impl Serialize) -> Result<Bytes, ClientError> {
     serde_json::to_vec(body)
         .map(Bytes::from)

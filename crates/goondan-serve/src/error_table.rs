@@ -17,7 +17,7 @@ pub(crate) struct RpcForm {
     pub(crate) reason: &'static str,
 }
 
-/// The request is wrong. Repeating it gives the same error.
+/// Error for a wrong request, which fails again if it is repeated.
 const INVALID: RpcForm = RpcForm {
     code: -32602,
     reason: "INVALID_PARAMS",
@@ -78,12 +78,13 @@ impl From<SubmissionError> for ApiProblem {
     fn from(error: SubmissionError) -> Self {
         let is_conflict = error == SubmissionError::IdInUse;
         let problem = ApiProblem::from(goondan::SendError::from(error));
-        match is_conflict {
-            true => ApiProblem {
+        if is_conflict {
+            ApiProblem {
                 status: StatusCode::CONFLICT,
                 ..problem
-            },
-            false => problem,
+            }
+        } else {
+            problem
         }
     }
 }

@@ -92,7 +92,7 @@ impl ServerListener {
                     stream.set_nonblocking(true).ok()?;
                     Some(TcpStream::from_std(stream).ok().map(tcp_client))
                 };
-                all_waiting(listener.into_std().ok(), accept)
+                accept_all_waiting(listener.into_std().ok(), accept)
             }
             #[cfg(unix)]
             ServerListener::Local(listener) => {
@@ -102,7 +102,7 @@ impl ServerListener {
                     let stream = tokio::net::UnixStream::from_std(stream).ok();
                     Some(stream.and_then(local_client))
                 };
-                all_waiting(listener.into_std().ok(), accept)
+                accept_all_waiting(listener.into_std().ok(), accept)
             }
         }
     }
@@ -110,7 +110,7 @@ impl ServerListener {
 
 /// Calls `accept` until it returns `None`, and returns the accepted clients. `Some(None)` skips a
 /// refused client.
-fn all_waiting<L>(
+fn accept_all_waiting<L>(
     listener: Option<L>,
     accept: impl Fn(&L) -> Option<Option<AcceptedClient>>,
 ) -> Vec<AcceptedClient> {

@@ -86,6 +86,7 @@ impl EndpointSocket {
         Ok((socket, listener))
     }
 
+    /// Opens a socket with a random name in a directory. Only this user can connect to it.
     fn bind_in(place: &Path) -> io::Result<(EndpointSocket, ServerListener)> {
         let place = std::path::absolute(place)?;
         let socket = tempfile::Builder::new()
@@ -172,7 +173,7 @@ impl LocalEndpoint {
     /// Writes the file, readable only by this user.
     pub fn open(&self, workspace: &Path) -> io::Result<PublishedEndpoint> {
         let content = serde_json::to_vec(&EndpointFile {
-            address: in_workspace(&self.address, workspace),
+            address: address_in_workspace(&self.address, workspace),
             token: self.token.expose().to_owned(),
             pid: self.pid,
         })?;
@@ -190,7 +191,7 @@ impl LocalEndpoint {
 
 /// Returns the address for the file. A workspace can have another path elsewhere, such as in a
 /// container.
-fn in_workspace(address: &EndpointAddress, workspace: &Path) -> EndpointAddress {
+fn address_in_workspace(address: &EndpointAddress, workspace: &Path) -> EndpointAddress {
     #[cfg(unix)]
     if let EndpointAddress::Socket(path) = address
         && let Ok(workspace) = std::path::absolute(workspace)

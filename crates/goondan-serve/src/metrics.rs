@@ -30,13 +30,13 @@ pub(crate) enum MetricsFormat {
 impl MetricsFormat {
     /// Returns the form that a client accepts. Clients that read OpenMetrics name it.
     pub(crate) fn from_headers(headers: &HeaderMap) -> MetricsFormat {
-        match AcceptHeader::from_headers(headers).names("application/openmetrics-text") {
-            true => MetricsFormat::OpenMetrics,
-            false => MetricsFormat::Prometheus,
+        if AcceptHeader::from_headers(headers).names("application/openmetrics-text") {
+            MetricsFormat::OpenMetrics
+        } else {
+            MetricsFormat::Prometheus
         }
     }
 
-    /// Returns the media type.
     pub(crate) fn media_type(self) -> &'static str {
         match self {
             MetricsFormat::OpenMetrics => {
@@ -106,7 +106,6 @@ pub(crate) struct SwarmMetrics {
     reloads: Family<Labels, Counter>,
 }
 
-/// Creates a histogram of durations.
 fn duration_histogram() -> Times {
     Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS_SECONDS))
 }
@@ -137,67 +136,67 @@ impl SwarmMetrics {
 
     /// Registers all metrics.
     fn register(&mut self, version: &str) {
-        let all = &mut self.registry;
-        all.register(
+        let registry = &mut self.registry;
+        registry.register(
             "build",
             "Version of the program",
             Info::new(vec![("version", version.to_owned())]),
         );
-        all.register("turns", "Finished turns", self.turns.clone());
-        all.register_with_unit(
+        registry.register("turns", "Finished turns", self.turns.clone());
+        registry.register_with_unit(
             "turn_duration",
             "Duration of turns",
             Unit::Seconds,
             self.turn_times.clone(),
         );
-        all.register("turns_running", "Running turns", self.running.clone());
-        all.register("steps", "Finished steps", self.steps.clone());
-        all.register(
+        registry.register("turns_running", "Running turns", self.running.clone());
+        registry.register("steps", "Finished steps", self.steps.clone());
+        registry.register(
             "model_calls",
             "Finished model calls, each including its retries",
             self.model_calls.clone(),
         );
-        all.register_with_unit(
+        registry.register_with_unit(
             "model_call_duration",
             "Duration of model calls",
             Unit::Seconds,
             self.model_times.clone(),
         );
         let first = self.first_tokens.clone();
-        all.register_with_unit(
+        registry.register_with_unit(
             "model_first_token",
             "Time until the first piece of an answer",
             Unit::Seconds,
             first,
         );
-        all.register(
+        registry.register(
             "model_retries",
             "Retries of model calls",
             self.retries.clone(),
         );
-        all.register(
+        registry.register(
             "model_tokens",
             "Tokens, as reported by the providers",
             self.tokens.clone(),
         );
-        all.register(
+        registry.register(
             "model_cost",
             "Cost of the tokens, at the prices in the Model resources",
             self.cost.clone(),
         );
-        all.register("tool_calls", "Finished tool calls", self.tool_calls.clone());
-        all.register_with_unit(
+        registry.register("tool_calls", "Finished tool calls", self.tool_calls.clone());
+        registry.register_with_unit(
             "tool_call_duration",
             "Duration of tool calls",
             Unit::Seconds,
             self.tool_times.clone(),
         );
-        all.register(
+        registry.register(
             "approvals",
             "Approval requests, by answer",
             self.approvals.clone(),
         );
-        all.register("reloads", "Project reloads", self.reloads.clone());
+        registry.register("reloads", "Project reloads", self.reloads.clone());
     }
 
     /// Returns the metrics as text, with `running` as the number of running turns.
@@ -312,8 +311,8 @@ impl SwarmMetrics {
                 .inc_by(call.retries.into());
         }
         if let Some(usage) = call.token_usage {
-            let in_cache = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
-            let fresh = usage.prompt_tokens.saturating_sub(in_cache);
+            let cached_tokens = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
+            let fresh = usage.prompt_tokens.saturating_sub(cached_tokens);
             let kinds = [
                 ("input", fresh),
                 ("cached_input", usage.cached_tokens),
@@ -346,7 +345,6 @@ impl SwarmMetrics {
         self.tool_calls.get_or_create(&labels).inc();
     }
 
-    /// Counts an approval answer.
     fn count_approval(&self, answer: &str) {
         self.approvals
             .get_or_create(&vec![("answer", answer.to_owned())])
@@ -354,7 +352,6 @@ impl SwarmMetrics {
     }
 }
 
-/// Label for an outcome.
 fn outcome_label(word: &str) -> (&'static str, String) {
     ("outcome", word.to_owned())
 }

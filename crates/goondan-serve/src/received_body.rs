@@ -84,9 +84,9 @@ pub(crate) async fn normalize_request(
 
 /// Returns the content type, or an empty string if it is missing.
 pub(crate) fn content_type(headers: &HeaderMap) -> &str {
-    let stated = headers.get(CONTENT_TYPE);
-    let stated = stated.and_then(|value| value.to_str().ok());
-    stated.unwrap_or_default()
+    let content_type = headers.get(CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok());
+    content_type.unwrap_or_default()
 }
 
 /// Returns a body that fails at the first read because of its size. The handler reports the error

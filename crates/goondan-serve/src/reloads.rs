@@ -54,9 +54,9 @@ impl ReloadLog {
     fn push(&self, mut record: ReloadRecord) {
         let mut reloads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let diagnostics = std::mem::take(&mut record.diagnostics);
-        let known = reloads.iter().rev().map(|reload| &reload.diagnostics);
-        let equal = known
-            .filter(|known| ***known == *diagnostics)
+        let earlier_diagnostics = reloads.iter().rev().map(|reload| &reload.diagnostics);
+        let equal = earlier_diagnostics
+            .filter(|earlier| ***earlier == *diagnostics)
             .map(Arc::clone)
             .next();
         let diagnostics = equal.unwrap_or_else(|| diagnostics.into());
@@ -74,9 +74,10 @@ impl ReloadLog {
 
 /// Returns the number of diagnostics in memory. A list that several reloads share counts once.
 fn diagnostics_in(reloads: &VecDeque<LoggedReload>) -> usize {
-    let mut seen = HashSet::new();
+    let mut seen_diagnostics = HashSet::new();
     let lists = reloads.iter().map(|reload| &reload.diagnostics);
-    let distinct = lists.filter(|list| seen.insert(Arc::as_ptr(list).cast::<Diagnostic>()));
+    let distinct =
+        lists.filter(|list| seen_diagnostics.insert(Arc::as_ptr(list).cast::<Diagnostic>()));
     distinct.map(|list| list.len()).sum()
 }
 

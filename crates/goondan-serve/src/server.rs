@@ -75,13 +75,13 @@ async fn accept_connections(
 ) {
     let room = Arc::new(Semaphore::new(limits.connections));
     let graceful = GracefulShutdown::new();
-    let (unheard, mut all_heard) = mpsc::channel(1);
+    let (first_request_guard, mut all_first_requests) = mpsc::channel(1);
     let serve = |client: AcceptedClient, router: Router, permit: OwnedSemaphorePermit| {
-        let (watcher, unheard) = (graceful.watcher(), unheard.clone());
+        let (watcher, first_request_guard) = (graceful.watcher(), first_request_guard.clone());
         tokio::spawn(async move {
             if let Some(stream) = client.permitted_stream().await
                 && let Err(error) = watcher
-                    .watch(connection(stream, router, unheard, limits))
+                    .watch(connection(stream, router, first_request_guard, limits))
                     .await
             {
                 tracing::debug!(%error, "an HTTP connection failed");
@@ -117,8 +117,8 @@ async fn accept_connections(
         };
         serve(client, LazyCell::force(&router).clone(), permit);
     }
-    drop(unheard);
-    let _ = tokio::time::timeout(FIRST_REQUEST_TIMEOUT, all_heard.recv()).await;
+    drop(first_request_guard);
+    let _ = tokio::time::timeout(FIRST_REQUEST_TIMEOUT, all_first_requests.recv()).await;
     // Remaining connections are dropped with the process.
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await;
 }
@@ -128,7 +128,7 @@ struct ConnectionService {
     router: TowerToHyperService<Router>,
     /// Exists until the first request. During shutdown, the server waits until every connection
     /// has dropped its sender.
-    unheard: Mutex<Option<Sender<()>>>,
+    first_request_guard: Mutex<Option<Sender<()>>>,
 }
 
 impl Service<Request<Incoming>> for ConnectionService {
@@ -140,7 +140,7 @@ impl Service<Request<Incoming>> for ConnectionService {
         received_body::tidy_path(&mut request);
         // A dropped sender means that this connection has sent a request.
         drop(
-            self.unheard
+            self.first_request_guard
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(),
@@ -156,7 +156,7 @@ type ClientStream = WriteTimeoutStream<Box<dyn ByteStream>>;
 fn connection(
     stream: Box<dyn ByteStream>,
     router: Router,
-    unheard: Sender<()>,
+    first_request_guard: Sender<()>,
     limits: ServerLimits,
 ) -> http1::Connection<TokioIo<ClientStream>, ConnectionService> {
     let mut http = http1::Builder::new();
@@ -165,7 +165,7 @@ fn connection(
         .max_buf_size(64 * 1024);
     let service = ConnectionService {
         router: TowerToHyperService::new(router),
-        unheard: Mutex::new(Some(unheard)),
+        first_request_guard: Mutex::new(Some(first_request_guard)),
     };
     let stream = WriteTimeoutStream::new(stream, limits.write);
     http.serve_connection(TokioIo::new(stream), service)

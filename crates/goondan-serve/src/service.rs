@@ -49,7 +49,7 @@ impl Service {
         Service::begin_with(swarm, broker, version.into(), SwarmGateway::open)
     }
 
-    /// Same as [`Service::begin`], with the gateway that `open` opens.
+    /// Starts a service like [`Service::begin`], with the gateway that `open` opens.
     pub(crate) fn begin_with(
         swarm: Swarm,
         broker: ApprovalBroker,

@@ -64,7 +64,6 @@ pub(crate) trait TurnEncoder: Send + Sized + 'static {
 pub(crate) type Events =
     Sse<KeepAliveStream<Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>>>;
 
-/// Streams a turn.
 pub(crate) fn stream_turn<T: TurnEncoder>(
     gateway: &SwarmGateway,
     turn: TurnStream,

@@ -1,4 +1,4 @@
-//! Reasons why a turn has no answer, in the same wording for each protocol.
+//! Reasons why a turn has no answer. All protocols use these texts.
 
 use goondan::event::{FinishReason, TurnResult};
 
@@ -13,7 +13,7 @@ pub(crate) struct TurnFailureReport<'r> {
 impl TurnFailureReport<'_> {
     /// `None` for a turn that ended with an answer.
     pub(crate) fn from_result(result: &TurnResult) -> Option<TurnFailureReport<'_>> {
-        let plain = |code, message| TurnFailureReport {
+        let new_report = |code, message| TurnFailureReport {
             code,
             message,
             suggestion: None,
@@ -21,11 +21,13 @@ impl TurnFailureReport<'_> {
         };
         match (&result.finish_reason, &result.error) {
             (FinishReason::TextResponse, _) => None,
-            (FinishReason::Cancelled, _) => Some(plain("cancelled", "The turn was cancelled.")),
-            (FinishReason::MaxSteps, _) => {
-                Some(plain("max_steps", "The agent reached its step limit."))
+            (FinishReason::Cancelled, _) => {
+                Some(new_report("cancelled", "The turn was cancelled."))
             }
-            (FinishReason::Error, None) => Some(plain("error", "The turn has failed.")),
+            (FinishReason::MaxSteps, _) => {
+                Some(new_report("max_steps", "The agent reached its step limit."))
+            }
+            (FinishReason::Error, None) => Some(new_report("error", "The turn has failed.")),
             (FinishReason::Error, Some(error)) => {
                 let suggestion = error.suggestion.as_deref();
                 Some(TurnFailureReport {

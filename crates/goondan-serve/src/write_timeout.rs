@@ -92,14 +92,15 @@ impl<S> WriteTimeoutStream<S> {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let is_too_slow = |wait: WriteWait| !self.window.add_wait(wait.start);
-        match self.wait.take().is_some_and(is_too_slow) {
-            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            false => progress,
+        if self.wait.take().is_some_and(is_too_slow) {
+            Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        } else {
+            progress
         }
     }
 
     /// Counts the bytes of a write, and limits it.
-    fn counted(
+    fn limit_write(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<usize>>,
@@ -129,7 +130,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeoutStream<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
-        this.counted(cx, written)
+        this.limit_write(cx, written)
     }
 
     fn poll_write_vectored(
@@ -139,7 +140,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeoutStream<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write_vectored(cx, parts);
-        this.counted(cx, written)
+        this.limit_write(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,41 +1,20 @@
 //! The validated bundle, on which all later stages build.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use indexmap::IndexMap;
-
+pub use crate::base_package::BasePackage;
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::SourcePosition;
 use crate::diagnostic_sink::ValueOrigin;
-use crate::installed_packages::InstalledPackage;
+use crate::installed_package::InstalledPackage;
 use crate::kinds::{
-    Agent, Connection, Connector, ConnectorManifest, Extension, Model, Package, Swarm, Tool,
-    ToolBuild, ToolManifest,
+    Agent, Connection, Connector, Extension, Model, Package, Swarm, Tool, ToolBuild,
 };
+pub use crate::resource::{Resource, ResourceOrigin, Resources};
 use crate::text::count;
-use crate::{JsonObject, Kind, ResourceId};
-
-/// Built-in package `@goondan/base`, provided by the caller.
-#[derive(Debug, Clone, Default)]
-pub struct BasePackage {
-    /// Built-in tools.
-    pub tools: Vec<ToolManifest>,
-    /// Built-in extensions: name and default config.
-    pub extensions: Vec<(String, JsonObject)>,
-    /// Built-in connectors.
-    pub connectors: Vec<ConnectorManifest>,
-}
-
-impl BasePackage {
-    /// Returns the manifest of `connector` if it is built in.
-    pub fn connector(&self, connector: &Connector) -> Option<&ConnectorManifest> {
-        let name = connector.builtin()?;
-        self.connectors
-            .iter()
-            .find(|manifest| manifest.name == name)
-    }
-}
+use crate::{Kind, ResourceId};
 
 #[derive(Debug)]
 pub(crate) struct BuiltInResources {
@@ -82,39 +61,6 @@ fn built_in<T>(kind: Kind, name: &str, spec: T) -> (ResourceId, Arc<Resource<T>>
     (id, Arc::new(resource))
 }
 
-/// Resource with its identity and its position.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Resource<T> {
-    /// Resource ID.
-    pub id: ResourceId,
-    /// `metadata.labels`.
-    pub labels: BTreeMap<String, String>,
-    /// `metadata.annotations`.
-    pub annotations: BTreeMap<String, String>,
-    /// File and position. `None` for a built-in resource.
-    pub origin: Option<ResourceOrigin>,
-    /// Decoded `spec`.
-    pub spec: T,
-}
-
-/// File (relative to the bundle) and position of a resource's name.
-pub type ResourceOrigin = (String, SourcePosition);
-
-/// Resources of one kind in load order, built-in ones last. Bundles share unchanged resources.
-pub type Resources<T> = IndexMap<ResourceId, Arc<Resource<T>>>;
-
-#[derive(Debug, Clone, Default)]
-pub(crate) struct DecodedResources {
-    pub(crate) package: Option<Arc<Resource<Package>>>,
-    pub(crate) models: Resources<Model>,
-    pub(crate) agents: Resources<Agent>,
-    pub(crate) swarms: Resources<Swarm>,
-    pub(crate) tools: Resources<Tool>,
-    pub(crate) extensions: Resources<Extension>,
-    pub(crate) connectors: Resources<Connector>,
-    pub(crate) connections: Resources<Connection>,
-}
-
 /// Validated project. Immutable; only [`load`](crate::load) creates it.
 #[derive(Debug, Clone)]
 pub struct Bundle {
@@ -150,11 +96,11 @@ impl Bundle {
 
     /// Returns the package that contains a file of the bundle. `None` for the project's own files.
     pub fn package_of(&self, file: &str) -> Option<&InstalledPackage> {
-        let holds = |package: &&InstalledPackage| {
+        let contains_file = |package: &&InstalledPackage| {
             file.strip_prefix(&package.folder)
                 .is_some_and(|rest| rest.starts_with('/'))
         };
-        self.packages.iter().find(holds)
+        self.packages.iter().find(contains_file)
     }
 
     /// Returns the Package document, if there is one.
@@ -175,9 +121,10 @@ impl Bundle {
             self.summarize_own_resources(&self.resources.swarms, &mut files, "swarm"),
         ];
         let counts: Vec<String> = counts.into_iter().flatten().collect();
-        match counts.is_empty() {
-            true => "no resources".to_owned(),
-            false => format!("{} in {}", counts.join(", "), count(files.len(), "file")),
+        if counts.is_empty() {
+            "no resources".to_owned()
+        } else {
+            format!("{} in {}", counts.join(", "), count(files.len(), "file"))
         }
     }
 
@@ -189,12 +136,12 @@ impl Bundle {
         kind: &str,
     ) -> Option<String> {
         let origins = resources.values().filter_map(|one| one.origin.as_ref());
-        let own: Vec<&str> = origins
+        let own_files: Vec<&str> = origins
             .map(|(file, _)| file.as_str())
             .filter(|file| self.package_of(file).is_none())
             .collect();
-        files.extend(&own);
-        (!own.is_empty()).then(|| count(own.len(), kind))
+        files.extend(&own_files);
+        (!own_files.is_empty()).then(|| count(own_files.len(), kind))
     }
 
     /// Returns all models.
@@ -232,7 +179,7 @@ impl Bundle {
             .map(|(_, at)| *at)
     }
 
-    /// Returns whether two positions in two bundles belong to the same document of the same text.
+    /// Returns true if two positions in two bundles belong to the same document of the same text.
     /// Built-in resources without a position are always the same.
     pub(crate) fn is_same_document(
         &self,

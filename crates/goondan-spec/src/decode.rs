@@ -11,10 +11,11 @@ use serde_json::Number;
 use crate::JsonObject;
 use crate::diagnostic::{Code, Diagnostic, SourcePosition};
 use crate::diagnostic_sink::DiagnosticSink;
-use crate::field_advice::{self, FieldAdvice};
+use crate::field_advisor::FieldAdvice;
 use crate::field_names;
 use crate::fix::Fix;
 use crate::node::{MapEntry, NodeContent, YamlNode, to_object};
+use crate::only_field::only_field;
 use crate::text::{closest, excerpt, format_alternatives, format_list};
 
 /// Maximum number of unknown fields reported per map. More of them mean that the whole map is
@@ -69,7 +70,7 @@ impl<'n> FieldReader<'n> {
         self.with_replace_fix(diagnostic.suggest(format!("did you mean `{near}`?")), near)
     }
 
-    /// Works like [`FieldReader::did_you_mean`] for the key.
+    /// Adds a suggestion like [`FieldReader::did_you_mean`], for the key instead of the value.
     pub(crate) fn did_you_mean_key(&self, diagnostic: Diagnostic, near: &str) -> Diagnostic {
         let diagnostic = diagnostic.suggest(format!("did you mean `{near}`?"));
         match self.key_at {
@@ -91,9 +92,9 @@ impl<'n> FieldReader<'n> {
     /// Creates the fix that writes `word` here without quotes.
     fn unquoted_fix(&self, word: &str) -> Fix {
         let mut fix = Fix::replace(self.node.at, word);
-        fix.edits
-            .iter_mut()
-            .for_each(|edit| word.clone_into(&mut edit.text));
+        for edit in &mut fix.edits {
+            word.clone_into(&mut edit.text);
+        }
         fix
     }
 
@@ -115,21 +116,19 @@ impl<'n> FieldReader<'n> {
             NodeContent::Map(_) | NodeContent::Text(_) if expected == "a list" => {
                 diagnostic.suggest("begin each item with `- `")
             }
-            NodeContent::Text(text) if expected == "a map" => {
-                match field_advice::only_field(&self.path, text) {
-                    Some(line) => {
-                        let diagnostic = diagnostic.suggest(line.suggestion);
-                        match line.value {
-                            Some(value) => diagnostic.fix(guard_permission_fix(
-                                Fix::replace_raw(self.node.at, &value),
-                                &self.path,
-                            )),
-                            None => diagnostic,
-                        }
+            NodeContent::Text(text) if expected == "a map" => match only_field(&self.path, text) {
+                Some(line) => {
+                    let diagnostic = diagnostic.suggest(line.suggestion);
+                    match line.value {
+                        Some(value) => diagnostic.fix(guard_permission_fix(
+                            Fix::replace_raw(self.node.at, &value),
+                            &self.path,
+                        )),
+                        None => diagnostic,
                     }
-                    None => diagnostic.suggest(map_suggestion(text)),
                 }
-            }
+                None => diagnostic.suggest(map_suggestion(text)),
+            },
             NodeContent::Text(_) if matches!(expected, "a number" | "an integer") => {
                 diagnostic.suggest("write a number, without quotes and without a unit")
             }
@@ -200,11 +199,11 @@ impl<'n> FieldReader<'n> {
         findings: &mut DiagnosticSink,
     ) -> Option<T> {
         let value = self.integer_at_least(least, findings)?;
-        let fitting = T::try_from(value).ok();
-        if fitting.is_none() {
+        let converted = T::try_from(value).ok();
+        if converted.is_none() {
             findings.add(self.invalid_value(format!("`{}` is too large: {value}.", self.path)));
         }
-        fitting
+        converted
     }
 
     /// Reads an integer that may be negative.
@@ -304,14 +303,14 @@ impl<'n> FieldReader<'n> {
         &self,
         findings: &mut DiagnosticSink,
     ) -> Option<Vec<FieldReader<'n>>> {
-        let mut seen = HashSet::new();
-        let mut kept = Vec::new();
+        let mut seen_strings = HashSet::new();
+        let mut unique = Vec::new();
         for item in self.list(findings)? {
             let Some(text) = item.text(findings) else {
                 continue;
             };
-            if seen.insert(text) {
-                kept.push(item);
+            if seen_strings.insert(text) {
+                unique.push(item);
             } else {
                 findings.add(item.invalid_value(format!(
                     "`{}` is listed twice in `{}`.",
@@ -320,7 +319,7 @@ impl<'n> FieldReader<'n> {
                 )));
             }
         }
-        Some(kept)
+        Some(unique)
     }
 
     /// Reads a map with a fixed set of fields.
@@ -329,10 +328,10 @@ impl<'n> FieldReader<'n> {
             findings.add(self.wrong_type("a map"));
             return None;
         };
-        let at = self.key_at.unwrap_or(self.node.at);
+        let position = self.key_at.unwrap_or(self.node.at);
         Some(MapReader {
             entries,
-            at,
+            at: position,
             map_at: self.node.at,
             path: self.path.clone(),
             asked: Vec::new(),
@@ -395,7 +394,7 @@ impl<'n> MapReader<'n> {
         }
     }
 
-    /// Returns whether the key is present, even without a value.
+    /// Returns true if the key is present, even without a value.
     pub(crate) fn has_key(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| entry.key == name)
     }
@@ -510,28 +509,29 @@ impl<'n> MapReader<'n> {
                 format!("`{path}` is not a known field."),
             );
             let diagnostic = diagnostic.at(entry.key_at).field(path);
-            let near = || {
+            let closest_field = || {
                 let older = field_names::older_names(&self.asked);
-                let known: Vec<(&'static str, &'static str)> = self
+                let known_names: Vec<(&'static str, &'static str)> = self
                     .asked
                     .iter()
                     .map(|name| (*name, *name))
                     .chain(older)
                     .collect();
-                let names: Vec<&'static str> = known.iter().map(|(name, _)| *name).collect();
-                let near = closest(&entry.key, &names)?;
-                let (near, current) = known.into_iter().find(|(name, _)| *name == near)?;
+                let names: Vec<&'static str> = known_names.iter().map(|(name, _)| *name).collect();
+                let name = closest(&entry.key, &names)?;
+                let (name, current) = known_names.into_iter().find(|(known, _)| *known == name)?;
                 // The value keeps the unit of the older name.
                 Some(if entry.value.text().is_some() {
                     current
                 } else {
-                    near
+                    name
                 })
             };
             let kind = findings.resource.as_ref().map(|resource| resource.kind);
             let elsewhere = kind
+                .zip(findings.advisor)
                 .filter(|_| advice(&entry.key).is_none())
-                .and_then(|kind| field_advice::find_advice(kind, &self.path, &self.asked, entry));
+                .and_then(|(kind, advise)| advise(kind, &self.path, &self.asked, entry));
             if let Some(FieldAdvice { suggestion, fix }) = elsewhere {
                 let diagnostic = diagnostic.suggest(suggestion);
                 let fix = fix.filter(|(field, _)| !self.has_key(field) && !added.contains(field));
@@ -544,16 +544,16 @@ impl<'n> MapReader<'n> {
                 });
                 continue;
             }
-            let (near, remark) = match advice(&entry.key) {
+            let (meant, remark) = match advice(&entry.key) {
                 Some(KeyAdvice::Rename(name)) => (Some(name), None),
                 Some(KeyAdvice::Move(remark)) => (None, Some(remark.to_owned())),
-                None => (near(), None),
+                None => (closest_field(), None),
             };
-            findings.add(match near {
-                Some(near) => self.with_rename_fix(
-                    diagnostic.suggest(format!("did you mean `{near}`?")),
+            findings.add(match meant {
+                Some(name) => self.with_rename_fix(
+                    diagnostic.suggest(format!("did you mean `{name}`?")),
                     entry,
-                    near,
+                    name,
                 ),
                 None => diagnostic.suggest(remark.unwrap_or_else(|| {
                     format!(
@@ -590,7 +590,6 @@ fn field_if_set<'n>(entry: &'n MapEntry, parent: &str) -> Option<FieldReader<'n>
     (entry.value.content != NodeContent::Null).then(|| field_of(entry, parent))
 }
 
-/// Returns a reader of a map entry.
 fn field_of<'n>(entry: &'n MapEntry, parent: &str) -> FieldReader<'n> {
     FieldReader {
         node: &entry.value,
@@ -621,8 +620,11 @@ fn whole_number(number: &Number) -> Option<u64> {
 /// Returns the number as a signed integer, including `-3.0`; `None` if it has a fraction.
 #[allow(clippy::cast_possible_truncation)]
 fn signed_number(number: &Number) -> Option<i64> {
-    let exact = |value: f64| (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64);
-    number.as_i64().or_else(|| number.as_f64().and_then(exact))
+    let to_integer =
+        |value: f64| (value.fract() == 0.0 && value.abs() < 9e15).then_some(value as i64);
+    number
+        .as_i64()
+        .or_else(|| number.as_f64().and_then(to_integer))
 }
 
 /// Suggests how to turn a string into a map. A missing or special space after a colon is the usual

@@ -3,11 +3,11 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::bundle::Resource;
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::envelope::EnvelopeHead;
 use crate::meta::Kind;
 use crate::paths::{BundleDirectory, PathLookups, PathState};
+use crate::resource::Resource;
 
 /// Cached results of one document, only if it had no diagnostics.
 #[derive(Debug, Default)]
@@ -50,18 +50,18 @@ impl DecodeCache {
         head: &Arc<EnvelopeHead>,
         folder: &BundleDirectory<'_>,
     ) -> Option<(Arc<Resource<T>>, DiagnosticSink)> {
-        let made = lock(&self.made)
+        let cached = lock(&self.made)
             .clone()
-            .filter(|made| Arc::ptr_eq(&made.head, head))?;
-        let is_same = made
+            .filter(|resource| Arc::ptr_eq(&resource.head, head))?;
+        let is_same = cached
             .seen
             .iter()
             .all(|(path, seen)| folder.path_state(path) == *seen);
-        let resource = Arc::clone(&made.resource)
+        let resource = Arc::clone(&cached.resource)
             .downcast()
             .ok()
             .filter(|_| is_same)?;
-        Some((resource, made.findings.clone()))
+        Some((resource, cached.findings.clone()))
     }
 
     /// Caches the resource if it has no diagnostics: an error may look different in the next load.
@@ -72,10 +72,10 @@ impl DecodeCache {
         findings: &DiagnosticSink,
         lookups: PathLookups<'_>,
     ) {
-        let seen = lookups
+        let seen_lookups = lookups
             .into_seen()
             .filter(|_| findings.diagnostics.is_empty());
-        *lock(&self.made) = seen.map(|seen| {
+        *lock(&self.made) = seen_lookups.map(|seen| {
             let (head, resource, findings) = (
                 Arc::clone(head),
                 Arc::clone(resource) as _,

@@ -26,7 +26,7 @@ pub(crate) fn find(files: &[Arc<ParsedFile>], nested: &[Arc<ParsedFile>]) -> Vec
         .chain([own])
         .filter_map(|file| Some((file.package()?, dependencies(file))))
         .collect();
-    let mut found = Vec::new();
+    let mut cycles = Vec::new();
     for (dependency, at, index) in edges
         .get(name)
         .into_iter()
@@ -35,7 +35,7 @@ pub(crate) fn find(files: &[Arc<ParsedFile>], nested: &[Arc<ParsedFile>]) -> Vec
     {
         if let Some(cycle) = dependency_path(name, dependency, &edges) {
             let circle = format!("{name} → {}", cycle.join(" → "));
-            found.push(
+            cycles.push(
                 Diagnostic::new(
                     Code::CYCLE,
                     format!("The packages depend on each other in a circle: {circle}."),
@@ -52,7 +52,7 @@ pub(crate) fn find(files: &[Arc<ParsedFile>], nested: &[Arc<ParsedFile>]) -> Vec
             );
         }
     }
-    found
+    cycles
 }
 
 /// Returns the name, its position and the index of each dependency in a package manifest.
@@ -75,15 +75,15 @@ fn dependency_path<'f>(
     edges: &DependencyEdges<'f>,
 ) -> Option<Vec<&'f str>> {
     let mut paths = vec![vec![from]];
-    let mut seen = vec![from];
+    let mut visited = vec![from];
     while let Some(path) = (!paths.is_empty()).then(|| paths.remove(0)) {
         let last = *path.last()?;
         if last == target {
             return Some(path);
         }
         for (next, ..) in edges.get(last).into_iter().flatten() {
-            if *next == target || !seen.contains(next) {
-                seen.push(next);
+            if *next == target || !visited.contains(next) {
+                visited.push(next);
                 paths.push(path.iter().copied().chain([*next]).collect());
             }
         }

@@ -149,12 +149,13 @@ impl Diagnostic {
     /// Replaces the code, with its severity and help URL.
     #[must_use]
     pub fn as_code(mut self, code: Code) -> Self {
-        let other = Diagnostic::new(code, "");
-        (self.code, self.severity, self.help_url) = (other.code, other.severity, other.help_url);
+        let with_code = Diagnostic::new(code, "");
+        (self.code, self.severity, self.help_url) =
+            (with_code.code, with_code.severity, with_code.help_url);
         self
     }
 
-    /// Returns whether it prevents the bundle from running.
+    /// Returns true if it prevents the bundle from running.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }

@@ -5,8 +5,9 @@ use std::ops::Range;
 use crate::ResourceId;
 use crate::decode::FieldReader;
 use crate::diagnostic::{Diagnostic, SourcePosition};
+use crate::field_advisor::FieldAdvisor;
 use crate::kinds::ToolBuild;
-use crate::outline::ResourceLink;
+use crate::resource_link::ResourceLink;
 use crate::text::excerpt;
 use crate::value::ValueSource;
 
@@ -22,6 +23,8 @@ pub(crate) struct DiagnosticSink {
     /// Current resource, once its identity is known.
     pub(crate) resource: Option<ResourceId>,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Source of advice about unknown fields. Without it, and outside of resources, there is no advice.
+    pub(crate) advisor: Option<FieldAdvisor>,
     /// Missing entries of tools. They are errors only if the tool is used.
     pub(crate) not_built: Vec<Diagnostic>,
     /// Other files of the bundle, such as prompts and entries.
@@ -92,7 +95,6 @@ impl DiagnosticSink {
         diagnostic
     }
 
-    /// Records the position of a field.
     pub(crate) fn record_position(&mut self, field: &FieldReader<'_>) {
         self.places.push((field.path.clone(), field.position()));
     }
@@ -107,14 +109,14 @@ impl DiagnosticSink {
         self.files.push(file.into());
     }
 
-    /// Returns whether the current tool has build instructions.
+    /// Returns true if the current tool has build instructions.
     pub(crate) fn is_buildable(&self) -> bool {
         self.builds
             .iter()
             .any(|build| Some(&build.tool) == self.resource.as_ref())
     }
 
-    /// Returns whether there are no errors so far.
+    /// Returns true if there are no errors so far.
     pub(crate) fn is_clean(&self) -> bool {
         !self
             .diagnostics

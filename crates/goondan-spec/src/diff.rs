@@ -56,7 +56,7 @@ pub enum AgentEffect {
 }
 
 impl ReloadPlan {
-    /// Returns whether nothing changes.
+    /// Returns true if nothing changes.
     pub fn is_empty(&self) -> bool {
         *self == ReloadPlan::default()
     }
@@ -68,7 +68,7 @@ pub fn diff(old: &BundleSnapshot, new: &BundleSnapshot) -> ReloadPlan {
         limits: old.limits != new.limits,
         ..ReloadPlan::default()
     };
-    let none = BTreeMap::new();
+    let no_hashes = BTreeMap::new();
     let kinds: BTreeSet<Kind> = old
         .resources
         .keys()
@@ -77,27 +77,27 @@ pub fn diff(old: &BundleSnapshot, new: &BundleSnapshot) -> ReloadPlan {
         .collect();
     for kind in kinds {
         let (before, after) = (
-            old.resources.get(&kind).unwrap_or(&none),
-            new.resources.get(&kind).unwrap_or(&none),
+            old.resources.get(&kind).unwrap_or(&no_hashes),
+            new.resources.get(&kind).unwrap_or(&no_hashes),
         );
-        let shown = |name: &String| format!("{kind}/{name}");
+        let shown_id = |name: &String| format!("{kind}/{name}");
         plan.added.extend(
             after
                 .keys()
                 .filter(|name| !before.contains_key(*name))
-                .map(shown),
+                .map(shown_id),
         );
         plan.removed.extend(
             before
                 .keys()
                 .filter(|name| !after.contains_key(*name))
-                .map(shown),
+                .map(shown_id),
         );
         let differs = |(name, now): &(&String, &Fingerprint)| {
             before.get(*name).is_some_and(|then| then != *now)
         };
         plan.changed
-            .extend(after.iter().filter(differs).map(|(name, _)| shown(name)));
+            .extend(after.iter().filter(differs).map(|(name, _)| shown_id(name)));
     }
     let names: BTreeSet<&String> = old.agents.keys().chain(new.agents.keys()).collect();
     plan.agents = names

@@ -71,10 +71,10 @@ pub(crate) fn discover_files(files: &dyn FileAccess, root: &Path) -> DiscoveredF
     };
     let ignores = ignores_above(files, &canonical);
     walk.visit_directory("", &ignores, 0);
-    let mut found = walk.found;
-    found.files.sort_unstable();
-    found.nested.sort_unstable();
-    found
+    let mut found_files = walk.found;
+    found_files.files.sort_unstable();
+    found_files.nested.sort_unstable();
+    found_files
 }
 
 /// Returns the YAML files of an installed package. Ignores `.gitignore` files, because a package
@@ -92,11 +92,15 @@ pub(crate) fn discover_all(files: &dyn FileAccess, root: &Path) -> Vec<String> {
 }
 
 /// Returns the YAML files of the project that contain resources but are not read, because of their
-/// names. Test cases and other projects below the root are no such files.
+/// names. Excludes test cases, and files of other projects below the root.
 pub fn unread_resource_files(files: &dyn FileAccess, root: &Path) -> Vec<String> {
-    let found = discover_files(files, root);
+    let discovered = discover_files(files, root);
     let is_of_project = |file: &&String| {
-        !file.contains(".case.") && !found.nested.iter().any(|nested| is_beside(nested, file))
+        !file.contains(".case.")
+            && !discovered
+                .nested
+                .iter()
+                .any(|nested| is_beside(nested, file))
     };
     let has_resources = |file: &&String| {
         let bytes = files.read(&root.join(file), MAX_SCANNED_BYTES);
@@ -108,7 +112,7 @@ pub fn unread_resource_files(files: &dyn FileAccess, root: &Path) -> Vec<String>
             })
         })
     };
-    let candidates = found.unread.iter().filter(is_of_project);
+    let candidates = discovered.unread.iter().filter(is_of_project);
     let mut unread: Vec<String> = candidates
         .take(MAX_SCANNED_FILES)
         .filter(has_resources)
@@ -219,7 +223,7 @@ impl DiscoveryWalk<'_> {
         }
     }
 
-    /// Returns whether the path, with links resolved, is outside the project.
+    /// Returns true if the path, with links resolved, is outside the project.
     fn leads_outside(&self, path: &Path) -> bool {
         self.files
             .canonicalize(path)
@@ -228,13 +232,13 @@ impl DiscoveryWalk<'_> {
 
     /// Reports a link to a file or directory outside the project.
     fn report_link_outside(&mut self, relative: &str, kind: FileKind) {
-        let what = if kind == FileKind::Directory {
+        let kind_name = if kind == FileKind::Directory {
             "directory"
         } else {
             "file"
         };
-        let message = format!("`{relative}` is a link to a {what} outside the bundle.");
-        let suggestion = format!("copy the {what} into the bundle instead of linking to it");
+        let message = format!("`{relative}` is a link to a {kind_name} outside the bundle.");
+        let suggestion = format!("copy the {kind_name} into the bundle instead of linking to it");
         self.add_diagnostic(
             Diagnostic::new(Code::PATH_ESCAPE, message).suggest(suggestion),
             relative.to_owned(),
@@ -262,14 +266,14 @@ impl DiscoveryWalk<'_> {
 
     /// Reports a file or directory that cannot be read.
     fn report_unreadable(&mut self, relative: &str, error: &io::Error) {
-        let shown = if relative.is_empty() {
+        let shown_path = if relative.is_empty() {
             "The bundle directory".to_owned()
         } else {
             format!("`{relative}`")
         };
         let diagnostic = Diagnostic::new(
             Code::PARSE_ERROR,
-            format!("{shown} cannot be read: {}.", reason(error)),
+            format!("{shown_path} cannot be read: {}.", reason(error)),
         );
         self.add_diagnostic(
             diagnostic.suggest("check that you may read it"),
@@ -284,7 +288,7 @@ impl DiscoveryWalk<'_> {
     }
 }
 
-/// Returns whether a new entry `name` may change the set of the bundle's files. `folder` is the
+/// Returns true if a new entry `name` may change the set of the bundle's files. `folder` is the
 /// name of its directory.
 pub fn may_affect_bundle(folder: &str, name: &str, kind: FileKind) -> bool {
     let is_folder = kind == FileKind::Directory;
@@ -296,12 +300,12 @@ pub fn may_affect_bundle(folder: &str, name: &str, kind: FileKind) -> bool {
     }
 }
 
-/// Returns whether a directory of this name contains build output or dependencies.
+/// Returns true if a directory of this name contains build output or dependencies.
 pub fn is_skipped(name: &str) -> bool {
     SKIPPED_DIRS.contains(&name)
 }
 
-/// Returns whether the file `name` in `folder` contains resources.
+/// Returns true if the file `name` in `folder` contains resources.
 pub fn is_resource_file(folder: &str, name: &str) -> bool {
     let parent = folder.rsplit('/').next().unwrap_or_default();
     yaml_stem(name).is_some_and(|stem| {
@@ -321,7 +325,7 @@ fn yaml_stem(name: &str) -> Option<&str> {
     (is_yaml && !stem.is_empty()).then_some(stem)
 }
 
-/// Returns whether an unread file seems to define the resource `name`: by its own name, or by a
+/// Returns true if an unread file seems to define the resource `name`: by its own name, or by a
 /// directory above it.
 pub(crate) fn seems_to_define(file: &str, kind: Kind, name: &str) -> bool {
     let (folders, file_name) = file.rsplit_once('/').unwrap_or(("", file));
@@ -334,12 +338,12 @@ pub(crate) fn seems_to_define(file: &str, kind: Kind, name: &str) -> bool {
         || folders.split('/').any(is_of_kind)
 }
 
-/// Returns whether `file` may be the manifest of an executable custom tool and not a resource file.
+/// Returns true if `file` may be the manifest of an executable custom tool and not a resource file.
 pub(crate) fn may_be_tool_manifest(file: &str) -> bool {
     file.rsplit('/').next().and_then(yaml_stem) == Some("tool")
 }
 
-/// Returns whether `.gitignore` files exclude the path. `ignores` are ordered from the outermost to
+/// Returns true if `.gitignore` files exclude the path. `ignores` are ordered from the outermost to
 /// the innermost.
 fn is_ignored(ignores: &[Arc<Gitignore>], path: &Path, kind: FileKind) -> bool {
     // The innermost file with a matching pattern decides, as in git.

@@ -24,7 +24,8 @@ pub(crate) fn split_documents(text: &str) -> Vec<DocumentChunk<'_>> {
     let mut has_content = false;
     // Number of lines and bytes before the directives and comments that follow a line `...`.
     let mut head_of_next: Option<(usize, usize)> = None;
-    let (mut lines, mut bytes) = (0, 0);
+    let mut lines = 0;
+    let mut bytes = 0;
     for line in text.split_inclusive('\n') {
         let ended = is_marker(line, "---") && has_content;
         if ended {
@@ -51,13 +52,13 @@ pub(crate) fn split_documents(text: &str) -> Vec<DocumentChunk<'_>> {
     chunks
 }
 
-/// Returns whether the line starts with the marker as a separate word.
+/// Returns true if the line starts with the marker as a separate word.
 fn is_marker(line: &str, marker: &str) -> bool {
     line.strip_prefix(marker)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
 }
 
-/// Returns whether the line is more than a comment, a directive or blank.
+/// Returns true if the line is more than a comment, a directive or blank.
 fn is_content(line: &str) -> bool {
     let trimmed = line.trim_start_matches('\u{feff}').trim();
     !(trimmed.is_empty()

@@ -1,6 +1,6 @@
-//! Resolution of `spec.entry` (rule T2).
+//! Resolves `spec.entry` to a built-in entry, a library or a module (rule T2).
 
-use crate::bundle::BasePackage;
+use crate::base_package::BasePackage;
 use crate::decode::FieldReader;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;
@@ -8,6 +8,7 @@ use crate::kinds::{
     ConnectorEntry, EMBEDDED_ENTRY, ExtensionEntry, ScriptLanguage, ScriptModule, ToolEntry,
 };
 use crate::paths::PathLookups;
+use crate::relative_paths::join_relative;
 use crate::text::{closest, excerpt, format_alternatives, format_list};
 
 /// Prefix of an entry that is built into this program.
@@ -20,7 +21,7 @@ const LIBRARY_FORMS: [(&str, &str); 3] = [("lib", ".so"), ("lib", ".dylib"), (""
 /// Suffix of an entry format that is reserved but not supported yet.
 const WASM_SUFFIX: &str = ".wasm";
 
-/// Returns whether the entry refers to a built-in implementation.
+/// Returns true if the entry refers to a built-in implementation.
 pub(crate) fn is_builtin(entry: &str) -> bool {
     entry.starts_with(BUILTIN_PREFIX)
 }
@@ -145,8 +146,8 @@ fn resolve_entry_path(
         return None;
     }
     let above = lookups.path_of(field, before.trim_end_matches('/'), findings)?;
-    let all = lookups.list_directory(&above).unwrap_or_default();
-    let mut available: Vec<&str> = all
+    let names = lookups.list_directory(&above).unwrap_or_default();
+    let mut available: Vec<&str> = names
         .iter()
         .map(|(name, _)| name.as_str())
         .filter(|name| name.contains('-'))
@@ -155,21 +156,23 @@ fn resolve_entry_path(
         return Some(path);
     }
     available.sort_unstable();
-    let others = match available.is_empty() {
-        true => "nor for any other platform".to_owned(),
-        false => format!("only for {}", format_list(&available, 8)),
+    let others = if available.is_empty() {
+        "nor for any other platform".to_owned()
+    } else {
+        format!("only for {}", format_list(&available, 8))
     };
     let message = format!(
         "`{}` has no library for {}, {others}.",
         field.path,
         platform()
     );
-    let suggestion = match lookups.is_installed() {
-        true => "use a version of the package that supports it, or ask its author".to_owned(),
-        false => format!(
+    let suggestion = if lookups.is_installed() {
+        "use a version of the package that supports it, or ask its author".to_owned()
+    } else {
+        format!(
             "build it for this platform, and put it into `{}`",
             join_relative(&above, &platform())
-        ),
+        )
     };
     findings.add_not_built(
         field
@@ -189,10 +192,10 @@ fn builtin_name(
     if names.contains(&name) {
         return Some(name.to_owned());
     }
-    let shown = excerpt(name, 100);
+    let name_excerpt = excerpt(name, 100);
     let diagnostic = field.diagnostic(
         Code::ENTRY_NOT_FOUND,
-        format!("There is no built-in entry `{BUILTIN_PREFIX}{shown}`."),
+        format!("There is no built-in entry `{BUILTIN_PREFIX}{name_excerpt}`."),
     );
     findings.add(match closest(name, names) {
         Some(near) => field.did_you_mean(diagnostic, &format!("{BUILTIN_PREFIX}{near}")),
@@ -235,12 +238,11 @@ fn executable_entry(
         "`{}` is the directory `{path}`, but there is no `{TOOL_MANIFEST}` in it.",
         field.path
     );
-    let suggestion = match lookups.is_file(&join_relative(path, "Cargo.toml")) {
-        true => {
-            "write the path of the library that `cargo build` creates, such as \
+    let suggestion = if lookups.is_file(&join_relative(path, "Cargo.toml")) {
+        "write the path of the library that `cargo build` creates, such as \
             `./target/release/name`"
-        }
-        false => "add a `tool.yaml`, or name a dynamic library",
+    } else {
+        "add a `tool.yaml`, or name a dynamic library"
     };
     findings.add(
         field
@@ -366,10 +368,10 @@ fn library_candidates(path: &str) -> Vec<String> {
             }
         }
     }
-    let mut seen = Vec::with_capacity(candidates.len());
+    let mut seen_paths = Vec::with_capacity(candidates.len());
     candidates.retain(|candidate| {
-        !seen.contains(candidate) && {
-            seen.push(candidate.clone());
+        !seen_paths.contains(candidate) && {
+            seen_paths.push(candidate.clone());
             true
         }
     });
@@ -390,15 +392,6 @@ fn bare_name(name: &str) -> &str {
     {
         Some(stem) => stem.strip_prefix("lib").unwrap_or(stem),
         None => name,
-    }
-}
-
-/// Joins `folder` and `name`. Both are relative; an empty `folder` is the root.
-pub(crate) fn join_relative(folder: &str, name: &str) -> String {
-    if folder.is_empty() || folder == "." {
-        name.to_owned()
-    } else {
-        format!("{folder}/{name}")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Environment files (rule L8).
+//! Reads `.env` files (rule L8).
 
 use std::io;
 use std::path::Path;

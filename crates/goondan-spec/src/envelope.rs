@@ -67,7 +67,7 @@ pub(crate) fn read<'n>(
 ) -> Option<DocumentEnvelope<'n>> {
     let root = FieldReader::root(root);
     if root.node.entries().is_none() {
-        findings.add(not_a_resource(&root));
+        findings.add(not_a_map_error(&root));
         return None;
     }
     let mut fields = root.fields(findings)?;
@@ -116,7 +116,7 @@ pub(crate) fn read<'n>(
 }
 
 /// Creates the error for a document that is not a map.
-fn not_a_resource(root: &FieldReader<'_>) -> Diagnostic {
+fn not_a_map_error(root: &FieldReader<'_>) -> Diagnostic {
     let message = format!(
         "A document must be a map with `apiVersion`, `kind`, `metadata` and `spec`, but is {}.",
         root.node.type_phrase()
@@ -128,7 +128,7 @@ fn not_a_resource(root: &FieldReader<'_>) -> Diagnostic {
         )
 }
 
-/// Returns whether the rest of the document can be interpreted.
+/// Returns true if the rest of the document can be interpreted.
 fn check_version(
     version: Option<&FieldReader<'_>>,
     fields: &MapReader<'_>,
@@ -136,21 +136,21 @@ fn check_version(
 ) -> bool {
     let suggestion = format!("write `apiVersion: {API_VERSION}`");
     let Some(version) = version else {
-        let missing = fields.missing_field("apiVersion").suggest(suggestion);
+        let missing_error = fields.missing_field("apiVersion").suggest(suggestion);
         findings.add(match fields.add("apiVersion", API_VERSION) {
-            Some(fix) => missing.fix(fix.mark_certain()),
-            None => missing,
+            Some(fix) => missing_error.fix(fix.mark_certain()),
+            None => missing_error,
         });
         return true;
     };
     if version.node.text() == Some(API_VERSION) {
         return true;
     }
-    let found = version.node.text().map_or_else(
+    let stated_version = version.node.text().map_or_else(
         || version.node.type_phrase().to_owned(),
         |text| format!("`{}`", excerpt(text, 60)),
     );
-    let message = format!("`apiVersion` must be `{API_VERSION}`, but is {found}.");
+    let message = format!("`apiVersion` must be `{API_VERSION}`, but is {stated_version}.");
     let problem = version
         .diagnostic(Code::UNSUPPORTED_API_VERSION, message)
         .suggest(suggestion);
@@ -207,10 +207,10 @@ fn read_metadata(
     findings: &mut DiagnosticSink,
 ) -> (StringMap, StringMap) {
     let Some(metadata) = metadata else {
-        let missing = document
+        let missing_error = document
             .missing_field("metadata")
             .suggest("add `metadata: {name: …}`");
-        findings.add(document.with_add_fix(missing, "metadata", "{name: my-name}"));
+        findings.add(document.with_add_fix(missing_error, "metadata", "{name: my-name}"));
         return Default::default();
     };
     let Some(mut fields) = metadata.fields(findings) else {
@@ -266,15 +266,16 @@ fn read_name(field: &FieldReader<'_>, kind: Kind, findings: &mut DiagnosticSink)
         return;
     };
     if let Err(why) = check_name(name, kind) {
-        let shown = excerpt(name, 80);
+        let name_excerpt = excerpt(name, 80);
         let diagnostic = field.diagnostic(
             Code::INVALID_NAME,
-            format!("`{shown}` is not a valid {kind} name: {why}."),
+            format!("`{name_excerpt}` is not a valid {kind} name: {why}."),
         );
         let fixed = nearest_valid_name(name);
-        findings.add(match fixed.is_empty() {
-            true => diagnostic.suggest("write `name: my-name`"),
-            false => diagnostic.suggest(format!("write `name: {fixed}`")),
+        findings.add(if fixed.is_empty() {
+            diagnostic.suggest("write `name: my-name`")
+        } else {
+            diagnostic.suggest(format!("write `name: {fixed}`"))
         });
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct WrittenDocument<'n> {
     pub(crate) spec: Option<&'n YamlNode>,
 }
 
-/// Writes documents. `is_secret` returns whether the value at a byte offset must be masked.
+/// Writes documents. `is_secret` returns true if the value at a byte offset must be masked.
 pub(crate) fn write(document: &WrittenDocument<'_>, is_secret: &dyn Fn(usize) -> bool) -> String {
     let kind = document.kind;
     let name = scalar(document.name);

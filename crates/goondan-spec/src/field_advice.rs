@@ -5,10 +5,12 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
+use crate::field_advisor::FieldAdvice;
 use crate::fix::Fix;
 use crate::foreign_terms;
 use crate::meta::Kind;
 use crate::node::{MapEntry, NodeContent};
+use crate::only_field::last_segment;
 use crate::schema;
 use crate::text::{closest, excerpt};
 
@@ -80,14 +82,6 @@ const SYNONYMS: &[(Kind, &[&str], &str)] = &[
     (Kind::Connection, &["swarm"], "spec.swarmRef"),
 ];
 
-/// Maps that are often written as their most important field.
-const ONLY_FIELDS: &[(&str, &str)] = &[
-    ("spec.prompt", "system"),
-    ("spec.permissions", "default"),
-    ("spec.modelConfig", "modelRef"),
-    ("metadata", "name"),
-];
-
 /// Known fields of each kind by normalized name. Paths omit list items.
 static FIELDS: LazyLock<HashMap<Kind, HashMap<String, Vec<String>>>> = LazyLock::new(|| {
     Kind::ALL
@@ -100,22 +94,6 @@ static FIELDS: LazyLock<HashMap<Kind, HashMap<String, Vec<String>>>> = LazyLock:
         })
         .collect()
 });
-
-/// Advice about an unknown field.
-pub(crate) struct FieldAdvice {
-    /// Suggestion.
-    pub(crate) suggestion: String,
-    /// Field that the fix adds to the same map, and the fix.
-    pub(crate) fix: Option<(String, Fix)>,
-}
-
-/// Advice about text in place of a map.
-pub(crate) struct OnlyField {
-    /// Suggestion.
-    pub(crate) suggestion: String,
-    /// YAML that replaces the text.
-    pub(crate) value: Option<String>,
-}
 
 /// Returns the advice about the unknown field `entry` in the map at `path`: the place where the
 /// field, or a field with the same meaning, belongs. `None` for a misspelled name.
@@ -189,29 +167,6 @@ pub(crate) fn find_advice(
     })
 }
 
-/// Returns the advice about `text` in place of the map at `path`, if one field of the map has the
-/// meaning of the text.
-pub(crate) fn only_field(path: &str, text: &str) -> Option<OnlyField> {
-    let (_, field) = ONLY_FIELDS.iter().find(|(map, _)| *map == path)?;
-    // The field itself, without a space after its colon.
-    if text
-        .strip_prefix(field)
-        .is_some_and(|rest| rest.starts_with(':'))
-    {
-        return None;
-    }
-    let is_single = !text.contains('\n');
-    let value = match *field {
-        "default" => excerpt(text, 20),
-        "system" => "…".into(),
-        _ => excerpt(text, 60),
-    };
-    Some(OnlyField {
-        suggestion: format!("write `{}: {{{field}: {value}}}`", last_segment(path)),
-        value: is_single.then(|| format!("{{{field}: {}}}", Value::from(text))),
-    })
-}
-
 /// Returns the known field of that name that is nearest to `path`.
 fn nearest_field(kind: Kind, path: &str, name: &str) -> Option<String> {
     let candidates = FIELDS.get(&kind)?.get(name)?;
@@ -255,9 +210,9 @@ fn index(
             "" => name.clone(),
             path => format!("{path}.{name}"),
         };
-        let known = fields.entry(normalize_name(name)).or_default();
-        if !known.contains(&place) {
-            known.push(place.clone());
+        let paths = fields.entry(normalize_name(name)).or_default();
+        if !paths.contains(&place) {
+            paths.push(place.clone());
         }
         index(document, property, &place, depth + 1, fields);
     }
@@ -288,11 +243,6 @@ fn common_ancestor(one: &str, other: &str) -> String {
     shared.join(".")
 }
 
-/// Returns the last part of a path.
-fn last_segment(path: &str) -> &str {
-    path.rsplit('.').next().unwrap_or(path)
-}
-
 /// Returns `a: {b: value}` for the fields `a` and `b`.
 fn nested_fields(fields: &[&str], value: &str) -> String {
     let (first, inner) = fields.split_first().unwrap_or((&"", &[]));
@@ -301,8 +251,8 @@ fn nested_fields(fields: &[&str], value: &str) -> String {
 
 /// Returns `{b: value}` for the field `b`, and the value itself without fields.
 fn nested_value(fields: &[&str], value: &str) -> String {
-    let wrapped = |value: String, field: &&str| format!("{{{field}: {value}}}");
-    fields.iter().rev().fold(value.to_owned(), wrapped)
+    let wrap_in_map = |value: String, field: &&str| format!("{{{field}: {value}}}");
+    fields.iter().rev().fold(value.to_owned(), wrap_in_map)
 }
 
 /// Returns true if the value has the form `provider/model` and names no Model.

@@ -126,7 +126,8 @@ pub fn apply<'f>(text: &str, fixes: impl IntoIterator<Item = &'f Fix>) -> (Strin
         .filter(|fix| is_applicable(fix, text))
         .collect();
     fixes.sort_by_key(|fix| (fix.range().start, fix.range().end));
-    let (mut done, mut behind) = (Vec::new(), None);
+    let mut done = Vec::new();
+    let mut behind = None;
     for fix in fixes {
         if behind.is_none_or(|end| end < fix.range().start) {
             behind = Some(fix.range().end);
@@ -140,15 +141,15 @@ pub fn apply<'f>(text: &str, fixes: impl IntoIterator<Item = &'f Fix>) -> (Strin
     (edited, done)
 }
 
-/// Returns whether every edit of `fix` is in order and on character boundaries of `text`.
+/// Returns true if every edit of `fix` is in order and on character boundaries of `text`.
 fn is_applicable(fix: &Fix, text: &str) -> bool {
-    let whole = |edit: &ByteEdit| {
+    let is_whole_scalar = |edit: &ByteEdit| {
         edit.start <= edit.end
             && text.is_char_boundary(edit.start)
             && text.is_char_boundary(edit.end)
     };
     !fix.edits.is_empty()
-        && fix.edits.iter().all(whole)
+        && fix.edits.iter().all(is_whole_scalar)
         && fix.edits.is_sorted_by_key(|edit| (edit.start, edit.end))
 }
 
@@ -164,18 +165,19 @@ fn insert(at: usize, text: &str) -> ByteEdit {
 /// Formats `text` as a YAML scalar: plain if every YAML parser reads it as that string, else in
 /// quotes.
 pub fn scalar(text: &str) -> String {
-    let begins =
+    let has_plain_start =
         text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '.' || c == '/');
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    let is_plain_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     let is_text = |text: &str| {
         matches!(
             crate::yaml::from_str::<serde_json::Value>(text),
             Ok(serde_json::Value::String(_))
         )
     };
-    match begins && text.chars().all(plain) && is_text(text) {
-        true => text.to_owned(),
-        false => serde_json::Value::from(text).to_string(),
+    if has_plain_start && text.chars().all(is_plain_char) && is_text(text) {
+        text.to_owned()
+    } else {
+        serde_json::Value::from(text).to_string()
     }
 }
 

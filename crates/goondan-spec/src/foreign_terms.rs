@@ -134,15 +134,15 @@ const FOREIGN_KINDS: &[(&[&str], &str)] = &[
 /// normalized name of the field.
 pub(crate) fn suggestion(kind: Kind, path: &str, name: &str) -> Option<&'static str> {
     let mut fields = FOREIGN_FIELDS.iter();
-    let found = fields
+    let foreign_field = fields
         .find(|field| field.kind == kind && field.path == path && field.names.contains(&name));
-    found.map(|field| field.suggestion)
+    foreign_field.map(|field| field.suggestion)
 }
 
 /// Returns the suggestion for a kind of another program.
 pub(crate) fn kind_suggestion(name: &str) -> Option<&'static str> {
     let name = name.to_lowercase();
     let mut kinds = FOREIGN_KINDS.iter();
-    let found = kinds.find(|(names, _)| names.contains(&name.as_str()));
-    found.map(|(_, suggestion)| *suggestion)
+    let foreign_kind = kinds.find(|(names, _)| names.contains(&name.as_str()));
+    foreign_kind.map(|(_, suggestion)| *suggestion)
 }

@@ -57,14 +57,14 @@ impl IgnoreFiles {
 
     fn rules_of(&self, directory: &Path, name: &str) -> Option<Arc<Gitignore>> {
         let path = directory.join(name);
-        let known = self.by_path.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(rules) = known.get(&path) {
+        let known_rules = self.by_path.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rules) = known_rules.get(&path) {
             return rules.clone();
         }
-        drop(known);
+        drop(known_rules);
         let rules = read(directory, &path).map(Arc::new);
-        let mut known = self.by_path.write().unwrap_or_else(PoisonError::into_inner);
-        known.insert(path, rules.clone());
+        let mut known_rules = self.by_path.write().unwrap_or_else(PoisonError::into_inner);
+        known_rules.insert(path, rules.clone());
         rules
     }
 }

@@ -1,5 +1,5 @@
-//! Names under which a script imports code of its project. A new file of such a name can run in
-//! place of the imported one.
+//! Names under which a script imports code of its project. A new file with one of these names can
+//! run in place of the imported file.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub fn imported_names(text: &str, language: ScriptLanguage) -> BTreeSet<ImportNa
         ScriptLanguage::Python => {
             let mut names = python_imports(text);
             for module in called_imports(text, language).literal {
-                names.extend(called(&module));
+                names.extend(loaded_module_names(&module));
             }
             names
         }
@@ -60,7 +60,7 @@ fn python_imports(text: &str) -> BTreeSet<ImportName> {
     let mut names = BTreeSet::new();
     let mut statements = text.split(['\n', ';']).map(without_comment);
     while let Some(statement) = statements.next() {
-        let first = |text: &str| {
+        let first_part = |text: &str| {
             text.split_whitespace()
                 .next()
                 .unwrap_or_default()
@@ -69,7 +69,7 @@ fn python_imports(text: &str) -> BTreeSet<ImportName> {
         if let Some(rest) = statement.strip_prefix("import ") {
             names.extend(
                 rest.split(',')
-                    .filter_map(|module| searched_module(&first(module))),
+                    .filter_map(|module| searched_module(&first_part(module))),
             );
         } else if let Some(rest) = statement.strip_prefix("from ") {
             let (module, list) = rest.split_once("import").unwrap_or((rest, ""));
@@ -79,10 +79,11 @@ fn python_imports(text: &str) -> BTreeSet<ImportName> {
                 list.push_str(more);
             }
             let list = list.replace(['(', ')'], " ");
-            let imported = list.split(',').map(first);
-            match module.trim().starts_with('.') {
-                true => names.extend(relative_modules(module.trim(), imported)),
-                false => names.extend(searched_module(&first(module))),
+            let imported = list.split(',').map(first_part);
+            if module.trim().starts_with('.') {
+                names.extend(relative_modules(module.trim(), imported))
+            } else {
+                names.extend(searched_module(&first_part(module)))
             }
         }
     }
@@ -90,7 +91,7 @@ fn python_imports(text: &str) -> BTreeSet<ImportName> {
 }
 
 /// Returns the name of a Python module, or the path of its file, that a call loads.
-fn called(module: &str) -> Vec<ImportName> {
+fn loaded_module_names(module: &str) -> Vec<ImportName> {
     match module.strip_suffix(".py") {
         Some(path) => vec![ImportName::Relative(path.to_owned())],
         None if module.starts_with('.') => relative_modules(module, std::iter::empty()),
@@ -109,9 +110,10 @@ fn relative_modules(module: &str, imported: impl Iterator<Item = String>) -> Vec
     let path = module.trim_start_matches('.');
     let up = "../".repeat(module.len() - path.len() - 1);
     let first = path.split('.').next().unwrap_or_default();
-    let names: Vec<String> = match first.is_empty() {
-        true => imported.collect(),
-        false => vec![first.to_owned()],
+    let names: Vec<String> = if first.is_empty() {
+        imported.collect()
+    } else {
+        vec![first.to_owned()]
     };
     names
         .into_iter()

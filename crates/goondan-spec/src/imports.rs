@@ -8,9 +8,9 @@
 use std::collections::BTreeSet;
 
 use crate::computed_imports::{ComputedPlace, ModuleFiles, called_imports, computed_imports};
-use crate::entry::join_relative;
 use crate::kinds::ScriptLanguage;
 use crate::paths::{PathLookups, normalize_path};
+use crate::relative_paths::join_relative;
 
 /// Maximum number of files that are followed from one entry.
 const MAX_FOLLOWED_FILES: usize = 1_000;
@@ -43,7 +43,7 @@ pub(crate) fn followed_imports(
 ) -> ModuleFiles {
     let mut files = vec![entry.to_owned()];
     let mut computed = Vec::new();
-    let mut known = BTreeSet::from([entry.to_owned()]);
+    let mut known_files = BTreeSet::from([entry.to_owned()]);
     let mut next = 0;
     while let Some(file) = files.get(next).cloned() {
         next += 1;
@@ -71,8 +71,8 @@ pub(crate) fn followed_imports(
             let found = candidates
                 .into_iter()
                 .find(|path| lookups.is_file(path) && !lookups.leaves_by_link(path));
-            if let Some(path) =
-                found.filter(|path| files.len() < MAX_FOLLOWED_FILES && known.insert(path.clone()))
+            if let Some(path) = found
+                .filter(|path| files.len() < MAX_FOLLOWED_FILES && known_files.insert(path.clone()))
             {
                 files.push(path);
             }
@@ -142,12 +142,13 @@ fn python_imports(text: &str, directory: &str, package: &str) -> Vec<Vec<String>
         }
     }
     for module in called_imports(text, ScriptLanguage::Python).literal {
-        imports.push(match module.ends_with(".py") {
-            true => [directory, package]
+        imports.push(if module.ends_with(".py") {
+            [directory, package]
                 .iter()
                 .filter_map(|folder| normalize_path(&join_relative(folder, &module)).ok())
-                .collect(),
-            false => python_files(&module, directory, package),
+                .collect()
+        } else {
+            python_files(&module, directory, package)
         });
     }
     imports
@@ -166,11 +167,11 @@ fn python_files(module: &str, directory: &str, package: &str) -> Vec<String> {
         0 => vec![directory.to_owned(), package.to_owned()],
         dots => vec![join_relative(directory, &"../".repeat(dots - 1))],
     };
-    let of = |folder: &String| {
+    let module_files = |folder: &String| {
         let base = normalize_path(&join_relative(folder, &path)).ok()?;
         Some([format!("{base}.py"), format!("{base}/__init__.py")])
     };
-    folders.iter().filter_map(of).flatten().collect()
+    folders.iter().filter_map(module_files).flatten().collect()
 }
 
 #[cfg(test)]

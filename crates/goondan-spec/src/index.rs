@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::discover::seems_to_define;
-use crate::installed_packages::InstalledPackages;
 use crate::meta::{BASE_PACKAGE, Kind, ObjectRef, ResourceId};
 use crate::text::closest;
 
@@ -46,7 +45,7 @@ pub(crate) enum UnresolvedReference {
 }
 
 impl ResourceIndex {
-    /// Adds a resource. Returns `false` if it is already there.
+    /// Adds a resource. Returns false if it is already there.
     pub(crate) fn insert(&mut self, id: &ResourceId) -> bool {
         let place = self
             .packages
@@ -66,9 +65,13 @@ impl ResourceIndex {
             .insert(id.name.clone())
     }
 
-    /// Limits each package's view to its dependencies.
-    pub(crate) fn restrict_reach(&mut self, installed: &InstalledPackages) {
-        (self.reach, self.absent) = (installed.reach.clone(), installed.absent.clone());
+    /// Limits each package to its dependencies in `reach`. Packages in `absent` are not installed.
+    pub(crate) fn restrict_reach(
+        &mut self,
+        reach: BTreeMap<Option<String>, BTreeSet<String>>,
+        absent: BTreeSet<String>,
+    ) {
+        (self.reach, self.absent) = (reach, absent);
     }
 
     /// Sets whether some documents could not be read, so that missing names are not reported.
@@ -88,14 +91,14 @@ impl ResourceIndex {
         files.filter(seems_to_define).collect()
     }
 
-    /// Returns whether an unresolved `reference` may be defined in the unreadable part of the
+    /// Returns true if an unresolved `reference` may be defined in the unreadable part of the
     /// project. Requires that it names no package and resembles no known name.
     pub(crate) fn may_be_unread(&self, reference: &ObjectRef) -> bool {
         let is_open = self.partial && reference.package.is_none();
         is_open && self.closest_name(reference).is_none() && self.other_kind(reference).is_none()
     }
 
-    /// Returns whether the package `from` depends on `package`, so that it may refer to its
+    /// Returns true if the package `from` depends on `package`, so that it may refer to its
     /// resources. `None` is the project.
     fn depends_on(&self, from: Option<&str>, package: Option<&str>) -> bool {
         let Some(reach) = self.reach.get(&from.map(str::to_owned)) else {
@@ -104,14 +107,14 @@ impl ResourceIndex {
         from == package || package.is_some_and(|name| name == BASE_PACKAGE || reach.contains(name))
     }
 
-    /// Returns whether a dependency of the package `from` is not installed.
+    /// Returns true if a dependency of the package `from` is not installed.
     fn lacks_some(&self, from: Option<&str>) -> bool {
         let reach = self.reach.get(&from.map(str::to_owned));
         reach.is_some_and(|reach| reach.iter().any(|name| self.absent.contains(name)))
     }
 
     /// Resolves `reference` as seen from package `from`: first in that package, then in the
-    /// built-in one. Otherwise the match must be unique.
+    /// built-in package. In any other package, the name must be unique.
     pub(crate) fn resolve(
         &self,
         reference: &ObjectRef,
@@ -135,15 +138,15 @@ impl ResourceIndex {
                 None => Err(UnresolvedReference::NoSuchPackage),
             };
         }
-        let near = [from, Some(BASE_PACKAGE)];
-        let first = near.into_iter().find(|name| {
+        let near_packages = [from, Some(BASE_PACKAGE)];
+        let first = near_packages.into_iter().find(|name| {
             self.package(*name)
                 .is_some_and(|package| package.has_resource(reference))
         });
         if let Some(package) = first {
             return Ok(id(package));
         }
-        let others: Vec<Option<&str>> = self
+        let other_packages: Vec<Option<&str>> = self
             .packages
             .iter()
             .filter(|package| {
@@ -151,12 +154,12 @@ impl ResourceIndex {
             })
             .map(|package| package.name.as_deref())
             .collect();
-        match others[..] {
+        match other_packages[..] {
             [] if self.lacks_some(from) => Err(UnresolvedReference::Absent),
             [] => Err(UnresolvedReference::NotFound),
             [only] => Ok(id(only)),
             _ => Err(UnresolvedReference::Ambiguous(
-                others
+                other_packages
                     .iter()
                     .map(|name| name.unwrap_or("this project").to_owned())
                     .collect(),
@@ -188,21 +191,21 @@ impl ResourceIndex {
     /// names among ten thousand right ones cheap.
     pub(crate) fn closest_name(&self, reference: &ObjectRef) -> Option<String> {
         let word = &reference.name;
-        let mut near = Vec::new();
+        let mut near_names = Vec::new();
         for names in self.name_sets(reference.kind, reference.package.as_deref()) {
             if names.len() <= 4 * COMPARED_NEIGHBORS {
-                near.extend(names.iter());
+                near_names.extend(names.iter());
             } else {
-                near.extend(
+                near_names.extend(
                     names
                         .range::<String, _>(..word)
                         .rev()
                         .take(COMPARED_NEIGHBORS),
                 );
-                near.extend(names.range::<String, _>(word..).take(COMPARED_NEIGHBORS));
+                near_names.extend(names.range::<String, _>(word..).take(COMPARED_NEIGHBORS));
             }
         }
-        closest(word, &near).map(str::to_owned)
+        closest(word, &near_names).map(str::to_owned)
     }
 
     /// Returns the resource names of a kind for each package, or only for `package`.
@@ -222,7 +225,7 @@ impl ResourceIndex {
 
     /// Returns another kind that has a resource of this name.
     pub(crate) fn other_kind(&self, reference: &ObjectRef) -> Option<Kind> {
-        let has = |kind: &Kind| {
+        let has_kind = |kind: &Kind| {
             self.packages.iter().any(|package| {
                 package.has_resource(&ObjectRef {
                     kind: *kind,
@@ -233,7 +236,7 @@ impl ResourceIndex {
         Kind::ALL
             .into_iter()
             .filter(|kind| *kind != reference.kind)
-            .find(has)
+            .find(has_kind)
     }
 
     /// Returns the names of all packages.
@@ -253,7 +256,7 @@ impl ResourceIndex {
 }
 
 impl PackageResourceNames {
-    /// Returns whether the package defines the referenced resource.
+    /// Returns true if the package defines the referenced resource.
     fn has_resource(&self, reference: &ObjectRef) -> bool {
         self.names
             .get(&reference.kind)

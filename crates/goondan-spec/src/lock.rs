@@ -62,7 +62,7 @@ impl PackageLock {
         yaml::from_str(text)
     }
 
-    /// Returns whether this program supports the format version.
+    /// Returns true if this program supports the format version.
     pub fn is_known(&self) -> bool {
         self.lockfile_version == LOCKFILE_VERSION
     }
@@ -70,14 +70,14 @@ impl PackageLock {
     /// Returns the package `name`. Returns `None` for several versions of it, because gdn never
     /// writes such a file.
     pub fn find(&self, name: &str) -> Option<&LockedPackage> {
-        let of_name = |key: &str| key.rsplit_once('@').is_some_and(|(known, _)| known == name);
-        let mut found = self
+        let has_name = |key: &str| key.rsplit_once('@').is_some_and(|(known, _)| known == name);
+        let mut entries = self
             .packages
             .iter()
-            .filter(|(key, _)| of_name(key))
+            .filter(|(key, _)| has_name(key))
             .map(|(_, locked)| locked);
-        let first = found.next()?;
-        found.next().is_none().then_some(first)
+        let first = entries.next()?;
+        entries.next().is_none().then_some(first)
     }
 
     /// Formats the lock file. The output is deterministic.

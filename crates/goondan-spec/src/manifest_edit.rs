@@ -198,10 +198,10 @@ pub fn without_dependency(text: &str, name: &str) -> Option<String> {
         }
     };
     let after = package_document(&edited)?;
-    let left = after
+    let dependencies_after = after
         .entry("spec")
         .and_then(|spec| spec.value.entry("dependencies"));
-    let count = left.map_or(0, |entry| {
+    let count = dependencies_after.map_or(0, |entry| {
         if let NodeContent::List(items) = &entry.value.content {
             items.len()
         } else {
@@ -228,7 +228,9 @@ fn end_of_value(text: &str, node: &YamlNode) -> usize {
 
 /// Returns the offset after the bracket that closes the one at `start`.
 fn end_of_flow(text: &str, start: usize) -> usize {
-    let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
+    let mut depth = 0_usize;
+    let mut quote = None;
+    let mut before = ' ';
     for (at, c) in text[start..].char_indices() {
         match (quote, c) {
             (Some('#'), '\n') => quote = None,
@@ -296,17 +298,17 @@ fn verified_edit(text: String, dependency: DependencySpec<'_>) -> Option<String>
         item.entry(key)
             .and_then(|entry| entry.value.text().map(str::to_owned))
     };
-    let of_name = items
+    let matching_items = items
         .iter()
         .filter(|item| field(item, "name").as_deref() == Some(dependency.name));
-    let found: Vec<_> = of_name
+    let written_fields: Vec<_> = matching_items
         .map(|item| (field(item, "version"), field(item, "source")))
         .collect();
     let expected = (
         Some(dependency.version.to_owned()),
         dependency.source.map(str::to_owned),
     );
-    (found == [expected]).then_some(text)
+    (written_fields == [expected]).then_some(text)
 }
 
 /// Inserts `new` at byte `at`, with the line ends of the text. Starts a new line first if the text
@@ -328,9 +330,10 @@ fn insert(text: &str, at: usize, new: &str) -> String {
 pub fn with_first_document(head: &str, text: &str) -> String {
     let rest = text.trim_start_matches(BYTE_ORDER_MARK);
     let mark = &text[..text.len() - rest.len()];
-    let marker = match rest.trim_start().starts_with("---") || rest.trim().is_empty() {
-        true => "",
-        false => "---\n",
+    let marker = if rest.trim_start().starts_with("---") || rest.trim().is_empty() {
+        ""
+    } else {
+        "---\n"
     };
     let head = with_line_end(&format!("{head}{marker}"), line_end_at(rest, 0));
     format!("{mark}{head}{rest}")
@@ -344,7 +347,7 @@ fn end_of_line(text: &str, at: usize) -> usize {
         .map_or(text.len(), |found| from + found + 1)
 }
 
-/// Returns the text as a YAML scalar, in quotes if necessary.
+/// Returns the text as a YAML scalar in double quotes.
 fn quote_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

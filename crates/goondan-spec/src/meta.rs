@@ -95,7 +95,7 @@ impl ResourceId {
         }
     }
 
-    /// Returns whether the resource belongs to the built-in package.
+    /// Returns true if the resource belongs to the built-in package.
     pub fn is_base(&self) -> bool {
         self.package.as_deref() == Some(BASE_PACKAGE)
     }

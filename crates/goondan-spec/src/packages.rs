@@ -36,11 +36,11 @@ pub(crate) fn check_package_position<'f>(
     if envelope.head.id.kind != Kind::Package {
         return Some(envelope);
     }
-    let in_manifest = root_manifest(files).is_some_and(|manifest| manifest.name == file.name);
+    let is_in_manifest = root_manifest(files).is_some_and(|manifest| manifest.name == file.name);
     if is_installed(&file.name) {
         return None;
     }
-    if in_manifest && position == 0 {
+    if is_in_manifest && position == 0 {
         return Some(envelope);
     }
     let is_package = |document: &crate::node::YamlNode| {

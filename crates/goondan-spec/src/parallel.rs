@@ -16,7 +16,8 @@ pub(crate) fn map_files<'i, T: Sync, R: Send>(
     run(files, chunk_size(files.len()), &work)
 }
 
-/// Works like [`map_files`], but uses only the current thread for few items.
+/// Applies a function to all items in parallel like [`map_files`], but uses only the current thread
+/// for few items.
 pub(crate) fn map<'i, T: Sync, R: Send>(
     items: &'i [T],
     work: impl Fn(&'i T) -> R + Sync,

@@ -136,7 +136,7 @@ fn type_problem(message: &str) -> SchemaProblem {
     }
 }
 
-/// Returns whether one of the keywords occurs at any depth.
+/// Returns true if one of the keywords occurs at any depth.
 fn uses_any(schema: &Value, keywords: &[&str]) -> bool {
     match schema {
         Value::Object(map) => map
@@ -160,13 +160,13 @@ fn schema_diagnostic(field: &FieldReader<'_>, problem: &SchemaProblem) -> Diagno
         "`{path}` is not a valid JSON Schema: {}.",
         problem.message.trim_end_matches('.')
     );
-    let at = if std::ptr::eq(node, field.node) {
+    let position = if std::ptr::eq(node, field.node) {
         field.position()
     } else {
         node.at
     };
     let diagnostic = Diagnostic::new(Code::INVALID_PARAMETERS, message)
-        .at(at)
+        .at(position)
         .field(path);
     match problem.suggestion {
         Some(suggestion) => diagnostic.suggest(suggestion),

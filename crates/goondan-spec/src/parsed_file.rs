@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::bundle::{BasePackage, BuiltInResources};
+use crate::base_package::BasePackage;
+use crate::bundle::BuiltInResources;
 use crate::decode_cache::DecodeCache;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;
@@ -88,7 +89,7 @@ impl ParsedFile {
         }
     }
 
-    /// Returns whether this is the manifest of an executable custom tool and not a resource file
+    /// Returns true if this is the manifest of an executable custom tool and not a resource file
     /// (rule L1).
     pub(crate) fn is_tool_manifest(&self) -> bool {
         let has_kind = self
@@ -149,10 +150,10 @@ impl KnownFiles {
 
     /// Drops files that the last load did not read.
     pub(crate) fn keep_only(&self, files: &[Arc<ParsedFile>]) {
-        let mut known = self.lock();
-        if known.len() > files.len() {
+        let mut known_files = self.lock();
+        if known_files.len() > files.len() {
             let names: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
-            known.retain(|name, _| names.contains(name.as_str()));
+            known_files.retain(|name, _| names.contains(name.as_str()));
         }
     }
 }
@@ -188,13 +189,19 @@ fn with_line_ends(text: String) -> String {
     if !text.contains('\r') {
         return text;
     }
-    let alone = |at: usize| text.as_bytes().get(at + 1) != Some(&b'\n');
+    let is_lone_return = |at: usize| text.as_bytes().get(at + 1) != Some(&b'\n');
     text.char_indices()
-        .map(|(at, c)| if c == '\r' && alone(at) { '\n' } else { c })
+        .map(|(at, c)| {
+            if c == '\r' && is_lone_return(at) {
+                '\n'
+            } else {
+                c
+            }
+        })
         .collect()
 }
 
-/// Returns whether `files` may define more resources than the `read` documents whose envelopes were
+/// Returns true if `files` may define more resources than the `read` documents whose envelopes were
 /// read.
 pub(crate) fn has_unread_documents(files: &[Arc<ParsedFile>], read: usize) -> bool {
     let documents: usize = files.iter().map(|file| file.documents.len()).sum();
@@ -220,13 +227,16 @@ fn diagnose_unreadable(name: &str, unreadable: FileReadError) -> (Diagnostic, St
         FileReadError::NotText(error) => {
             let start = error.utf8_error().valid_up_to();
             let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
-            let at = position_of_bytes(&text, start, start + 1);
-            let what = match error.as_bytes() {
+            let position = position_of_bytes(&text, start, start + 1);
+            let problem = match error.as_bytes() {
                 [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "is UTF-16 text, not UTF-8",
                 _ => "is not UTF-8 text from here on",
             };
-            let diagnostic = Diagnostic::new(Code::PARSE_ERROR, format!("`{name}` {what}."));
-            (diagnostic.at(at).suggest("save the file as UTF-8"), text)
+            let diagnostic = Diagnostic::new(Code::PARSE_ERROR, format!("`{name}` {problem}."));
+            (
+                diagnostic.at(position).suggest("save the file as UTF-8"),
+                text,
+            )
         }
         FileReadError::Io(error) => {
             let diagnostic = Diagnostic::new(
@@ -319,16 +329,16 @@ fn find_leftover(text: &str, chunk: DocumentChunk<'_>) -> Option<Diagnostic> {
     LEFTOVER_MARKERS
         .into_iter()
         .find_map(|(mark, what, remedy)| {
-            let within = chunk
+            let offset = chunk
                 .text
                 .match_indices(mark)
                 .map(|(at, _)| at)
                 .find(begins_line)?;
-            let start = chunk.bytes_before + within;
-            let at = position_of_bytes(text, start, start + mark.len());
+            let start = chunk.bytes_before + offset;
+            let position = position_of_bytes(text, start, start + mark.len());
             Some(
                 Diagnostic::new(Code::PARSE_ERROR, what)
-                    .at(at)
+                    .at(position)
                     .suggest(remedy),
             )
         })
@@ -354,7 +364,7 @@ fn hide_values(chunk: DocumentChunk<'_>, findings: &mut DiagnosticSink) {
     }
 }
 
-/// Returns whether the last word before a colon names a secret.
+/// Returns true if the last word before a colon names a secret.
 fn names_a_secret(before: &str) -> bool {
     let word = before
         .rsplit(|c: char| !(c.is_alphanumeric() || c == '_' || c == '-'))

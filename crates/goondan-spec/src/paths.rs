@@ -11,8 +11,8 @@ use crate::computed_imports::ModuleFiles;
 use crate::decode::FieldReader;
 use crate::diagnostic::Code;
 use crate::diagnostic_sink::DiagnosticSink;
-use crate::entry::join_relative;
 use crate::files::{FileAccess, FileKind};
+use crate::relative_paths::join_relative;
 use crate::secret_files::SecretFiles;
 use crate::text::{excerpt, reason};
 
@@ -29,7 +29,7 @@ pub(crate) struct BundleDirectory<'f> {
     repository: Option<PathBuf>,
     /// Cached file kinds by path: ten thousand tools may share one library.
     seen: Mutex<HashMap<String, PathState>>,
-    /// Cached files of a module, by its path, for the same reason.
+    /// Cached files of a module, by its path: ten thousand tools may share one module.
     modules: Mutex<HashMap<String, ModuleFiles>>,
     /// Files with keys.
     secrets: SecretFiles,
@@ -45,7 +45,7 @@ pub(crate) struct PathState {
 }
 
 impl PathState {
-    /// Returns whether symbolic links lead out of the bundle.
+    /// Returns true if symbolic links lead out of the bundle.
     pub(crate) fn leaves_folder(self) -> bool {
         self.leaves
     }
@@ -73,7 +73,7 @@ impl<'f> BundleDirectory<'f> {
         }
     }
 
-    /// Returns whether a file can contain keys, by the real path `real` or by another name of it.
+    /// Returns true if a file can contain keys, by the real path `real` or by another name of it.
     fn may_contain_keys(&self, real: &Path) -> bool {
         let is_link = |metadata| self.secrets.contains_link(&metadata);
         self.secrets.contains_name(real) || self.files.metadata(real).is_some_and(is_link)
@@ -81,8 +81,8 @@ impl<'f> BundleDirectory<'f> {
 
     /// Returns the state of a relative path, from the cache if possible.
     pub(crate) fn path_state(&self, relative: &str) -> PathState {
-        if let Some(seen) = self.lock().get(relative) {
-            return *seen;
+        if let Some(state) = self.lock().get(relative) {
+            return *state;
         }
         let path = self.root.join(relative);
         // A missing file leads to the same place as its nearest existing directory. Paths above the
@@ -90,22 +90,22 @@ impl<'f> BundleDirectory<'f> {
         let inner = path
             .ancestors()
             .take_while(|path| path.starts_with(self.root));
-        let known = inner
+        let known_parent = inner
             .into_iter()
             .find_map(|path| Some((path, self.files.canonicalize(path).ok()?)));
-        let leaves = known
+        let leaves = known_parent
             .as_ref()
             .is_some_and(|(_, target)| !target.starts_with(&self.canonical));
-        let seen = PathState {
+        let state = PathState {
             kind: self.files.kind(&path).ok(),
             leaves,
-            has_link: known.is_some_and(|(path, target)| self.is_link(path, &target)),
+            has_link: known_parent.is_some_and(|(path, target)| self.is_link(path, &target)),
         };
-        self.lock().insert(relative.to_owned(), seen);
-        seen
+        self.lock().insert(relative.to_owned(), state);
+        state
     }
 
-    /// Returns whether the target of a path shows that the path contains a link. The target has the
+    /// Returns true if the target of a path shows that the path contains a link. The target has the
     /// case of the file system.
     fn is_link(&self, path: &Path, target: &Path) -> bool {
         let folded = |path: &Path| {
@@ -197,9 +197,9 @@ impl<'f> PathLookups<'f> {
 
     /// Returns the state of a path, and records it as a dependency of the decoded resource.
     fn path_state(&self, relative: &str) -> PathState {
-        let seen = self.folder.path_state(relative);
-        self.seen.borrow_mut().push((relative.to_owned(), seen));
-        seen
+        let state = self.folder.path_state(relative);
+        self.seen.borrow_mut().push((relative.to_owned(), state));
+        state
     }
 
     /// Returns the path in `field`, relative to the root and normalized, or reports that it leaves
@@ -213,7 +213,7 @@ impl<'f> PathLookups<'f> {
         self.path_of(field, text, findings)
     }
 
-    /// Works like [`PathLookups::path`], but always starts from the project, even in a package.
+    /// Resolves a path like [`PathLookups::path`], but always from the project, even in a package.
     pub(crate) fn path_in_project(
         &self,
         field: &FieldReader<'_>,
@@ -222,7 +222,7 @@ impl<'f> PathLookups<'f> {
         PathLookups::for_package(self.folder, "").path(field, findings)
     }
 
-    /// Works like [`PathLookups::path`] with `text` as the value of `field`.
+    /// Resolves `text`, the value of `field`, like [`PathLookups::path`].
     pub(crate) fn path_of(
         &self,
         field: &FieldReader<'_>,
@@ -293,7 +293,7 @@ impl<'f> PathLookups<'f> {
         (self.folder.files.kind(&real).ok()? == FileKind::Directory).then_some(real)
     }
 
-    /// Returns whether the path is a file.
+    /// Returns true if the path is a file.
     pub(crate) fn is_file(&self, relative: &str) -> bool {
         matches!(self.path_state(relative).kind, Some(FileKind::File))
     }
@@ -306,7 +306,7 @@ impl<'f> PathLookups<'f> {
             .list_directory(&self.folder.root.join(relative))
     }
 
-    /// Returns whether the path is a directory.
+    /// Returns true if the path is a directory.
     pub(crate) fn is_folder(&self, relative: &str) -> bool {
         self.path_state(relative).kind == Some(FileKind::Directory)
     }
@@ -325,7 +325,7 @@ impl<'f> PathLookups<'f> {
         self.folder.read(relative)
     }
 
-    /// Returns whether a file can contain keys, by the real path `real` or by another name of it.
+    /// Returns true if a file can contain keys, by the real path `real` or by another name of it.
     pub(crate) fn may_contain_keys(&self, real: &Path) -> bool {
         self.folder.may_contain_keys(real)
     }
@@ -346,11 +346,11 @@ impl<'f> PathLookups<'f> {
             .unwrap_or(&self.folder.canonical);
         let real = self.folder.files.canonicalize(path);
         if real.as_ref().is_ok_and(|real| !real.starts_with(top)) {
-            let left = io::Error::new(
+            let outside_error = io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 "it leads out of the repository",
             );
-            return Err(FileReadError::Io(left));
+            return Err(FileReadError::Io(outside_error));
         }
         Ok((self.folder.read_at(path)?, real.map_err(FileReadError::Io)?))
     }
@@ -362,17 +362,17 @@ impl<'f> PathLookups<'f> {
         find: impl FnOnce() -> ModuleFiles,
     ) -> ModuleFiles {
         self.mark_uncacheable();
-        let known = || {
+        let known_files = || {
             self.folder
                 .modules
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
         };
-        if let Some(files) = known().get(path) {
+        if let Some(files) = known_files().get(path) {
             return files.clone();
         }
         let files = find();
-        known().insert(path.to_owned(), files.clone());
+        known_files().insert(path.to_owned(), files.clone());
         files
     }
 
@@ -448,7 +448,7 @@ impl<'f> PathLookups<'f> {
         ));
     }
 
-    /// Returns whether the path is a link that leads out of the project.
+    /// Returns true if the path is a link that leads out of the project.
     pub(crate) fn leaves_by_link(&self, relative: &str) -> bool {
         self.path_state(relative).leaves
     }

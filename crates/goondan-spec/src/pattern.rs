@@ -30,12 +30,12 @@ pub fn pattern_atoms(pattern: &str) -> Vec<PatternAtom> {
     pattern.chars().map(atom).collect()
 }
 
-/// Returns whether `pattern` matches `text`.
+/// Returns true if `pattern` matches `text`.
 pub fn matches(pattern: &str, text: &str) -> bool {
     always_matches(pattern, &atoms(text))
 }
 
-/// Returns whether `pattern` matches every possible value of `text`. `false` may be a false
+/// Returns true if `pattern` matches every possible value of `text`. `false` may be a false
 /// negative; `true` is always correct.
 pub fn always_matches(pattern: &str, text: &[PatternAtom]) -> bool {
     run(pattern, text, |expected, atom| match (expected, atom) {
@@ -45,7 +45,7 @@ pub fn always_matches(pattern: &str, text: &[PatternAtom]) -> bool {
     })
 }
 
-/// Returns whether `pattern` matches at least one possible value of `text`.
+/// Returns true if `pattern` matches at least one possible value of `text`.
 pub fn may_match(pattern: &str, text: &[PatternAtom]) -> bool {
     let expected = pattern_atoms(pattern);
     // `now[i]`: the first `i` atoms of the pattern match the input so far.
@@ -67,7 +67,7 @@ pub fn may_match(pattern: &str, text: &[PatternAtom]) -> bool {
     now[expected.len()]
 }
 
-/// Returns whether the pattern may match after one more atom. `before` and `current` are the states
+/// Returns true if the pattern may match after one more atom. `before` and `current` are the states
 /// of the previous and this position.
 fn step_may(expected: PatternAtom, atom: PatternAtom, before: bool, current: bool) -> bool {
     match (expected, atom) {

@@ -75,12 +75,12 @@ pub(crate) fn read_item<'n>(
     let mut fields = field.fields(findings)?;
     let reference = fields.optional("ref");
     if reference.is_none() {
-        let missing = fields.missing_field("ref");
+        let missing_error = fields.missing_field("ref");
         findings.add(match (field.node.entry("kind"), field.node.entry("name")) {
             (Some(_), Some(_)) => {
-                missing.suggest("put it under `ref`: `- ref: {kind: …, name: …}`")
+                missing_error.suggest("put it under `ref`: `- ref: {kind: …, name: …}`")
             }
-            _ => fields.with_add_fix(missing.suggest("write `- ref: Kind/name`"), "ref", ""),
+            _ => fields.with_add_fix(missing_error.suggest("write `- ref: Kind/name`"), "ref", ""),
         });
     }
     Some((fields, reference?))
@@ -169,9 +169,9 @@ fn split(
             Some((None, expected.as_str().to_owned(), text.to_owned()))
         }
         _ => {
-            let shown = excerpt(text, 100);
+            let excerpt = excerpt(text, 100);
             let message = format!(
-                "`{}` is `{shown}`, but a reference has the form `Kind/name`.",
+                "`{}` is `{excerpt}`, but a reference has the form `Kind/name`.",
                 field.path
             );
             let problem = field.diagnostic(Code::INVALID_REF, message);
@@ -219,12 +219,12 @@ fn report_unresolved(
     index: &ResourceIndex,
     findings: &mut DiagnosticSink,
 ) {
-    let shown = format!("{}/{}", reference.kind, excerpt(&reference.name, 100));
+    let shown_reference = format!("{}/{}", reference.kind, excerpt(&reference.name, 100));
     findings.add(match miss {
         UnresolvedReference::Absent => return,
         UnresolvedReference::NotFound if index.may_be_unread(reference) => return,
         UnresolvedReference::NotFound => {
-            let within = reference
+            let package_suffix = reference
                 .package
                 .as_ref()
                 .map(|package| format!(" in package `{package}`"))
@@ -232,7 +232,7 @@ fn report_unresolved(
             let problem = field.diagnostic(
                 Code::REF_NOT_FOUND,
                 format!(
-                    "There is no `{shown}`{within}.{}",
+                    "There is no `{shown_reference}`{package_suffix}.{}",
                     unread_files(reference, index)
                 ),
             );
@@ -247,7 +247,7 @@ fn report_unresolved(
                 .diagnostic(
                     Code::REF_NOT_FOUND,
                     format!(
-                        "`{shown}` refers to the package `{package}`, which is not a dependency \
+                        "`{shown_reference}` refers to the package `{package}`, which is not a dependency \
                         of this package."
                     ),
                 )
@@ -261,7 +261,7 @@ fn report_unresolved(
             .diagnostic(
                 Code::REF_AMBIGUOUS,
                 format!(
-                    "`{shown}` is ambiguous: it exists in {}.",
+                    "`{shown_reference}` is ambiguous: it exists in {}.",
                     format_list(packages, 8)
                 ),
             )
@@ -299,10 +299,13 @@ fn suggest_reference(
 ) -> Diagnostic {
     let problem = problem.suggest(format!("did you mean `{kind}/{name}`?"));
     match (field.child("kind"), field.child("name")) {
-        (Some(kind_field), Some(name_field)) => match kind_field.node.text() == Some(kind) {
-            true => name_field.with_replace_fix(problem, name),
-            false => kind_field.with_replace_fix(problem, kind),
-        },
+        (Some(kind_field), Some(name_field)) => {
+            if kind_field.node.text() == Some(kind) {
+                name_field.with_replace_fix(problem, name)
+            } else {
+                kind_field.with_replace_fix(problem, kind)
+            }
+        }
         _ => field.with_replace_fix(problem, &format!("{kind}/{name}")),
     }
 }

@@ -23,9 +23,10 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Fails if the file cannot be opened, or is a link or not a regular file.
 pub fn open_unlinked(path: &Path) -> io::Result<File> {
     let is_link = path.symlink_metadata()?.file_type().is_symlink();
-    match is_link {
-        true => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a link")),
-        false => open(path),
+    if is_link {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a link"))
+    } else {
+        open(path)
     }
 }
 
@@ -33,16 +34,16 @@ pub fn open_unlinked(path: &Path) -> io::Result<File> {
 fn open_with(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let flags = nix::fcntl::OFlag::O_NONBLOCK | nix::fcntl::OFlag::O_NOCTTY;
-    checked(options.custom_flags(flags.bits()).open(path)?)
+    check_regular(options.custom_flags(flags.bits()).open(path)?)
 }
 
 #[cfg(not(unix))]
 fn open_with(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    checked(options.open(path)?)
+    check_regular(options.open(path)?)
 }
 
 /// Returns the file if it is a regular one.
-fn checked(file: File) -> io::Result<File> {
+fn check_regular(file: File) -> io::Result<File> {
     let kind = file.metadata()?.file_type();
     match () {
         () if kind.is_file() => Ok(file),
@@ -82,12 +83,13 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 pub fn read_all(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > limit {
-        true => Err(io::Error::new(
+    if bytes.len() as u64 > limit {
+        Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
             format!("it is larger than {limit} bytes"),
-        )),
-        false => Ok(bytes),
+        ))
+    } else {
+        Ok(bytes)
     }
 }
 

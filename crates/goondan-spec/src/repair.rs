@@ -61,23 +61,26 @@ struct RepairRun<'f> {
 }
 
 impl RepairRun<'_> {
-    /// Applies the fixes of the current diagnostics. Returns `false` if there was nothing to do.
+    /// Applies the fixes of the current diagnostics. Returns false if there was nothing to do.
     fn apply_fixes_once(&mut self) -> bool {
-        let mut by_file: BTreeMap<String, Vec<Diagnostic>> = BTreeMap::new();
+        let mut diagnostics_by_file: BTreeMap<String, Vec<Diagnostic>> = BTreeMap::new();
         for diagnostic in self.load_diagnostics() {
             if let (Some(file), true) = (&diagnostic.file, safe_fix(&diagnostic).is_some()) {
-                by_file.entry(file.clone()).or_default().push(diagnostic);
+                diagnostics_by_file
+                    .entry(file.clone())
+                    .or_default()
+                    .push(diagnostic);
             }
         }
         let mut found_any = false;
-        for (file, diagnostics) in by_file {
+        for (file, diagnostics) in diagnostics_by_file {
             found_any |= self.try_fixes(&file, &diagnostics)
                 || self.try_fixes_one_by_one(&file, &diagnostics);
         }
         found_any
     }
 
-    /// Tries the fix of each diagnostic separately; returns whether one was applied. Begins at the
+    /// Tries the fix of each diagnostic separately; returns true if one was applied. Begins at the
     /// end of the file, so that an applied fix does not move the places of later ones.
     fn try_fixes_one_by_one(&mut self, file: &str, diagnostics: &[Diagnostic]) -> bool {
         let mut found_any = false;
@@ -144,7 +147,7 @@ impl RepairRun<'_> {
         true
     }
 
-    /// Returns whether the file is still YAML and none of the fixed errors remains.
+    /// Returns true if the file is still YAML and none of the fixed errors remains.
     fn is_better(&self, file: &str, done: &[Diagnostic]) -> bool {
         let is_same = |now: &Diagnostic| {
             done.iter().any(|one| {
@@ -152,8 +155,8 @@ impl RepairRun<'_> {
             }) && done.iter().any(|one| one.resource == now.resource)
         };
         let now = self.load_diagnostics();
-        let mut here = now.iter().filter(|now| now.file.as_deref() == Some(file));
-        !here.any(|now| now.code == Code::PARSE_ERROR || is_same(now))
+        let mut in_file = now.iter().filter(|now| now.file.as_deref() == Some(file));
+        !in_file.any(|now| now.code == Code::PARSE_ERROR || is_same(now))
     }
 }
 
@@ -203,7 +206,7 @@ impl FileAccess for EditedFiles<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bundle::BasePackage;
+    use crate::base_package::BasePackage;
     use crate::files::MemoryFiles;
 
     fn repaired(text: &str) -> Option<RepairedFile> {

@@ -48,7 +48,7 @@ fn file_name(kind: Kind) -> String {
 /// errors refer to the document's kind only.
 fn any_document() -> Value {
     let mut definitions = Map::new();
-    let mut by_kind = Vec::new();
+    let mut kind_conditions = Vec::new();
     for kind in Kind::ALL {
         let Value::Object(mut document) = document(kind) else {
             continue;
@@ -59,7 +59,7 @@ fn any_document() -> Value {
         document.remove("$schema");
         document.remove("$id");
         definitions.insert(format!("{kind}Document"), Value::Object(document));
-        by_kind.push(json!({
+        kind_conditions.push(json!({
             "if": { "properties": { "kind": { "const": kind.as_str() } }, "required": ["kind"] },
             "then": { "$ref": format!("#/$defs/{kind}Document") },
         }));
@@ -72,7 +72,7 @@ fn any_document() -> Value {
         "required": ["apiVersion", "kind", "metadata"],
         "properties": { "kind": { "enum": Kind::ALL.map(Kind::as_str), "description": "The kind of \
             the resource." } },
-        "allOf": by_kind,
+        "allOf": kind_conditions,
         "$defs": definitions,
     })
 }

@@ -120,13 +120,13 @@ impl<'s> ExpansionMeasure<'s> {
             return Some(known);
         }
         let pointer = reference.strip_prefix('#')?;
-        let pointer = percent_decoded(pointer);
+        let pointer = decode_percent_escapes(pointer);
         self.root.pointer(&pointer)
     }
 }
 
 /// Decodes `%XX` in a JSON pointer that is part of a URL.
-fn percent_decoded(text: &str) -> String {
+fn decode_percent_escapes(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {

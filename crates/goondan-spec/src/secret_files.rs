@@ -102,7 +102,7 @@ mod by_identity {
 
     impl FoundFiles {
         pub(super) fn below(bases: &[PathBuf]) -> FoundFiles {
-            let mut found = FoundFiles::default();
+            let mut found_files = FoundFiles::default();
             let mut count = 0;
             let mut todo: VecDeque<(PathBuf, bool)> =
                 bases.iter().map(|base| (base.clone(), false)).collect();
@@ -110,8 +110,8 @@ mod by_identity {
                 for entry in folder.read_dir().into_iter().flatten().flatten() {
                     count += 1;
                     if count > MAX_SEARCHED_ENTRIES {
-                        found.is_incomplete = true;
-                        return found;
+                        found_files.is_incomplete = true;
+                        return found_files;
                     }
                     let name = entry.file_name();
                     let is_secret = is_secret || has_secret_name(name.as_ref());
@@ -125,11 +125,13 @@ mod by_identity {
                         && kind.is_ok_and(|kind| kind.is_file())
                         && let Ok(metadata) = entry.metadata()
                     {
-                        found.identities.insert((metadata.dev(), metadata.ino()));
+                        found_files
+                            .identities
+                            .insert((metadata.dev(), metadata.ino()));
                     }
                 }
             }
-            found
+            found_files
         }
 
         /// Returns true if the files include this file, or if that is unknown.

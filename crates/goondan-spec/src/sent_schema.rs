@@ -35,7 +35,7 @@ const ROOT_REJECTED_KEYWORDS: [&str; 8] = [
     "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum",
 ];
 
-/// Returns whether OpenAI accepts `schema` in strict mode.
+/// Returns true if OpenAI accepts `schema` in strict mode.
 pub fn is_strict(schema: &Value) -> bool {
     crate::lint::fits_strict_mode(schema)
 }

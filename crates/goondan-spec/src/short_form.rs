@@ -31,7 +31,7 @@ pub(crate) fn read_model(
     };
     let position = entries.iter().position(|entry| entry.key == "model")?;
     let text = entries[position].value.text()?.to_owned();
-    let at = entries[position].value.at;
+    let position_in_file = entries[position].value.at;
     let config = entries
         .iter()
         .position(|entry| entry.key == "modelConfig" && entry.value.content != NodeContent::Null);
@@ -53,23 +53,31 @@ pub(crate) fn read_model(
         return None;
     }
     let described = described_model(&text).and_then(|(provider, model)| {
-        let provider_at = part_position(at, &text, 0, provider.len());
-        let model_at = part_position(at, &text, provider.len() + 1, text.len());
+        let provider_at = part_position(position_in_file, &text, 0, provider.len());
+        let model_at = part_position(position_in_file, &text, provider.len() + 1, text.len());
         let spec = map_node(
-            at,
+            position_in_file,
             vec![
-                left_out("provider", at, text_node(provider, provider_at)),
-                left_out("model", at, text_node(model, model_at)),
+                implied_entry(
+                    "provider",
+                    position_in_file,
+                    text_node(provider, provider_at),
+                ),
+                implied_entry("model", position_in_file, text_node(model, model_at)),
             ],
         );
-        let name = text_node(name.text()?, at);
-        Some(resource_document(Kind::Model, name, spec, at))
+        let name = text_node(name.text()?, position_in_file);
+        Some(resource_document(Kind::Model, name, spec, position_in_file))
     });
     let reference = match &described {
         Some(_) => format!("{}/{}", Kind::Model, name.text()?),
         None => text,
     };
-    let model_ref = left_out("modelRef", at, text_node(&reference, at));
+    let model_ref = implied_entry(
+        "modelRef",
+        position_in_file,
+        text_node(&reference, position_in_file),
+    );
     match config {
         Some(config) => {
             if let NodeContent::Map(fields) = &mut entries[config].value.content {
@@ -83,7 +91,7 @@ pub(crate) fn read_model(
         None => {
             let entry = &mut entries[position];
             entry.rename("modelConfig");
-            entry.value = map_node(at, vec![model_ref]);
+            entry.value = map_node(position_in_file, vec![model_ref]);
         }
     }
     described
@@ -138,20 +146,25 @@ fn derived_swarm(files: &[Arc<ParsedFile>]) -> Option<(String, YamlNode)> {
         return None;
     }
     let name = name_of(agent)?;
-    let at = name.at;
-    let reference = text_node(&format!("{}/{}", Kind::Agent, name.text()?), at);
+    let name_position = name.at;
+    let reference = text_node(&format!("{}/{}", Kind::Agent, name.text()?), name_position);
     let agents = YamlNode {
-        at,
+        at: name_position,
         content: NodeContent::List(vec![reference.clone()]),
     };
     let spec = map_node(
-        at,
+        name_position,
         vec![
-            left_out("entryAgent", at, reference),
-            left_out("agents", at, agents),
+            implied_entry("entryAgent", name_position, reference),
+            implied_entry("agents", name_position, agents),
         ],
     );
-    let swarm = resource_document(Kind::Swarm, text_node(DERIVED_SWARM, at), spec, at);
+    let swarm = resource_document(
+        Kind::Swarm,
+        text_node(DERIVED_SWARM, name_position),
+        spec,
+        name_position,
+    );
     Some((file.name.clone(), swarm))
 }
 
@@ -179,22 +192,21 @@ fn part_position(at: SourcePosition, text: &str, start: usize, end: usize) -> So
     }
 }
 
-/// Creates a document.
 fn resource_document(kind: Kind, name: YamlNode, spec: YamlNode, at: SourcePosition) -> YamlNode {
-    let metadata = map_node(at, vec![left_out("name", at, name)]);
+    let metadata = map_node(at, vec![implied_entry("name", at, name)]);
     map_node(
         at,
         vec![
-            left_out("apiVersion", at, text_node(API_VERSION, at)),
-            left_out("kind", at, text_node(kind.as_str(), at)),
-            left_out("metadata", at, metadata),
-            left_out("spec", at, spec),
+            implied_entry("apiVersion", at, text_node(API_VERSION, at)),
+            implied_entry("kind", at, text_node(kind.as_str(), at)),
+            implied_entry("metadata", at, metadata),
+            implied_entry("spec", at, spec),
         ],
     )
 }
 
 /// Creates an entry whose key is not in the file.
-fn left_out(key: &str, at: SourcePosition, value: YamlNode) -> MapEntry {
+fn implied_entry(key: &str, at: SourcePosition, value: YamlNode) -> MapEntry {
     MapEntry {
         key: key.to_owned(),
         written: (key == "modelRef").then(String::new),
@@ -203,7 +215,6 @@ fn left_out(key: &str, at: SourcePosition, value: YamlNode) -> MapEntry {
     }
 }
 
-/// Creates a map node.
 fn map_node(at: SourcePosition, entries: Vec<MapEntry>) -> YamlNode {
     YamlNode {
         at,

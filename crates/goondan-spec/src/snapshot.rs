@@ -21,8 +21,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::bundle::{Bundle, Resource, Resources};
+use crate::bundle::Bundle;
 use crate::kinds::Agent;
+use crate::resource::Resource;
+use crate::resource::Resources;
 use crate::value::Environment;
 use crate::{Kind, ResourceId};
 
@@ -71,7 +73,7 @@ pub enum AgentPart {
 }
 
 impl AgentPart {
-    /// Returns whether a change applies from the next step of a running turn. All other changes
+    /// Returns true if a change applies from the next step of a running turn. All other changes
     /// apply from the next turn.
     pub fn is_seen_by_next_step(self) -> bool {
         self == AgentPart::Tools
@@ -181,15 +183,16 @@ impl SnapshotBasis {
 
     /// Returns the snapshot without values of variables and secrets, for storage.
     pub fn without_values(&self, swarm: &ResourceId) -> BundleSnapshot {
-        match self.values.is_empty() {
-            true => self.snapshot.clone(),
-            false => SnapshotBuilder::new(
+        if self.values.is_empty() {
+            self.snapshot.clone()
+        } else {
+            SnapshotBuilder::new(
                 &self.bundle,
                 &self.contents,
                 &Fingerprints::new(),
                 Some(self),
             )
-            .build_snapshot(swarm),
+            .build_snapshot(swarm)
         }
     }
 
@@ -295,43 +298,43 @@ impl<'a> SnapshotBuilder<'a> {
     /// Hashes all resources by kind; the built-in package is left out.
     fn hash_resources(&self) -> ResourceFingerprints {
         let bundle = self.bundle;
-        let mut all = BTreeMap::new();
+        let mut hashes = BTreeMap::new();
         if let Some(package) = bundle.package() {
-            all.insert(
+            hashes.insert(
                 Kind::Package,
                 [(package.id.name.clone(), self.hash(package))].into(),
             );
         }
-        all.insert(
+        hashes.insert(
             Kind::Model,
             self.fingerprints_of_kind(Kind::Model, Bundle::models),
         );
-        all.insert(
+        hashes.insert(
             Kind::Agent,
             self.fingerprints_of_kind(Kind::Agent, Bundle::agents),
         );
-        all.insert(
+        hashes.insert(
             Kind::Swarm,
             self.fingerprints_of_kind(Kind::Swarm, Bundle::swarms),
         );
-        all.insert(
+        hashes.insert(
             Kind::Tool,
             self.fingerprints_of_kind(Kind::Tool, Bundle::tools),
         );
-        all.insert(
+        hashes.insert(
             Kind::Extension,
             self.fingerprints_of_kind(Kind::Extension, Bundle::extensions),
         );
-        all.insert(
+        hashes.insert(
             Kind::Connector,
             self.fingerprints_of_kind(Kind::Connector, Bundle::connectors),
         );
-        all.insert(
+        hashes.insert(
             Kind::Connection,
             self.fingerprints_of_kind(Kind::Connection, Bundle::connections),
         );
-        all.retain(|_, resources| !resources.is_empty());
-        all
+        hashes.retain(|_, resources| !resources.is_empty());
+        hashes
     }
 
     /// Hashes the resources of a kind; reuses hashes of unchanged resources.
@@ -382,7 +385,7 @@ impl<'a> SnapshotBuilder<'a> {
             .and_then(|of_kind| of_kind.get(&self.key(id)))
     }
 
-    /// Returns whether a resource has the same meaning as before.
+    /// Returns true if a resource has the same meaning as before.
     ///
     /// Equality is not sufficient: equal maps may differ in key order, which models see. Equal
     /// resources from the same document have the same order.
@@ -394,7 +397,7 @@ impl<'a> SnapshotBuilder<'a> {
         let Some(before) = self.before else {
             return false;
         };
-        let same = |old: &Arc<Resource<T>>| {
+        let is_same = |old: &Arc<Resource<T>>| {
             let is_same_document = || {
                 self.bundle.is_same_document(
                     &before.bundle,
@@ -406,7 +409,7 @@ impl<'a> SnapshotBuilder<'a> {
                 && before.contents.get(&resource.id) == self.contents.get(&resource.id)
                 && before.values.get(&resource.id) == self.values.get(&resource.id)
         };
-        of(&before.bundle).get(&resource.id).is_some_and(same)
+        of(&before.bundle).get(&resource.id).is_some_and(is_same)
     }
 
     /// Hashes a resource, its files and its variables.
@@ -418,13 +421,13 @@ impl<'a> SnapshotBuilder<'a> {
             &resource.annotations,
             &resource.spec,
         );
-        let used = (
+        let used_values = (
             self.values.get(&resource.id),
             self.contents.get(&resource.id),
         );
         FingerprintHasher::default()
             .with_value(&meaning)
-            .with_value(&used)
+            .with_value(&used_values)
             .finish()
     }
 
@@ -440,7 +443,8 @@ impl<'a> SnapshotBuilder<'a> {
             return parts.clone();
         }
         let spec = &agent.spec;
-        let known = |id: &ResourceId| self.known_fingerprint(known, id).filter(|_| !id.is_base());
+        let known_fingerprint =
+            |id: &ResourceId| self.known_fingerprint(known, id).filter(|_| !id.is_base());
         let tools = spec.tools.iter().fold(
             FingerprintHasher::default().with_value(&(&spec.tools, &spec.skills)),
             |hasher, used| {
@@ -450,8 +454,8 @@ impl<'a> SnapshotBuilder<'a> {
                         .get(&used.tool)
                         .map(|tool| self.hash(tool))
                 };
-                match known(&used.tool) {
-                    Some(known) => hasher.with_value(known),
+                match known_fingerprint(&used.tool) {
+                    Some(fingerprint) => hasher.with_value(fingerprint),
                     None => hasher.with_value(built_in.entry(&used.tool).or_insert_with(hash)),
                 }
             },
@@ -465,8 +469,8 @@ impl<'a> SnapshotBuilder<'a> {
                         .get(&used.extension)
                         .map(|extension| self.hash(extension))
                 };
-                match known(&used.extension) {
-                    Some(known) => hasher.with_value(known),
+                match known_fingerprint(&used.extension) {
+                    Some(fingerprint) => hasher.with_value(fingerprint),
                     None => hasher.with_value(built_in.entry(&used.extension).or_insert_with(hash)),
                 }
             },
@@ -474,7 +478,7 @@ impl<'a> SnapshotBuilder<'a> {
         let models = spec
             .models()
             .fold(FingerprintHasher::default(), |hasher, id| {
-                hasher.with_value(id).with_value(&known(id))
+                hasher.with_value(id).with_value(&known_fingerprint(id))
             });
         let prompt = (
             spec.prompt.as_ref().map(|prompt| &prompt.text),
@@ -521,17 +525,18 @@ impl<'a> SnapshotBuilder<'a> {
         let before = &self.before?.snapshot;
         let tools = agent.spec.tools.iter().map(|used| &used.tool);
         let extensions = agent.spec.extensions.iter().map(|used| &used.extension);
-        let mut named = tools.chain(extensions).chain(agent.spec.models());
+        let mut named_resources = tools.chain(extensions).chain(agent.spec.models());
         let reads_the_same = |id: &ResourceId| {
             self.before.and_then(|before| before.values.get(id)) == self.values.get(id)
         };
-        let is_same = |id: &ResourceId| match id.is_base() {
-            true => reads_the_same(id),
-            false => {
+        let is_same = |id: &ResourceId| {
+            if id.is_base() {
+                reads_the_same(id)
+            } else {
                 self.known_fingerprint(known, id) == self.known_fingerprint(&before.resources, id)
             }
         };
-        let is_unchanged = self.is_unchanged(agent, Bundle::agents) && named.all(is_same);
+        let is_unchanged = self.is_unchanged(agent, Bundle::agents) && named_resources.all(is_same);
         before.agents.get(&agent.id.name).filter(|_| is_unchanged)
     }
 }

@@ -75,11 +75,11 @@ pub(crate) fn position_of_column(text: &str, line: usize, column: usize) -> Sour
     }
     let rest = &text[line_start..];
     let line_text = &rest[..rest.find('\n').unwrap_or(rest.len())];
-    let within = line_text
+    let offset = line_text
         .char_indices()
         .nth(column.saturating_sub(1))
         .map_or(line_text.len(), |(at, _)| at);
-    let start = line_start + within;
+    let start = line_start + offset;
     position_of_bytes(
         text,
         start,

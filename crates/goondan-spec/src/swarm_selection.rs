@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::ResourceId;
-use crate::bundle::{Bundle, Resource, ResourceOrigin};
+use crate::bundle::Bundle;
 use crate::codes::page_url;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::ValueOrigin;
 use crate::kinds::{Agent, Connection, Swarm};
 use crate::meta::Kind;
+use crate::resource::Resource;
+use crate::resource::ResourceOrigin;
 use crate::text::{closest, excerpt, format_alternatives, format_list};
 use crate::value::{Environment, Secret, SecretMasking, ValueSource};
 
@@ -28,7 +30,7 @@ impl Bundle {
                 .find(|swarm: &&Resource<_>| swarm.id.name == name)
         };
         if let Some(name) = name {
-            return find_named(name).ok_or_else(|| no_such_swarm(name, &names));
+            return find_named(name).ok_or_else(|| unknown_swarm_error(name, &names));
         }
         match (find_named("default"), swarms.len()) {
             (Some(default), _) => Ok(default),
@@ -54,11 +56,11 @@ impl Bundle {
         swarm: &ResourceId,
         environment: &Environment,
     ) -> Vec<Diagnostic> {
-        let used = self.used_by(swarm);
+        let used_resources = self.used_by(swarm);
         let origins = self
             .values
             .iter()
-            .filter(|origin| used.contains(&origin.resource));
+            .filter(|origin| used_resources.contains(&origin.resource));
         origins
             .filter_map(|origin| missing_variable_error(origin, environment))
             .collect()
@@ -85,7 +87,7 @@ impl Bundle {
 
     /// Warns about each secret that is too short to be masked everywhere.
     pub fn short_secrets(&self, environment: &Environment) -> Vec<Diagnostic> {
-        let mut named = BTreeSet::new();
+        let mut variables = BTreeSet::new();
         let secrets = self.values.iter().filter(|origin| !is_setting(origin));
         secrets
             .filter_map(|origin| {
@@ -95,7 +97,7 @@ impl Bundle {
                 // A variable is reported once, however often it is used.
                 let place = matches!(origin.source, ValueSource::Value(_)).then_some(place);
                 let warning = short_secret(origin, &name, &secret)?;
-                named.insert((name, place)).then_some(warning)
+                variables.insert((name, place)).then_some(warning)
             })
             .collect()
     }
@@ -103,19 +105,19 @@ impl Bundle {
     /// Returns the `secretRef`s that `swarm` uses, including those of its tools and extensions, as
     /// name and key.
     pub fn secret_refs(&self, swarm: &ResourceId) -> Vec<(String, String)> {
-        let mut used = self.used_by(swarm);
-        used.extend(self.agent_parts(swarm));
+        let mut used_origins = self.used_by(swarm);
+        used_origins.extend(self.agent_parts(swarm));
         let origins = self
             .values
             .iter()
-            .filter(|origin| used.contains(&origin.resource));
-        let named = origins.filter_map(|origin| match &origin.source {
+            .filter(|origin| used_origins.contains(&origin.resource));
+        let secret_names = origins.filter_map(|origin| match &origin.source {
             ValueSource::SecretRef { name, key } => {
                 Some((name.clone(), key.as_ref().unwrap_or(&origin.key).clone()))
             }
             ValueSource::Value(_) | ValueSource::Env(_) => None,
         });
-        named.collect()
+        secret_names.collect()
     }
 
     /// Returns the values that resources take from outside the bundle, with resource and position.
@@ -174,7 +176,6 @@ impl Bundle {
         })
     }
 
-    /// Returns the agents of a swarm.
     fn agents_of(&self, swarm: &ResourceId) -> impl Iterator<Item = &Arc<Resource<Agent>>> {
         let swarm = self.swarms().get(swarm);
         let agents = swarm.into_iter().flat_map(|swarm| &swarm.spec.agents);
@@ -182,8 +183,7 @@ impl Bundle {
     }
 }
 
-/// Creates the error for an unknown swarm name.
-fn no_such_swarm(name: &str, names: &[&str]) -> Diagnostic {
+fn unknown_swarm_error(name: &str, names: &[&str]) -> Diagnostic {
     let diagnostic = Diagnostic::new(
         Code::NO_SWARM,
         format!("There is no Swarm `{}`.", excerpt(name, 80)),
@@ -204,7 +204,7 @@ fn no_swarm_error() -> Diagnostic {
     .suggest("add a document of `kind: Swarm` with `entryAgent` and `agents`")
 }
 
-/// Returns whether a value belongs to the `config` of a Connection, which contains no secrets.
+/// Returns true if a value belongs to the `config` of a Connection, which contains no secrets.
 fn is_setting(origin: &ValueOrigin) -> bool {
     origin.resource.kind == Kind::Connection && origin.field.starts_with("spec.config.")
 }

@@ -1,4 +1,4 @@
-//! Helpers for diagnostic messages.
+//! Text helpers for diagnostic messages: similar words, lists, excerpts and line ends.
 
 /// Maximum word length for similarity checks, in bytes. A longer word is not a misspelling, and the
 /// cost is quadratic.
@@ -44,14 +44,14 @@ pub(crate) fn format_alternatives<C: AsRef<str>>(words: &[C]) -> String {
 
 /// Formats at most `limit` words in back quotes, with the number of omitted ones.
 pub(crate) fn format_list<C: AsRef<str>>(words: &[C], limit: usize) -> String {
-    let shown: Vec<String> = words
+    let quoted_words: Vec<String> = words
         .iter()
         .take(limit)
         .map(|word| format!("`{}`", word.as_ref()))
         .collect();
     match words.len().saturating_sub(limit) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
+        0 => quoted_words.join(", "),
+        more => format!("{} and {more} more", quoted_words.join(", ")),
     }
 }
 

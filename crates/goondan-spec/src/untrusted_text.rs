@@ -100,9 +100,9 @@ impl TextEscaper {
             self.last = text.chars().next_back().unwrap_or(self.last);
             return Cow::Borrowed(text);
         }
-        let mut shown = String::with_capacity(text.len());
-        text.chars().for_each(|c| self.push(c, &mut shown));
-        Cow::Owned(shown)
+        let mut escaped = String::with_capacity(text.len());
+        text.chars().for_each(|c| self.push(c, &mut escaped));
+        Cow::Owned(escaped)
     }
 
     /// Appends a character, escaped unless it is visible or allowed here.
@@ -118,7 +118,7 @@ impl TextEscaper {
         self.last = c;
     }
 
-    /// Returns whether the invisible character is allowed after the last one.
+    /// Returns true if the invisible character is allowed after the last one.
     fn is_kept(&self, c: char) -> bool {
         match (self.kept, c) {
             (KeptCharacters::Nothing, _) => false,
@@ -137,7 +137,7 @@ impl TextEscaper {
     }
 }
 
-/// Returns whether `c` is visible and has no other effect.
+/// Returns true if `c` is visible and has no other effect.
 pub fn is_visible(c: char) -> bool {
     match c {
         ' '..='~' => true,

@@ -106,11 +106,11 @@ pub struct Environment {
 impl Environment {
     /// Returns the environment of this process. Skips names and values that are not Unicode.
     pub fn of_process() -> Self {
-        let unicode = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        let to_unicode = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
         Environment {
-            variables: std::env::vars_os().filter_map(unicode).collect(),
+            variables: std::env::vars_os().filter_map(to_unicode).collect(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Reads value sources (rule L8).
+//! Reads value sources: literals, environment variables and secrets (rule L8).
 
 use schemars::JsonSchema;
 
@@ -172,8 +172,8 @@ pub(crate) fn record_in_config(
     literals: bool,
     findings: &mut DiagnosticSink,
 ) {
-    let source = looked_up_in(field.node).or_else(|| {
-        let literal = literals.then(|| literal_in(field.node)).flatten()?;
+    let source = value_source_of_map(field.node).or_else(|| {
+        let literal = literals.then(|| literal_of_map(field.node)).flatten()?;
         redact_in_diagnostics(field.node, findings);
         Some(ValueSource::Value(Secret::new(literal)))
     });
@@ -185,14 +185,13 @@ pub(crate) fn record_in_config(
         NodeContent::List(_) => field.list(findings),
         _ => None,
     };
-    children
-        .iter()
-        .flatten()
-        .for_each(|child| record_in_config(child, literals, findings));
+    for child in children.iter().flatten() {
+        record_in_config(child, literals, findings);
+    }
 }
 
 /// Returns the variable or secret that the `valueFrom` of a free-form map names.
-fn looked_up_in(node: &YamlNode) -> Option<ValueSource> {
+fn value_source_of_map(node: &YamlNode) -> Option<ValueSource> {
     let from = &node.entry("valueFrom")?.value;
     if let Some(name) = from.entry("env").and_then(|env| env.value.text()) {
         return Some(ValueSource::Env(name.to_owned()));
@@ -207,7 +206,7 @@ fn looked_up_in(node: &YamlNode) -> Option<ValueSource> {
 }
 
 /// Returns the text of a free-form map whose only entry is `value`.
-fn literal_in(node: &YamlNode) -> Option<&str> {
+fn literal_of_map(node: &YamlNode) -> Option<&str> {
     match node.entries()? {
         [only] if only.key == "value" => only.value.text(),
         _ => None,
@@ -256,10 +255,9 @@ fn variable_in(text: &str) -> Option<&str> {
 fn redact_in_diagnostics(node: &YamlNode, findings: &mut DiagnosticSink) {
     match &node.content {
         NodeContent::Map(entries) => {
-            entries
-                .iter()
-                .filter(|entry| entry.key != "valueFrom")
-                .for_each(|entry| redact_in_diagnostics(&entry.value, findings));
+            for entry in entries.iter().filter(|entry| entry.key != "valueFrom") {
+                redact_in_diagnostics(&entry.value, findings);
+            }
         }
         NodeContent::List(items) => items
             .iter()

@@ -221,7 +221,7 @@ async fn id_of(session: &DatabaseSession, workspace: &str) -> Result<Option<i64>
     Ok(rows.first().map(|row| row.get(0)))
 }
 
-/// Returns whether `node` is a member of the cluster of workspace `id`.
+/// Returns true if `node` is a member of the cluster of workspace `id`.
 async fn is_member(session: &DatabaseSession, id: i64, node: &str) -> Result<bool, DbError> {
     let rows = session
         .query(

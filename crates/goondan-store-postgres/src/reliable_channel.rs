@@ -108,7 +108,7 @@ struct UnackedPacket {
 }
 
 impl UnackedPacket {
-    /// Returns whether the packet must be sent at the time `now`.
+    /// Returns true if the packet must be sent at the time `now`.
     fn is_due(&self, now: Instant) -> bool {
         self.sent.is_none_or(|sent| sent + RESEND_INTERVAL <= now)
     }

@@ -119,7 +119,7 @@ impl DatabaseSession {
         Ok(session)
     }
 
-    /// Returns whether the connection is closed.
+    /// Returns true if the connection is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }

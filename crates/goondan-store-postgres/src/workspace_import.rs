@@ -77,7 +77,7 @@ async fn query_without_timeout(
         .map_err(store_error)
 }
 
-/// Returns whether the database contains any data of the workspace.
+/// Returns true if the database contains any data of the workspace.
 async fn has_contents(session: &DatabaseSession, workspace: i64) -> Result<bool, StoreError> {
     let rows = query_without_timeout(session, HAS_CONTENTS, &[&workspace]).await?;
     Ok(rows.first().is_some_and(|row| row.get(0)))

@@ -497,7 +497,7 @@ mod tests {
     async fn several_follow_each_other() {
         let store = store();
         let mut bytes = exported(&messages(&["m0", "m1"]));
-        export(&meta(&instance("l")), &[], &mut bytes).unwrap();
+        export(&meta(&instance("l")), None, &[], &mut bytes).unwrap();
         let target = InstanceId::new("a", "x");
         let error = import(&store, Some(target), &bytes)
             .await

@@ -234,14 +234,14 @@ impl WalIndex {
         }
     }
 
-    /// Returns whether the record at `position` accepted the event and the event is still pending.
+    /// Returns true if the record at `position` accepted the event and the event is still pending.
     fn is_pending(&self, position: usize, event_id: &str) -> bool {
         self.pending
             .get(event_id)
             .is_some_and(|pending| pending.record == position)
     }
 
-    /// Returns whether the record at `position` contains messages of the instance that are not yet
+    /// Returns true if the record at `position` contains messages of the instance that are not yet
     /// on disk.
     fn is_unsettled(&self, position: usize, instance: &InstanceId) -> bool {
         self.unsettled

@@ -26,7 +26,7 @@ pub(crate) fn finish_reason(reason: &ModelFinishReason) -> &str {
     }
 }
 
-/// Returns whether models of this provider run inside this process.
+/// Returns true if models of this provider run inside this process.
 pub(crate) fn is_inside(provider: &str) -> bool {
     matches!(provider, "scripted" | "replay")
 }

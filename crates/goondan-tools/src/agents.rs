@@ -126,9 +126,9 @@ impl ToolOperation for AskAgent {
             "accepted": answer.accepted,
             "async": answer.asynchronous,
         });
-        metadata
-            .iter()
-            .for_each(|(name, value)| output[name] = value.clone());
+        for (name, value) in &metadata {
+            output[name] = value.clone();
+        }
         Ok(ToolOutput {
             metadata,
             ..titled_output(format!("Asked {}", self.target), output)

@@ -94,7 +94,7 @@ impl ToolOperation for CronJobTool {
             CronAction::Remove => {
                 let id = require_parameter(self.id, "remove", "id")?;
                 let Some(job) = schedules.remove(&id).await? else {
-                    return Err(no_job(&id, &schedules.jobs().await?));
+                    return Err(unknown_job_error(&id, &schedules.jobs().await?));
                 };
                 Ok(titled_output(
                     format!("Removed {id}"),
@@ -117,20 +117,20 @@ fn require_parameter(
 }
 
 /// Returns the error of an unknown job id, with the known ids.
-fn no_job(id: &str, jobs: &[ScheduledJob]) -> HandlerError {
-    let known = jobs
+fn unknown_job_error(id: &str, jobs: &[ScheduledJob]) -> HandlerError {
+    let job_ids = jobs
         .iter()
         .map(|job| job.id.as_str())
         .collect::<Vec<_>>()
         .join(", ");
-    let known = if known.is_empty() {
+    let job_ids = if job_ids.is_empty() {
         "none".to_owned()
     } else {
-        known
+        job_ids
     };
     HandlerError::new(format!("there is no job `{id}`"))
         .code(Code::TOOL_JOB_NOT_FOUND)
-        .suggest(format!("jobs of this conversation: {known}"))
+        .suggest(format!("jobs of this conversation: {job_ids}"))
 }
 
 /// Returns the JSON of a job for the model.

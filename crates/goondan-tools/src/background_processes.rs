@@ -22,7 +22,7 @@ use crate::command_runner::{PreparedCommand, RunningCommand};
 use crate::instance_owner::InstanceOwner;
 use crate::mutex_lock::lock;
 use crate::output_capture::OutputCapture;
-use crate::process::{ProgramFailure, wait_for_limit, while_reading};
+use crate::process::{ProgramFailure, read_until_end, wait_for_limit};
 use crate::process_signal::ProcessSignal;
 
 /// Maximum number of running processes per instance.
@@ -70,7 +70,7 @@ impl BackgroundProcesses {
     }
 
     /// Ends the processes of an instance, and removes them.
-    pub(crate) fn end_of(&self, owner: &InstanceOwner) {
+    pub(crate) fn end_processes_of(&self, owner: &InstanceOwner) {
         let mut table = lock(&self.table);
         let keys: Vec<_> = table.owned_by(owner).map(|(key, _)| key.clone()).collect();
         for key in keys {
@@ -82,9 +82,9 @@ impl BackgroundProcesses {
 
     /// Terminates all processes, kills them after a grace period, and waits until they have ended.
     pub(crate) async fn shutdown(&self) {
-        let all = std::mem::take(&mut lock(&self.table).all);
-        all.values().for_each(|process| process.stop.cancel());
-        futures::future::join_all(all.values().map(|process| process.done.cancelled())).await;
+        let processes = std::mem::take(&mut lock(&self.table).all);
+        processes.values().for_each(|process| process.stop.cancel());
+        futures::future::join_all(processes.values().map(|process| process.done.cancelled())).await;
     }
 
     /// Returns the caller's process with this id.
@@ -99,19 +99,19 @@ impl BackgroundProcesses {
         if let Some(process) = number.and_then(|number| table.all.get(&(owner.clone(), number))) {
             return Ok(Arc::clone(process));
         }
-        let known: Vec<String> = table
+        let process_names: Vec<String> = table
             .owned_by(&owner)
             .map(|((_, number), _)| format!("p{number}"))
             .collect();
-        let known = if known.is_empty() {
+        let process_names = if process_names.is_empty() {
             "none".to_owned()
         } else {
-            known.join(", ")
+            process_names.join(", ")
         };
         Err(HandlerError::new(format!("there is no process `{id}`"))
             .code(Code::TOOL_PROCESS_NOT_FOUND)
             .suggest(format!(
-                "processes of this conversation: {known}; all processes end with the swarm"
+                "processes of this conversation: {process_names}; all processes end with the swarm"
             )))
     }
 }
@@ -135,8 +135,8 @@ impl BackgroundProcessTable {
             .filter(|(_, process)| process.end().is_some())
             .map(|(key, _)| key.clone())
             .collect();
-        let all = self.owned_by(owner).count();
-        if all - ended.len() >= MAX_RUNNING_PROCESSES {
+        let owned_count = self.owned_by(owner).count();
+        if owned_count - ended.len() >= MAX_RUNNING_PROCESSES {
             return Err(HandlerError::new(format!(
                 "{MAX_RUNNING_PROCESSES} processes are already running"
             ))
@@ -145,7 +145,7 @@ impl BackgroundProcessTable {
         }
         for key in ended
             .iter()
-            .take((all + 1).saturating_sub(MAX_REMEMBERED_PROCESSES))
+            .take((owned_count + 1).saturating_sub(MAX_REMEMBERED_PROCESSES))
         {
             self.all.remove(key);
         }
@@ -209,12 +209,17 @@ impl BackgroundProcess {
         let state = Arc::new(Mutex::new(state));
         let (signals, requests) = mpsc::unbounded_channel();
         let (stop, done) = (CancellationToken::new(), CancellationToken::new());
-        let ends = ProcessEndTriggers {
+        let end_triggers = ProcessEndTriggers {
             limit,
             stop: stop.clone(),
             done: done.clone().drop_guard(),
         };
-        let watcher = tokio::spawn(watch_process(started, requests, ends, Arc::clone(&state)));
+        let watcher = tokio::spawn(watch_process(
+            started,
+            requests,
+            end_triggers,
+            Arc::clone(&state),
+        ));
         Ok(BackgroundProcess {
             line: line.to_owned(),
             identity: new_identity(),
@@ -244,16 +249,17 @@ impl BackgroundProcess {
     pub(crate) fn take_output(&self) -> (String, String) {
         let mut state = lock(&self.state);
         let is_running = state.end.is_none();
-        let take = |stream: &mut OutputCapture| {
-            let unfinished = match is_running {
-                true => stream.take_unfinished(),
-                false => Vec::new(),
+        let take_text = |stream: &mut OutputCapture| {
+            let unfinished = if is_running {
+                stream.take_unfinished()
+            } else {
+                Vec::new()
             };
-            let taken = std::mem::replace(stream, OutputCapture::new(KEPT_POLL_BYTES));
+            let output = std::mem::replace(stream, OutputCapture::new(KEPT_POLL_BYTES));
             stream.push(&unfinished);
-            taken.text()
+            output.text()
         };
-        (take(&mut state.stdout), take(&mut state.stderr))
+        (take_text(&mut state.stdout), take_text(&mut state.stderr))
     }
 
     /// Writes `input` to the process's standard input.
@@ -316,7 +322,7 @@ async fn watch_process(
             forward_pipe(stderr, |piece| lock(&state).stderr.push(piece)),
         );
     };
-    let status = while_reading(end_of(&mut started, requests, &ends), reading).await;
+    let status = read_until_end(wait_for_end(&mut started, requests, &ends), reading).await;
     // Dropping it kills leftover child processes.
     drop(started);
     lock(&state).end = Some(ProcessEnd {
@@ -326,7 +332,7 @@ async fn watch_process(
 }
 
 /// Waits for the end of a process, forwards signals, and ends it at the limit.
-async fn end_of(
+async fn wait_for_end(
     started: &mut RunningCommand,
     mut requests: mpsc::UnboundedReceiver<ProcessSignal>,
     ends: &ProcessEndTriggers,

@@ -1,4 +1,4 @@
-//! State that outlives a call.
+//! State of built-in tools that outlives a call, such as background processes.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

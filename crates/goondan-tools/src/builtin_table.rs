@@ -1,4 +1,4 @@
-//! The table of built-in tools.
+//! Table of all built-in tools.
 
 use crate::builtin_tool::BuiltinTool;
 use crate::platforms::{discord, github, slack, telegram};

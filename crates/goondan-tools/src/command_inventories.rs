@@ -196,7 +196,8 @@ mod tests {
         files.sort();
         let mut tried: BTreeMap<(String, String), TestedCalls> = BTreeMap::new();
         for file in files {
-            let (mut case, mut tool) = (String::new(), None);
+            let mut case = String::new();
+            let mut tool = None;
             for line in std::fs::read_to_string(file).unwrap().lines() {
                 let after = |mark: &str| line.split_once(mark).map(|(_, rest)| rest);
                 if let Some(name) = line.strip_prefix("case: ") {

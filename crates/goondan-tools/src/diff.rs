@@ -17,22 +17,25 @@ const NO_NEWLINE_NOTE: &str = "\n\\ No newline at end of file\n";
 /// The algorithm is selected statically: selecting it at run time would compile all five algorithms
 /// of the library.
 pub fn unified(before: &str, after: &str, context: usize) -> String {
-    let old: Vec<&str> = before.split_inclusive('\n').collect();
-    let new: Vec<&str> = after.split_inclusive('\n').collect();
+    let old_lines: Vec<&str> = before.split_inclusive('\n').collect();
+    let new_lines: Vec<&str> = after.split_inclusive('\n').collect();
     let mut text = String::new();
-    for hunk in group_diff_ops(diff_operations(&old, &new), context)
+    for hunk in group_diff_ops(diff_operations(&old_lines, &new_lines), context)
         .iter()
         .filter(|hunk| !hunk.is_empty())
     {
         // Writing to a string never fails.
         let _ = writeln!(text, "{}", UnifiedHunkHeader::new(hunk));
         for change in hunk {
-            let (gone, come) = (&old[change.old_range()], &new[change.new_range()]);
+            let (removed, added) = (
+                &old_lines[change.old_range()],
+                &new_lines[change.new_range()],
+            );
             match change {
-                DiffOp::Equal { .. } => put(&mut text, ' ', gone),
+                DiffOp::Equal { .. } => append_lines(&mut text, ' ', removed),
                 _ => {
-                    put(&mut text, '-', gone);
-                    put(&mut text, '+', come);
+                    append_lines(&mut text, '-', removed);
+                    append_lines(&mut text, '+', added);
                 }
             }
         }
@@ -59,12 +62,12 @@ impl DiffStat {
     /// Compares texts of any length quickly: a moved line counts as unchanged.
     pub(crate) fn of_texts(before: &str, after: &str) -> Self {
         let mut surplus: HashMap<&str, isize> = HashMap::new();
-        before
-            .lines()
-            .for_each(|line| *surplus.entry(line).or_default() -= 1);
-        after
-            .lines()
-            .for_each(|line| *surplus.entry(line).or_default() += 1);
+        for line in before.lines() {
+            *surplus.entry(line).or_default() -= 1;
+        }
+        for line in after.lines() {
+            *surplus.entry(line).or_default() += 1;
+        }
         let sum = |sign: isize| {
             surplus
                 .values()
@@ -94,7 +97,7 @@ fn diff_operations(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
 }
 
 /// Appends each line with `sign` before it. A note follows a line without line end.
-fn put(text: &mut String, sign: char, lines: &[&str]) {
+fn append_lines(text: &mut String, sign: char, lines: &[&str]) {
     for line in lines {
         text.push(sign);
         text.push_str(line);

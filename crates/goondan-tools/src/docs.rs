@@ -83,6 +83,7 @@ pub fn markdown() -> String {
     page
 }
 
+/// Writes the table of tool names in other programs.
 fn write_inventories(page: &mut String) -> std::fmt::Result {
     page.push_str(
         "\n## Names in other programs\n\nPrompts written for the tools of these programs also \
@@ -90,15 +91,17 @@ fn write_inventories(page: &mut String) -> std::fmt::Result {
         The test cases are in\n`tests/conformance`.\n\n",
     );
     page.push_str("| program | tool | tool in gdn | test case |\n|---|---|---|---|\n");
-    let all = INVENTORIES
+    let listed_tools = INVENTORIES
         .iter()
         .flat_map(|(name, tools)| tools.iter().map(move |tool| (name, tool)));
-    all.into_iter()
+    listed_tools
+        .into_iter()
         .try_for_each(|(name, (theirs, ours, case))| {
             writeln!(page, "| {name} | `{theirs}` | `{ours}` | {case} |")
         })
 }
 
+/// Writes the section of a built-in tool.
 fn write_resource(
     page: &mut String,
     builtin: &BuiltinTool,
@@ -127,6 +130,7 @@ fn write_resource(
         .try_for_each(|export| self::write_export(page, &manifest.name, export))
 }
 
+/// Writes the section of an export: description, parameters and permissions.
 fn write_export(page: &mut String, resource: &str, export: &ExportSpec) -> std::fmt::Result {
     writeln!(
         page,

@@ -56,10 +56,10 @@ pub(crate) fn decoded_text(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
 /// other zeros.
 fn utf_16_without_mark(start: &[u8]) -> Option<&'static str> {
     let (pairs, _) = start.as_chunks::<2>();
-    let all = |is: fn(&[u8; 2]) -> bool| pairs.len() > 1 && pairs.iter().all(is);
-    if all(|&[low, high]| high == 0 && is_printed(low) && low.is_ascii()) {
+    let all_pairs = |test: fn(&[u8; 2]) -> bool| pairs.len() > 1 && pairs.iter().all(test);
+    if all_pairs(|&[low, high]| high == 0 && is_printed(low) && low.is_ascii()) {
         Some("UTF-16LE")
-    } else if all(|&[high, low]| high == 0 && is_printed(low) && low.is_ascii()) {
+    } else if all_pairs(|&[high, low]| high == 0 && is_printed(low) && low.is_ascii()) {
         Some("UTF-16BE")
     } else {
         None
@@ -85,7 +85,7 @@ pub(crate) fn encoding_error(path: &str, encoding: &str) -> HandlerError {
 }
 
 /// Creates the error for a file that cannot be changed as text.
-pub(crate) fn not_text(path: &str, bytes: &[u8]) -> HandlerError {
+pub(crate) fn not_text_error(path: &str, bytes: &[u8]) -> HandlerError {
     match detect_encoding(bytes) {
         FileEncoding::Foreign(encoding) => encoding_error(path, encoding),
         FileEncoding::Text | FileEncoding::Binary => HandlerError::new(format!(

@@ -1,4 +1,4 @@
-//! Errors that several built-in tools share.
+//! Error constructors that several built-in tools share.
 
 use std::borrow::Cow;
 use std::io;
@@ -14,7 +14,6 @@ pub(crate) fn cancelled_error() -> HandlerError {
     HandlerError::new("the call was cancelled").code(Code::TOOL_CANCELLED)
 }
 
-/// Creates the error for an invalid argument.
 pub(crate) fn invalid_argument(message: impl Into<String>) -> HandlerError {
     HandlerError::new(message).code(Code::TOOL_INVALID_ARGS)
 }
@@ -27,8 +26,8 @@ pub(crate) fn approved_file(error: &ApprovedFileError) -> HandlerError {
         .suggest(error.suggestion())
 }
 
-/// Returns a path as text, with replacement characters if it is not UTF-8. A path itself in `json!`
-/// panics for such a name.
+/// Returns a path as text, with replacement characters if it is not UTF-8. Use it in `json!`, which
+/// panics for a path that is not UTF-8.
 pub(crate) fn lossy_path(path: &Path) -> Cow<'_, str> {
     path.to_string_lossy()
 }

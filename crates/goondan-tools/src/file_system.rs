@@ -89,9 +89,10 @@ fn read(
     // The guard compares whole files. Its version must come from the same read as the output,
     // because the file can change between two.
     let is_guarded = metadata.len() <= MAX_GUARDED_FILE_BYTES as u64;
-    let limit = match is_guarded {
-        true => max_bytes.max(MAX_GUARDED_FILE_BYTES as u32),
-        false => max_bytes,
+    let limit = if is_guarded {
+        max_bytes.max(MAX_GUARDED_FILE_BYTES as u32)
+    } else {
+        max_bytes
     };
     let mut bytes = Vec::new();
     file.take(u64::from(limit) + 1)

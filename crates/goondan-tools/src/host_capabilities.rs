@@ -34,7 +34,6 @@ pub(crate) fn embeddings(ctx: &ToolContext) -> Result<&dyn EmbeddingModels, Hand
         .ok_or_else(|| missing_capability("use embedding models"))
 }
 
-/// Returns the error of a missing capability.
 fn missing_capability(what: &str) -> HandlerError {
     HandlerError::new(format!("tools cannot {what} here")).code(Code::TOOL_UNAVAILABLE)
 }

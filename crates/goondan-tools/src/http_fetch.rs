@@ -135,11 +135,14 @@ impl ToolOperation for HttpPost {
 
 fn headers(given: BTreeMap<String, String>) -> Result<HeaderMap, HandlerError> {
     let header = |(name, value): (String, String)| {
-        let wrong = || {
+        let invalid_header_error = || {
             errors::invalid_argument(format!("the header `{name}` has an invalid name or value"))
         };
-        let key = HeaderName::try_from(&name).map_err(|_| wrong())?;
-        Ok((key, HeaderValue::try_from(value).map_err(|_| wrong())?))
+        let key = HeaderName::try_from(&name).map_err(|_| invalid_header_error())?;
+        Ok((
+            key,
+            HeaderValue::try_from(value).map_err(|_| invalid_header_error())?,
+        ))
     };
     given.into_iter().map(header).collect()
 }

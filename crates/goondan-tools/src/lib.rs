@@ -90,7 +90,7 @@ pub use crate::executable::{EntryFault, ExecutableTools, entry_fault};
 use crate::instance_owner::InstanceOwner;
 use crate::mutex_lock::lock;
 use crate::sandbox::SandboxHelper;
-pub use crate::sandbox::sandboxed_start::is_there as has_sandbox;
+pub use crate::sandbox::sandboxed_start::is_supported as has_sandbox;
 pub use crate::sandbox::{HelperCommand, enter};
 #[cfg(target_os = "linux")]
 pub use crate::sandbox::{local_clients::is_sandboxed_client, orphans::adopt as adopt_orphans};
@@ -146,7 +146,9 @@ impl BuiltinTools {
 
     /// Ends the processes of a retired instance.
     pub fn instance_ended(&self, id: &InstanceId) {
-        self.state.processes.end_of(&InstanceOwner::of_instance(id));
+        self.state
+            .processes
+            .end_processes_of(&InstanceOwner::of_instance(id));
     }
 
     /// Ends all processes, and waits until they have ended.
@@ -219,6 +221,7 @@ pub fn config_fault(tool: &Resource<Tool>, environment: &Environment) -> Option<
     }
 }
 
+/// Returns the error of a Tool whose config the built-in tool rejects.
 fn wrong_config(
     tool: &Resource<Tool>,
     builtin: &BuiltinTool,

@@ -234,17 +234,17 @@ impl SendChannelMessage {
 
 /// Returns the error of an unknown channel, with the known names.
 fn unknown_channel(name: &str, channels: &BTreeMap<String, MessageChannel>) -> HandlerError {
-    let known = channels
+    let channel_names = channels
         .keys()
         .map(String::as_str)
         .collect::<Vec<_>>()
         .join(", ");
     let error = HandlerError::new(format!("there is no channel `{name}`"))
         .code(Code::TOOL_CHANNEL_NOT_FOUND);
-    error.suggest(if known.is_empty() {
+    error.suggest(if channel_names.is_empty() {
         "no channel is configured; the operator can add channels to the tool's `config.channels`"
             .to_owned()
     } else {
-        format!("use one of: {known}")
+        format!("use one of: {channel_names}")
     })
 }

@@ -1,4 +1,4 @@
-//! Locking without poison.
+//! Locks a mutex, including one that a panicked thread held.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -118,8 +118,8 @@ impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let guard = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed = only_allowed(&guard, name.as_str(), found)?;
+            let addresses = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let allowed = only_allowed(&guard, name.as_str(), addresses)?;
             Ok(Box::new(allowed.into_iter()) as Addrs)
         })
     }
@@ -131,7 +131,8 @@ fn only_allowed(
     host: &str,
     found: impl Iterator<Item = SocketAddr>,
 ) -> Result<Vec<SocketAddr>, BlockedUrl> {
-    let (mut allowed, mut blocked) = (Vec::new(), None);
+    let mut allowed = Vec::new();
+    let mut blocked = None;
     for address in found {
         match guard.check_address(host, address.ip()) {
             Ok(()) => allowed.push(address),
@@ -153,12 +154,12 @@ fn special_address(address: IpAddr) -> Option<&'static str> {
             Some(inner) => special_v4(inner),
             None => {
                 let bits = address.to_bits();
-                let inside = |(net, length, _): &&(Ipv6Addr, u32, &str)| {
+                let contains_address = |(net, length, _): &&(Ipv6Addr, u32, &str)| {
                     (bits ^ net.to_bits()) >> (128 - length) == 0
                 };
                 NON_PUBLIC_IPV6_NETWORKS
                     .iter()
-                    .find(inside)
+                    .find(contains_address)
                     .map(|row| row.2)
             }
         },

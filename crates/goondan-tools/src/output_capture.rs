@@ -62,8 +62,8 @@ impl OutputCapture {
 
     /// Removes an unfinished character at the end, and returns its bytes.
     pub(crate) fn take_unfinished(&mut self) -> Vec<u8> {
-        let kept = self.head.iter().chain(&self.tail).copied();
-        let mut end: Vec<u8> = kept.rev().take(MAX_UNFINISHED_BYTES).collect();
+        let kept_bytes = self.head.iter().chain(&self.tail).copied();
+        let mut end: Vec<u8> = kept_bytes.rev().take(MAX_UNFINISHED_BYTES).collect();
         end.reverse();
         let unfinished = end.split_off(without_cut_end(&end).len());
         for _ in &unfinished {
@@ -75,9 +75,9 @@ impl OutputCapture {
 
     /// Returns the kept text. If bytes are missing, a line states how many.
     pub(crate) fn text(mut self) -> String {
-        let kept = (self.head.len() + self.tail.len()) as u64;
+        let kept_length = (self.head.len() + self.tail.len()) as u64;
         let tail = self.tail.make_contiguous();
-        if kept == self.total {
+        if kept_length == self.total {
             self.head.extend_from_slice(tail);
             return String::from_utf8_lossy(&self.head).into_owned();
         }

@@ -191,9 +191,10 @@ impl FileRoot {
             _ => ".".to_owned(),
         };
         let parent = self.resolve(&parent).map_err(|error| {
-            match error.code.as_deref() == Some(Code::TOOL_PATH_ESCAPE.as_str()) {
-                true => self.escape_error(given),
-                false => error,
+            if error.code.as_deref() == Some(Code::TOOL_PATH_ESCAPE.as_str()) {
+                self.escape_error(given)
+            } else {
+                error
             }
         })?;
         let path = parent.path.join(name);

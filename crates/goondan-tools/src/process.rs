@@ -64,11 +64,11 @@ pub(crate) type Environment = BTreeMap<OsString, OsString>;
 /// Returns the environment of a program: the ordinary variables of this process, those in
 /// `allowed`, and `extra`.
 pub(crate) fn environment(allowed: &[String], extra: BTreeMap<String, String>) -> Environment {
-    let passes = |name: &str, value: &OsStr| {
+    let is_passed = |name: &str, value: &OsStr| {
         is_ordinary(name, value) || allowed.iter().any(|allowed| allowed == name)
     };
     let inherited = std::env::vars_os()
-        .filter(|(name, value)| name.to_str().is_some_and(|name| passes(name, value)));
+        .filter(|(name, value)| name.to_str().is_some_and(|name| is_passed(name, value)));
     inherited
         .chain(
             extra
@@ -272,7 +272,7 @@ pub(crate) struct FinishedProgram {
     pub(crate) duration: Duration,
     /// Standard output, truncated in the middle if it is long.
     pub(crate) stdout: String,
-    /// Standard error, truncated in the same way.
+    /// Standard error, truncated in the middle if it is long.
     pub(crate) stderr: String,
 }
 
@@ -326,15 +326,20 @@ pub(crate) async fn run(
     let begun = Instant::now();
     let mut started = work.start(false).await?;
     let (stdout_pipe, stderr_pipe) = started.take_output();
-    let (mut stdout, mut stderr) = (OutputCapture::new(keep.0), OutputCapture::new(keep.1));
+    let mut stdout = OutputCapture::new(keep.0);
+    let mut stderr = OutputCapture::new(keep.1);
     let reading = async {
-        let show = |stream| move |text: &str| ctx.progress.output(stream, text);
+        let output_callback = |stream| move |text: &str| ctx.progress.output(stream, text);
         tokio::join!(
-            stdout.read(stdout_pipe, show(OutputStream::Stdout)),
-            stderr.read(stderr_pipe, show(OutputStream::Stderr)),
+            stdout.read(stdout_pipe, output_callback(OutputStream::Stdout)),
+            stderr.read(stderr_pipe, output_callback(OutputStream::Stderr)),
         );
     };
-    let end = while_reading(end_of(&mut started, limit, &ctx.cancellation), reading).await?;
+    let end = read_until_end(
+        wait_for_end(&mut started, limit, &ctx.cancellation),
+        reading,
+    )
+    .await?;
     let (status, timed_out) = match end {
         ProgramEnd::Exited(status) => (status, false),
         ProgramEnd::TimedOut(status) => (status, true),
@@ -357,7 +362,7 @@ enum ProgramEnd {
 }
 
 /// Waits for the program, and ends its group at the limit or on cancellation.
-async fn end_of(
+async fn wait_for_end(
     started: &mut RunningCommand,
     limit: Option<Duration>,
     cancellation: &CancellationToken,
@@ -376,7 +381,7 @@ async fn end_of(
 }
 
 /// Waits for an end while reading output, and then briefly for the end of the output.
-pub(crate) async fn while_reading<T>(
+pub(crate) async fn read_until_end<T>(
     end: impl Future<Output = T>,
     reading: impl Future<Output = ()>,
 ) -> T {
@@ -399,7 +404,7 @@ pub(crate) async fn wait_for_limit(limit: Option<Duration>) {
 }
 
 /// Returns the exit status `code` of a command that started no program.
-pub(crate) fn failed_with(code: u8) -> ExitStatus {
+pub(crate) fn exit_status_of_code(code: u8) -> ExitStatus {
     #[cfg(unix)]
     return std::os::unix::process::ExitStatusExt::from_raw(i32::from(code) << 8);
     #[cfg(windows)]

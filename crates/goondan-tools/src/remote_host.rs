@@ -35,7 +35,8 @@ const SSH_OPTIONS: [&str; 13] = [
     "-o",
     "ServerAliveInterval=15",
 ];
-/// The socket of the key agent. The program needs it, and does not forward it.
+/// Variable with the socket of the SSH key agent. `ssh` needs the variable, and does not forward it
+/// to the host.
 const SSH_AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
 /// Exit code of the program if the connection fails.
 const SSH_CONNECTION_FAILED_CODE: i32 = 255;
@@ -99,16 +100,16 @@ impl RemoteHost {
         }
     }
 
-    /// Returns the command that runs `line` on the host. `beside` contains other settings of the
-    /// call by name, and whether they are set; they are not supported.
+    /// Returns the command that runs `line` on the host. Fails if a setting of `unsupported_settings` is
+    /// set. Each setting has its name, and whether the call sets it.
     pub(crate) fn prepare_command(
         &self,
         line: &str,
-        beside: &[(&str, bool)],
+        unsupported_settings: &[(&str, bool)],
         launcher: &ProgramLauncher,
         ctx: &ToolContext,
     ) -> Result<PreparedCommand, HandlerError> {
-        if let Some((name, _)) = beside.iter().find(|(_, is_given)| *is_given) {
+        if let Some((name, _)) = unsupported_settings.iter().find(|(_, is_given)| *is_given) {
             return Err(errors::invalid_argument(format!(
                 "`{name}` is not supported for commands on {}",
                 self.address
@@ -151,7 +152,7 @@ impl RemoteHost {
     /// Returns true if all sandboxes of the call permit network access.
     fn may_be_reached(&self, launcher: &ProgramLauncher, ctx: &ToolContext) -> bool {
         let mut outer = launcher.sandbox().into_iter().chain(&ctx.sandboxes);
-        let of_rules = match &ctx.run_mode {
+        let allowed_by_rules = match &ctx.run_mode {
             RunMode::Direct(direct) => direct
                 .commands
                 .iter()
@@ -159,7 +160,7 @@ impl RemoteHost {
                 .all(|command| command.sandbox.network),
             RunMode::Shell => true,
         };
-        of_rules && outer.all(|sandbox| sandbox.network)
+        allowed_by_rules && outer.all(|sandbox| sandbox.network)
     }
 
     /// Adds the host to a result, and a note about the end of the command.
@@ -189,9 +190,9 @@ impl RemoteHost {
 /// Returns true for `host`, `user@host` or `ssh://user@host:port`. Rejects addresses that a program
 /// could parse as an option or as several words.
 fn is_address(text: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-@:/[]%".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-@:/[]%".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[')
-        && text.chars().all(plain)
+        && text.chars().all(is_plain)
         && text.len() <= 255
 }
 

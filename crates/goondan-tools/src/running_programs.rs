@@ -71,13 +71,15 @@ impl RegisteredProgram {
         access: WriteAccess,
         approved: &Arc<[ApprovedFile]>,
     ) -> io::Result<RegisteredProgram> {
-        let protection = match approved.is_empty() {
-            true => None,
-            false => Some(FileProtection::begin(Arc::clone(approved)).await?),
+        let protection = if approved.is_empty() {
+            None
+        } else {
+            Some(FileProtection::begin(Arc::clone(approved)).await?)
         };
-        let file = match access.writable.is_empty() {
-            true => None,
-            false => LockFile::of_user().map_err(io::Error::other)?,
+        let file = if access.writable.is_empty() {
+            None
+        } else {
+            LockFile::of_user().map_err(io::Error::other)?
         };
         let registered = register(&access, file.as_ref()).await;
         let key = registered.map_err(io::Error::other)?;

@@ -100,14 +100,14 @@ impl ToolOperation for RuntimeExec {
         let launcher = &shared.lines.launcher;
         let (field, place, work) = match host {
             Some(host) => {
-                let beside = [
+                let unsupported_settings = [
                     ("workdir", self.workdir.is_some()),
                     ("env", !self.env.is_empty()),
                 ];
                 (
                     "host",
                     json!(host.address()),
-                    host.prepare_command(&self.command, &beside, launcher, ctx)?,
+                    host.prepare_command(&self.command, &unsupported_settings, launcher, ctx)?,
                 )
             }
             None => {
@@ -194,7 +194,8 @@ struct ManageProcess {
 impl ToolOperation for ManageProcess {
     type Shared = RuntimeToolState;
 
-    /// After a restart, another process has the same id.
+    /// Adds the identity of the process to its id, because another process has the same id after a
+    /// restart.
     fn unique_arguments(self, ctx: &ToolContext, shared: &RuntimeToolState) -> JsonObject {
         let process = shared.processes.find(ctx, &self.process_id).ok();
         let identity = process.map_or("no process".to_owned(), |process| process.identity.clone());
@@ -239,7 +240,6 @@ impl ToolOperation for ManageProcess {
     }
 }
 
-/// Adds the state of a process.
 fn add_process_state(output: &mut Value, id: &str, process: &BackgroundProcess) {
     let end = process.end();
     output["process_id"] = json!(id);

@@ -1,4 +1,4 @@
-//! Scalar JSON values as text.
+//! Converts scalar JSON values to text.
 
 use serde_json::Value;
 

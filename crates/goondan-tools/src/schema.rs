@@ -29,6 +29,8 @@ pub(crate) fn describe<T: JsonSchema>() -> (String, Value) {
     (description, root)
 }
 
+/// Removes titles, foreign formats and `null` from a derived schema, and joins the lines of
+/// descriptions.
 fn clean_schema(schema: &mut Value) {
     let Value::Object(schema) = schema else {
         return;

@@ -72,6 +72,7 @@ impl ToolOperation for ReloadRequest {
     }
 }
 
+/// Returns the error of a rejected reload, with the diagnostics of the project.
 fn reload_error(
     ReloadFailure {
         generation,

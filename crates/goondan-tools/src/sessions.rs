@@ -86,13 +86,14 @@ impl ToolOperation for ListSessions {
         let mut sessions = agents::retain_reachable(ctx, sessions, InstanceMeta::id).await?;
         let total = sessions.len();
         sessions.sort_by_key(|session| (std::cmp::Reverse(session.updated_at), session.id()));
-        let own = calling_session(ctx);
-        let shown: Vec<Value> = sessions
+        let own_session = calling_session(ctx);
+        let listed_sessions: Vec<Value> = sessions
             .iter()
             .take(self.limit)
-            .map(|session| session_json(session, &own))
+            .map(|session| session_json(session, &own_session))
             .collect();
-        let output = json!({"count": shown.len(), "total": total, "sessions": shown});
+        let output =
+            json!({"count": listed_sessions.len(), "total": total, "sessions": listed_sessions});
         Ok(titled_output(
             format!("{} of {total} sessions", output["count"]),
             output,
@@ -122,15 +123,15 @@ impl ToolOperation for SessionHistory {
             .history(&session.id())
             .await?;
         let left_out = messages.len().saturating_sub(self.limit);
-        let shown: Vec<Value> = messages[left_out..]
+        let listed_messages: Vec<Value> = messages[left_out..]
             .iter()
             .map(|message| message_json(message))
             .collect();
         let output = json!({
             "session_id": session.id().to_string(),
-            "count": shown.len(),
+            "count": listed_messages.len(),
             "total": messages.len(),
-            "messages": shown,
+            "messages": listed_messages,
         });
         Ok(titled_output(
             format!("Read {} messages of {}", shown_count(&output), session.id()),
@@ -256,19 +257,19 @@ impl ToolOperation for ListSubagents {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
-        let own = calling_session(ctx);
+        let own_session = calling_session(ctx);
         let is_wanted = |session: &&InstanceMeta| {
-            session.owner.as_ref() == Some(&own)
+            session.owner.as_ref() == Some(&own_session)
                 && (session.status == InstanceStatus::Processing
                     || (self.include_idle && session.status == InstanceStatus::Idle))
         };
         let sessions = host_capabilities::sessions(ctx)?.sessions().await?;
-        let shown: Vec<Value> = sessions
+        let listed_sessions: Vec<Value> = sessions
             .iter()
             .filter(is_wanted)
-            .map(|session| session_json(session, &own))
+            .map(|session| session_json(session, &own_session))
             .collect();
-        let output = json!({"count": shown.len(), "subagents": shown});
+        let output = json!({"count": listed_sessions.len(), "subagents": listed_sessions});
         Ok(titled_output(
             format!("{} sub-agents", shown_count(&output)),
             output,
@@ -326,7 +327,6 @@ fn round_cost(cost: f64) -> f64 {
     (cost * 1_000_000.0).round() / 1_000_000.0
 }
 
-/// Returns the calling session.
 fn calling_session(ctx: &ToolContext) -> InstanceId {
     InstanceId::new(&*ctx.agent_name, &*ctx.instance_key)
 }
@@ -334,11 +334,10 @@ fn calling_session(ctx: &ToolContext) -> InstanceId {
 /// Finds the session with that id.
 async fn find(ctx: &ToolContext, id: &str) -> Result<InstanceMeta, HandlerError> {
     let sessions = host_capabilities::sessions(ctx)?.sessions().await?;
-    let wanted = id
+    let instance_id = id
         .split_once(':')
         .map(|(agent, key)| InstanceId::new(agent, key));
-    let found =
-        wanted.and_then(|wanted| sessions.into_iter().find(|session| session.id() == wanted));
+    let found = instance_id.and_then(|id| sessions.into_iter().find(|session| session.id() == id));
     // Only sessions within reach, so that the error does not show whether another one exists.
     let reached = agents::retain_reachable(ctx, Vec::from_iter(found), InstanceMeta::id).await?;
     reached.into_iter().next().ok_or_else(|| {

@@ -191,16 +191,19 @@ pub(crate) fn sandbox_note(ctx: &ToolContext, finished: &FinishedProgram) -> Opt
     else {
         return None;
     };
-    let all = || commands.iter().chain(files.values()).flatten();
-    if finished.status.success() || !sandboxed_start::is_there() || all().next().is_none() {
+    let all_containments = || commands.iter().chain(files.values()).flatten();
+    if finished.status.success()
+        || !sandboxed_start::is_supported()
+        || all_containments().next().is_none()
+    {
         return None;
     }
-    let network = if all().all(|command| command.sandbox.network) {
+    let network = if all_containments().all(|command| command.sandbox.network) {
         ""
     } else {
         "has no network, "
     };
-    let writes = if all().all(|command| command.writes) {
+    let writes = if all_containments().all(|command| command.writes) {
         "can write only in the working directory"
     } else {
         "cannot write files"

@@ -237,11 +237,11 @@ impl ToolOperation for TextTrim {
     type Shared = ();
 
     async fn run(self, _ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
-        let white = |c: char| c.is_whitespace() || c == '\u{FEFF}';
+        let is_white = |c: char| c.is_whitespace() || c == '\u{FEFF}';
         let result = match self.mode {
-            TrimMode::Start => self.text.trim_start_matches(white),
-            TrimMode::End => self.text.trim_end_matches(white),
-            TrimMode::Both => self.text.trim_matches(white),
+            TrimMode::Start => self.text.trim_start_matches(is_white),
+            TrimMode::End => self.text.trim_end_matches(is_white),
+            TrimMode::Both => self.text.trim_matches(is_white),
         };
         let trimmed = self.text.chars().count() - result.chars().count();
         let output = json!({"original": self.text, "result": result, "mode": self.mode, "trimmedLength": trimmed});

@@ -83,7 +83,7 @@ const TOOL_CHAINS: [ToolChain; 14] = [
 ];
 
 /// Returns true for a variable with the location of a tool chain. Programs receive these variables
-/// like `PATH`, because they would otherwise find no tool chain or the wrong one.
+/// like `PATH`, because without them they find no tool chain or the wrong one.
 pub(crate) fn is_variable(name: &str) -> bool {
     TOOL_CHAINS.iter().any(|chain| chain.variable == name)
 }

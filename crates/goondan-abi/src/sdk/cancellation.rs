@@ -44,7 +44,7 @@ impl CancellationSignal {
         }
     }
 
-    /// Blocks for `duration`, or until the flag is set. Returns whether the flag is set.
+    /// Blocks for `duration`, or until the flag is set. Returns true if the flag is set.
     pub(super) fn wait(&self, duration: Duration) -> bool {
         let waited = self
             .fired

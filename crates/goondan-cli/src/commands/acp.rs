@@ -1,11 +1,11 @@
-//! `gdn acp`.
+//! `gdn acp`: connects an editor to a swarm over the Agent Client Protocol.
 
 use clap::Args;
 use goondan::StateRoot;
 use goondan::spec::Code;
 use goondan_serve::acp;
 
-use super::run::{RunSession, SignalReceiver, watched};
+use super::run::{RunSession, SignalReceiver, run_with_signals};
 use crate::complete;
 use crate::exit::CliError;
 use crate::output::CommandOutput;
@@ -40,7 +40,7 @@ pub(crate) async fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    watched(async |signals| serve_editor(&args, signals, state_root, output).await).await
+    run_with_signals(async |signals| serve_editor(&args, signals, state_root, output).await).await
 }
 
 /// Starts the swarm and serves the editor on standard input and output.

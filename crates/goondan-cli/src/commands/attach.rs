@@ -1,4 +1,4 @@
-//! `gdn attach`.
+//! `gdn attach`: follows a running swarm and answers its approval requests.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use goondan::internal::untrusted_text;
 use goondan_serve::client::segment;
 
 use super::logs;
-use super::run::{RemoteClient, SignalReceiver, event_line, watched};
+use super::run::{RemoteClient, SignalReceiver, event_line, run_with_signals};
 use super::send::find;
 use crate::complete;
 use crate::exit::CliError;
@@ -49,7 +49,7 @@ pub(crate) async fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    watched(async |signals| attach(&args, signals, state_root, output).await).await
+    run_with_signals(async |signals| attach(&args, signals, state_root, output).await).await
 }
 
 /// Connects to the process that runs the swarm and shows its events.

@@ -1,4 +1,5 @@
-//! `gdn backup` and `gdn restore`.
+//! `gdn backup` and `gdn restore`: copy the conversations of a workspace to an archive or a
+//! directory, and back.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -80,9 +81,10 @@ pub(crate) fn back_up(
     if args.target.exists() {
         return Err(exists(&args.target));
     }
-    let written = match is_archive(&args.target) {
-        true => write_archive(&workspace, &args.target),
-        false => write_directory(&workspace, &args.target),
+    let written = if is_archive(&args.target) {
+        write_archive(&workspace, &args.target)
+    } else {
+        write_directory(&workspace, &args.target)
     };
     let conversations = written.map_err(|error| {
         let message = format!("`{}` can't be backed up: {}.", workspace.id, reason(&error));
@@ -137,9 +139,9 @@ pub(crate) fn restore(
     output.note(&format!("Restored the workspace `{}`.", workspace.id))
 }
 
-/// Copies a backup to the directory of a new workspace, which gets its name when it is complete.
-/// With `keeps_owner`, the workspace still belongs to its project; otherwise it belongs to the
-/// project that uses it first.
+/// Copies a backup to the directory of a new workspace. The directory gets its name when it is
+/// complete. With `keeps_owner`, the workspace still belongs to its project. Without it, the
+/// workspace belongs to the first project that uses it.
 fn create_workspace(
     workspace: &Workspace,
     source: &Path,
@@ -155,9 +157,10 @@ fn create_workspace(
         id: workspace.id.clone(),
         dir: draft.path().join("workspace"),
     };
-    match source.is_dir() {
-        true => copy_directory(source, &copy.dir)?,
-        false => unpack(source, &copy.dir)?,
+    if source.is_dir() {
+        copy_directory(source, &copy.dir)?
+    } else {
+        unpack(source, &copy.dir)?
     }
     remove_if_there(&copy.dir.join(MANIFEST))?;
     restored_grants::remove(&copy)?;
@@ -275,17 +278,19 @@ fn unpack(source: &Path, copy: &Path) -> io::Result<()> {
 
 /// Fails if a directory contains no workspace.
 fn check_is_backup(directory: &Path) -> io::Result<()> {
-    match directory.join("instances").is_dir() {
-        true => Ok(()),
-        false => Err(io::Error::other("it is not a backup")),
+    if directory.join("instances").is_dir() {
+        Ok(())
+    } else {
+        Err(io::Error::other("it is not a backup"))
     }
 }
 
 /// Reads the manifest of a backup; `None` if the backup has none.
 fn read_manifest(source: &Path) -> io::Result<Option<BackupManifest>> {
-    let bytes = match source.is_dir() {
-        true => read_if_there(&source.join(MANIFEST))?,
-        false => read_from_archive(source, Path::new(MANIFEST))?,
+    let bytes = if source.is_dir() {
+        read_if_there(&source.join(MANIFEST))?
+    } else {
+        read_from_archive(source, Path::new(MANIFEST))?
     };
     let Some(bytes) = bytes else { return Ok(None) };
     let manifest: BackupManifest = serde_json::from_slice(&bytes)

@@ -1,4 +1,4 @@
-//! Pages in the user's browser.
+//! Opens a page in the user's browser.
 
 use std::io;
 use std::path::Path;

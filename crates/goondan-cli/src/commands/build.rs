@@ -10,7 +10,7 @@ use goondan::{BuildEnd, BuildOutcome, Project, StateRoot, ToolBuilds};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::run::{SignalReceiver, watched};
+use crate::commands::run::{SignalReceiver, run_with_signals};
 use crate::complete;
 use crate::exit::{CliError, CommandExit};
 use crate::output::{ActivitySpinner, CommandOutput, style};
@@ -46,7 +46,7 @@ pub(crate) async fn run(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let trust = TrustSettings::new(state_root, args.trust);
-    watched(async |mut signals| {
+    run_with_signals(async |mut signals| {
         let project = args.project.find(output)?;
         let outcomes = build_selected(&project, &args.tools, &trust, &mut signals, output).await?;
         if output.json {
@@ -175,35 +175,36 @@ fn unknown_build_error(name: &str, builds: &ToolBuilds) -> CliError {
     let error = CliError::usage(format!(
         "There is no Tool or Extension `{name}` with a `spec.build`."
     ));
-    match names.is_empty() {
-        true => error.suggest("Add `spec.build` with the build command."),
-        false => error.suggest(format!("Use one of: {}.", names.join(", "))),
+    if names.is_empty() {
+        error.suggest("Add `spec.build` with the build command.")
+    } else {
+        error.suggest(format!("Use one of: {}.", names.join(", ")))
     }
 }
 
 /// Fails if the project has errors other than missing entries, which a build can create.
 fn refuse_other_mistakes(project: &Project, output: &CommandOutput) -> Result<(), CliError> {
-    let others: Vec<Diagnostic> = project
+    let other_errors: Vec<Diagnostic> = project
         .diagnostics
         .iter()
         .filter(|problem| problem.is_error() && !is_missing_entry(problem, &project.builds))
         .cloned()
         .collect();
-    if others.is_empty() {
+    if other_errors.is_empty() {
         return Ok(());
     }
     output.explain(
         render::pretty(
-            &others,
+            &other_errors,
             &project.sources,
             CommandOutput::stderr_has_colour(),
         )
         .trim_end_matches('\n'),
     )?;
-    Err(project::invalid(&others))
+    Err(project::invalid_project_error(&other_errors))
 }
 
-/// Returns whether the error is the missing entry file of one of the builds.
+/// Returns true if the error is the missing entry file of one of the builds.
 fn is_missing_entry(problem: &Diagnostic, builds: &[ToolBuild]) -> bool {
     problem.code == Code::ENTRY_NOT_FOUND
         && problem.field.as_deref() == Some("spec.entry")
@@ -229,12 +230,13 @@ fn require_success(outcomes: &[BuildOutcome]) -> Result<(), CliError> {
             format!("{} builds failed: {}.", failures.len(), names.join(", "))
         }
     };
-    let hint = match failed
+    let hint = if failed
         .iter()
         .any(|outcome| matches!(outcome.end, BuildEnd::NotStarted(_)))
     {
-        true => "Correct the command in `spec.build`, or install the programs that it needs.",
-        false => "Fix the errors above, then build again.",
+        "Correct the command in `spec.build`, or install the programs that it needs."
+    } else {
+        "Fix the errors above, then build again."
     };
     Err(CliError::failure(Code::BUILD_FAILED, message).suggest(hint))
 }
@@ -246,20 +248,20 @@ fn check_entries(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let project = project::load(path)?;
-    let built = |build: &&ToolBuild| outcomes.iter().any(|outcome| outcome.tool == build.tool);
-    let built: Vec<ToolBuild> = project.builds.iter().filter(built).cloned().collect();
-    let missing: Vec<Diagnostic> = project
+    let was_built = |build: &&ToolBuild| outcomes.iter().any(|outcome| outcome.tool == build.tool);
+    let built: Vec<ToolBuild> = project.builds.iter().filter(was_built).cloned().collect();
+    let missing_entries: Vec<Diagnostic> = project
         .diagnostics
         .iter()
         .filter(|problem| is_missing_entry(problem, &built))
         .cloned()
         .collect();
-    let Some(first) = missing.first() else {
+    let Some(first) = missing_entries.first() else {
         return Ok(());
     };
     output.explain(
         render::pretty(
-            &missing,
+            &missing_entries,
             &project.sources,
             CommandOutput::stderr_has_colour(),
         )
@@ -273,11 +275,10 @@ fn check_entries(
         "Correct `spec.entry`, or change the command so that it writes the library \
             there.",
     );
-    error.diagnostics = as_json(&missing).into();
+    error.diagnostics = as_json(&missing_entries).into();
     Err(error)
 }
 
-/// Returns the outcome of a build as JSON.
 fn outcome_json(outcome: &BuildOutcome) -> Value {
     let status = match &outcome.end {
         BuildEnd::Built => "built",

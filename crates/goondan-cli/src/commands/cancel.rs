@@ -1,4 +1,4 @@
-//! `gdn cancel`.
+//! `gdn cancel`: cancels the running turn of a conversation.
 
 use clap::Args;
 use goondan::StateRoot;

@@ -1,4 +1,4 @@
-//! `gdn completions`.
+//! `gdn completions`: prints a completion script for a shell.
 
 use std::io::Write;
 

@@ -57,9 +57,10 @@ pub(crate) fn run(args: &ExplainArgs, output: &CommandOutput) -> Result<(), CliE
         return list(output);
     };
     let row = codes::find_explanation(code).ok_or_else(|| unknown_code_error(code))?;
-    match output.json {
-        true => output.json_pretty(&explanation_json(row)),
-        false => output.piece(&explanation_text(row)),
+    if output.json {
+        output.json_pretty(&explanation_json(row))
+    } else {
+        output.piece(&explanation_text(row))
     }
 }
 
@@ -95,9 +96,10 @@ fn unknown_code_error(code: &str) -> CliError {
         .into_iter()
         .map(|code| format!("`{code}`"))
         .collect();
-    let similar = match similar.is_empty() {
-        true => String::new(),
-        false => format!("Did you mean {}? ", similar.join(" or ")),
+    let similar = if similar.is_empty() {
+        String::new()
+    } else {
+        format!("Did you mean {}? ", similar.join(" or "))
     };
     CliError::usage(format!("There is no code `{code}`.")).suggest(format!(
         "{similar}`gdn explain` lists all codes. Third-party tools may define other codes."
@@ -110,12 +112,12 @@ fn explanation_text(row: &CodeExplanation) -> String {
     let mut text = format!("{bold}{}{bold:#}: {}\n", row.code, row.meaning);
     let mut part =
         |title: &str, lines: &str| text.push_str(&format!("\n{bold}{title}{bold:#}\n{lines}"));
-    part("When", &wrapped(row.why));
+    part("When", &wrap_paragraph(row.why));
     if let Some(example) = &row.example {
-        part("Wrong", &indented(example.wrong));
-        part("Right", &indented(example.right));
+        part("Wrong", &indent_lines(example.wrong));
+        part("Right", &indent_lines(example.right));
     }
-    part("What to do", &wrapped(row.next));
+    part("What to do", &wrap_paragraph(row.next));
     if let Some(url) = row.more_url() {
         text.push_str(&format!("\nSee also: {url}\n"));
     }
@@ -123,12 +125,12 @@ fn explanation_text(row: &CodeExplanation) -> String {
 }
 
 /// Indents each line by two spaces.
-fn indented(text: &str) -> String {
+fn indent_lines(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
 /// Wraps a paragraph to lines of at most [`WRAP_COLUMNS`] characters, indent included.
-fn wrapped(text: &str) -> String {
+fn wrap_paragraph(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
@@ -142,7 +144,6 @@ fn wrapped(text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the explanation of a code as JSON.
 fn explanation_json(row: &CodeExplanation) -> Value {
     json!({
         "code": row.code,
@@ -196,7 +197,7 @@ mod tests {
 
     #[test]
     fn sentences_are_wrapped_at_spaces() {
-        let text = wrapped(&"word ".repeat(50));
+        let text = wrap_paragraph(&"word ".repeat(50));
         assert!(
             text.lines()
                 .all(|line| line.starts_with("  ") && line.chars().count() <= WRAP_COLUMNS)

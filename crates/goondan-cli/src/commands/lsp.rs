@@ -1,4 +1,4 @@
-//! `gdn lsp`.
+//! `gdn lsp`: starts the language server for the YAML of projects.
 
 use std::io::{self, BufReader, BufWriter};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `gdn man`.
+//! `gdn man`: writes the manual pages of all commands.
 
 use std::fs;
 use std::path::PathBuf;

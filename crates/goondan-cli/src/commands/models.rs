@@ -1,4 +1,4 @@
-//! `gdn models`.
+//! `gdn models`: lists the models of a project, or tests them with one small request.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,11 +70,12 @@ pub(crate) async fn run(
 ) -> Result<(), CliError> {
     let trust = TrustSettings::new(state_root, args.trust);
     let path = args.project.find(output)?;
-    let (root, bundle, _) = match args.test {
-        true => project::load_trusted(&path, &trust, output)?,
-        false => project::load_valid(&path, output)?,
+    let (root, bundle, _) = if args.test {
+        project::load_trusted(&path, &trust, output)?
+    } else {
+        project::load_valid(&path, output)?
     };
-    let models = selected(&bundle, &args.names)?;
+    let models = select_models(&bundle, &args.names)?;
     let is_trusted = args.test || trust.is_given(&root)?;
     let environment = project_variables(&bundle, args.env_file.as_deref(), is_trusted)
         .await
@@ -85,27 +86,32 @@ pub(crate) async fn run(
     let rows = futures::future::join_all(looks).await;
     print_rows(&rows, output)?;
     let is_failed = |row: &ModelRow| matches!(row.state, ModelState::Failed(_));
-    match args.test && rows.iter().any(is_failed) {
-        true => Err(CliError::already_printed(CommandExit::Failure)),
-        false => Ok(()),
+    if args.test && rows.iter().any(is_failed) {
+        Err(CliError::already_printed(CommandExit::Failure))
+    } else {
+        Ok(())
     }
 }
 
 /// Returns the Models with these names, or all.
-fn selected(bundle: &Bundle, names: &[String]) -> Result<Vec<Arc<Resource<Model>>>, CliError> {
-    let all = bundle.models();
-    let known = |name: &str| all.values().any(|model| model.id.name == name);
-    if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        let choices: Vec<&str> = all.values().map(|model| model.id.name.as_str()).collect();
+fn select_models(bundle: &Bundle, names: &[String]) -> Result<Vec<Arc<Resource<Model>>>, CliError> {
+    let models = bundle.models();
+    let is_model = |name: &str| models.values().any(|model| model.id.name == name);
+    if let Some(unknown) = names.iter().find(|name| !is_model(name)) {
+        let choices: Vec<&str> = models
+            .values()
+            .map(|model| model.id.name.as_str())
+            .collect();
         let error = CliError::usage(format!("The project has no Model `{unknown}`."));
-        return Err(match choices.is_empty() {
-            true => error,
-            false => error.suggest(format!("Use one of: {}.", choices.join(", "))),
+        return Err(if choices.is_empty() {
+            error
+        } else {
+            error.suggest(format!("Use one of: {}.", choices.join(", ")))
         });
     }
     let is_wanted =
         |model: &&Arc<Resource<Model>>| names.is_empty() || names.contains(&model.id.name);
-    Ok(all.values().filter(is_wanted).cloned().collect())
+    Ok(models.values().filter(is_wanted).cloned().collect())
 }
 
 /// Checks whether a Model can be called. With `is_test`, also sends it one request.
@@ -177,6 +183,7 @@ impl ModelState {
 }
 
 impl ModelRow {
+    /// Returns the row as JSON, with the outcome of the test request.
     fn to_json(&self) -> Value {
         let spec = &self.model.spec;
         let mut row = json!({

@@ -1,4 +1,4 @@
-//! `gdn nodes`.
+//! `gdn nodes`: lists the nodes that share a database, and their workspaces.
 
 use clap::Args;
 use goondan::internal::untrusted_text;

@@ -1,4 +1,4 @@
-//! `gdn ps`.
+//! `gdn ps`: lists the swarms that run on this machine.
 
 use std::path::PathBuf;
 

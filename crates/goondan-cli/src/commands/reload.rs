@@ -1,4 +1,4 @@
-//! `gdn reload`.
+//! `gdn reload`: reloads the project of a running swarm, or previews a reload.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -64,13 +64,13 @@ pub(crate) async fn run(
         let (_, bundle, _) = project::load_trusted(&path, &trust, output)?;
         print_preview(args, bundle, state_root, output).await
     } else {
-        let (_, bundle, _) = project::load_valid(&path, output).map_err(not_reloaded)?;
+        let (_, bundle, _) = project::load_valid(&path, output).map_err(reload_error)?;
         request_reload(args, &path, &bundle, state_root, output).await
     }
 }
 
 /// Rewords the error of an invalid project: the running swarm is unchanged.
-fn not_reloaded(error: CliError) -> CliError {
+fn reload_error(error: CliError) -> CliError {
     if error.code != Code::VALIDATION_ERROR.as_str() {
         return error;
     }
@@ -115,9 +115,10 @@ async fn print_preview(
             "workspace": workspace.id, "running": is_running, "generation": last.generation, "plan": plan,
         }));
     }
-    let generation = match is_running {
-        true => format!("the running generation {}", last.generation),
-        false => format!("generation {}, the last one", last.generation),
+    let generation = if is_running {
+        format!("the running generation {}", last.generation)
+    } else {
+        format!("generation {}, the last one", last.generation)
     };
     output.line(&format!(
         "Compared with {generation}: {}",
@@ -295,7 +296,7 @@ async fn wait_for_reload(
 fn preview_error(error: PreviewError, output: &CommandOutput) -> CliError {
     match error {
         PreviewError::Diagnostics(diagnostics) => {
-            project::not_startable_shown(&diagnostics, output)
+            project::report_not_startable(&diagnostics, output)
         }
         PreviewError::NothingRan(workspace) => CliError::configuration(format!(
             "No swarm has run in the workspace `{}` yet, so there is nothing to compare with.",

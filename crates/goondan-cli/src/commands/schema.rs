@@ -1,4 +1,4 @@
-//! `gdn schema`.
+//! `gdn schema`: prints the JSON Schemas of the resource kinds.
 
 use std::path::{Path, PathBuf};
 

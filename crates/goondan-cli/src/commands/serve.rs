@@ -1,4 +1,4 @@
-//! `gdn serve`.
+//! `gdn serve`: serves a swarm to programs over HTTP.
 
 mod activity_lines;
 
@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use self::activity_lines::ActivityLines;
-use super::run::{ApprovalResponder, RunSession, SignalReceiver, watched};
+use super::run::{ApprovalResponder, RunSession, SignalReceiver, run_with_signals};
 use super::studio;
 use crate::exit::CliError;
 use crate::input_files;
@@ -124,7 +124,7 @@ pub(crate) async fn run(
     if let Some(port) = args.port {
         args.listen.set_port(port);
     }
-    watched(async |signals| Ok(serve(&args, signals, state_root, output).await?)).await
+    run_with_signals(async |signals| Ok(serve(&args, signals, state_root, output).await?)).await
 }
 
 /// Serves until a signal arrives. If another process runs the swarm, the error contains it.
@@ -204,7 +204,7 @@ pub(super) async fn serve(
     };
     let address = listener.local_addr().map_err(CliError::from)?;
     let server = Server::listen(listener, session.endpoint.service.clone(), options);
-    session.endpoint.opened().await;
+    session.endpoint.wait_until_open().await;
     let page = args.studio.then(|| {
         format!(
             "http://{address}{}{code}",
@@ -285,11 +285,11 @@ fn check_site(
         ))
         .suggest("Pass `--site` the directory with your pages."));
     }
-    let real = |path: &Path| real_path(path).unwrap_or_else(|_| path.to_owned());
-    let (site, state) = (real(folder), real(&state_root.0));
+    let real_path_of = |path: &Path| real_path(path).unwrap_or_else(|_| path.to_owned());
+    let (site, state) = (real_path_of(folder), real_path_of(&state_root.0));
     let published = if state.starts_with(&site) || site.starts_with(&state) {
         format!("gdn's own state in `{}`", state.display())
-    } else if let Some(file) = token_file.filter(|file| real(file).starts_with(&site)) {
+    } else if let Some(file) = token_file.filter(|file| real_path_of(file).starts_with(&site)) {
         format!("the server token in `{}`", file.display())
     } else {
         return Ok(());
@@ -305,7 +305,7 @@ fn check_site(
 pub(super) async fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
     TcpListener::bind(address)
         .await
-        .map_err(|error| not_bound(address, &error))
+        .map_err(|error| bind_error(address, &error))
 }
 
 /// Serves until a signal arrives. Approval requests wait for clients without a time limit.
@@ -369,7 +369,7 @@ enum TokenSource {
     OfWorkspace,
 }
 
-/// Returns the token that the arguments or the environment name, or the source to use otherwise.
+/// Returns the token of the arguments or of the environment. Default: the workspace token.
 fn token_source(args: &ServeArgs) -> Result<TokenSource, CliError> {
     if args.no_token {
         return Ok(TokenSource::None);
@@ -411,7 +411,7 @@ fn workspace_token(file: &Path) -> Result<ServerToken, CliError> {
 }
 
 /// Returns the error of an address that the server can't listen on.
-fn not_bound(address: SocketAddr, error: &std::io::Error) -> CliError {
+fn bind_error(address: SocketAddr, error: &std::io::Error) -> CliError {
     CliError::failure(
         Code::SERVE_ADDRESS,
         format!(

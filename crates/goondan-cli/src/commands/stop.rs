@@ -1,4 +1,4 @@
-//! `gdn stop`.
+//! `gdn stop`: stops the process that runs a swarm.
 
 use clap::Args;
 use goondan::StateRoot;
@@ -38,9 +38,10 @@ pub(crate) async fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    let running = match args.all {
-        true => remote::running_everywhere(state_root).await?,
-        false => vec![find(&args.project, args.swarm.as_deref(), state_root, output).await?],
+    let running = if args.all {
+        remote::running_everywhere(state_root).await?
+    } else {
+        vec![find(&args.project, args.swarm.as_deref(), state_root, output).await?]
     };
     if running.is_empty() {
         return output.note("No swarm is running.");
@@ -58,7 +59,7 @@ pub(crate) async fn run(
 async fn report(remote: &RemoteSwarm, output: &CommandOutput) -> Result<(), CliError> {
     let name = untrusted_text::line(&remote.swarm.name).to_string();
     let process = remote.process();
-    if !remote.ended().await {
+    if !remote.wait_for_exit().await {
         return output.note(&format!(
             "Process {process} still finishes its turns in the swarm {name}. `gdn ps` lists it \
             until it ends."

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::browser;
-use super::run::{SignalReceiver, watched};
+use super::run::{SignalReceiver, run_with_signals};
 use super::serve::{self, ServeArgs};
 use super::studio_relay::relay;
 use crate::exit::CliError;
@@ -63,7 +63,7 @@ pub(crate) async fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    watched(async |signals| run_studio(args, signals, state_root, output).await).await
+    run_with_signals(async |signals| run_studio(args, signals, state_root, output).await).await
 }
 
 /// Serves the swarm with its studio, or opens the studio of the process that runs the swarm.

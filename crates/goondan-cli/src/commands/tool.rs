@@ -1,4 +1,4 @@
-//! `gdn tool`.
+//! `gdn tool`: lists an agent's tools, or calls one without a model.
 
 use clap::{Args, Subcommand};
 use goondan::StateRoot;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::path::Path;
 
 use crate::commands::run::{
-    ApprovalResponder, RemoteClient, RunSession, SignalReceiver, TurnFailure, watched,
+    ApprovalResponder, RemoteClient, RunSession, SignalReceiver, TurnFailure, run_with_signals,
 };
 use crate::complete;
 use crate::exit::{CliError, CommandExit};
@@ -86,7 +86,7 @@ pub(crate) async fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    watched(async |signals| match args.command {
+    run_with_signals(async |signals| match args.command {
         ToolCommand::List(args) => list_tools(&args, signals, state_root, output).await,
         ToolCommand::Call(args) => call_tool(&args, signals, state_root, output).await,
     })
@@ -206,15 +206,21 @@ async fn call_tool(
     };
     print_result(&outcome, output).map_err(|error| {
         let is_unknown = error.code == Code::TOOL_NOT_IN_CATALOG;
-        match is_unknown && !error.message.contains(" is unavailable: ") {
-            true => not_listed(&args.tool, &args.target, &project, error),
-            false => error,
+        if is_unknown && !error.message.contains(" is unavailable: ") {
+            unknown_tool_error(&args.tool, &args.target, &project, error)
+        } else {
+            error
         }
     })
 }
 
 /// Rewords the error of an unknown tool, because no model made this call.
-fn not_listed(tool: &str, target: &ToolTargetArgs, project: &Path, error: CliError) -> CliError {
+fn unknown_tool_error(
+    tool: &str,
+    target: &ToolTargetArgs,
+    project: &Path,
+    error: CliError,
+) -> CliError {
     let message = format!("The agent has no tool `{tool}`.");
     let bundle = goondan::load(project).bundle;
     let resource = tool.split_once("__").map_or(tool, |(resource, _)| resource);
@@ -229,9 +235,10 @@ fn not_listed(tool: &str, target: &ToolTargetArgs, project: &Path, error: CliErr
     let is_defined =
         bundle.is_some_and(|bundle| bundle.tools().keys().any(|id| id.name == resource));
     let hint = error.suggestion.clone().unwrap_or_default();
-    let suggestion = match is_defined && !hint.contains(&format!(" {resource}__")) {
-        true => format!("Add `- ref: Tool/{resource}` to `spec.tools` of the agent. {hint}"),
-        false => hint,
+    let suggestion = if is_defined && !hint.contains(&format!(" {resource}__")) {
+        format!("Add `- ref: Tool/{resource}` to `spec.tools` of the agent. {hint}")
+    } else {
+        hint
     };
     CliError { message, ..error }.suggest(suggestion)
 }

@@ -1,4 +1,4 @@
-//! `gdn trust`.
+//! `gdn trust`: lists, adds and revokes trusted projects and packages.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,10 @@ use serde_json::json;
 use crate::exit::CliError;
 use crate::output::{CommandOutput, TextTable, style};
 use crate::project_path;
-use crate::trust::{TrustSettings, listing, trust_command, unreadable, unwritten};
+use crate::trust::{
+    TrustSettings, capability_list, trust_command, trust_list_write_error,
+    unreadable_trust_list_error,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,11 +76,11 @@ pub(crate) fn run(
     };
     match revoked {
         Some(folder) => revoke_trust(&list, folder, output),
-        None if is_list => list_trusted(&list, output),
+        None if is_list => print_trust_list(&list, output),
         None => {
             let folder = match folder {
                 Some(folder) => folder_of(folder).to_owned(),
-                None => project_path::around(output)?.unwrap_or_else(|| PathBuf::from(".")),
+                None => project_path::find_around(output)?.unwrap_or_else(|| PathBuf::from(".")),
             };
             trust_directory(&list, &folder, state_root, output)
         }
@@ -110,14 +113,16 @@ fn trust_directory(
         .as_ref()
         .map(|project| requested_access(project, state_root))
         .unwrap_or_default();
-    let trusted = list.add(folder).map_err(|error| unwritten(list, &error))?;
+    let trusted = list
+        .add(folder)
+        .map_err(|error| trust_list_write_error(list, &error))?;
     list.add_packages(&packages_to_trust(&requested_access_list))
-        .map_err(|error| unwritten(list, &error))?;
+        .map_err(|error| trust_list_write_error(list, &error))?;
     if output.json {
         return output.json_pretty(&json!({ "trusted": trusted, "wants": requested_access_list }));
     }
     if !requested_access_list.is_empty() {
-        output.note(&listing(folder, &requested_access_list))?;
+        output.note(&capability_list(folder, &requested_access_list))?;
     }
     let good = style::GOOD;
     output.line(&format!(
@@ -142,12 +147,16 @@ fn trust_directory(
 }
 
 /// Lists the trusted directories and packages.
-fn list_trusted(list: &TrustList, output: &CommandOutput) -> Result<(), CliError> {
-    let folders = list.folders().map_err(|error| unreadable(list, &error))?;
+fn print_trust_list(list: &TrustList, output: &CommandOutput) -> Result<(), CliError> {
+    let folders = list
+        .folders()
+        .map_err(|error| unreadable_trust_list_error(list, &error))?;
     if output.json {
         return output.json_pretty(&folders);
     }
-    let packages = list.packages().map_err(|error| unreadable(list, &error))?;
+    let packages = list
+        .packages()
+        .map_err(|error| unreadable_trust_list_error(list, &error))?;
     if folders.is_empty() && packages.is_empty() {
         return output.note("No directory is trusted.");
     }
@@ -166,9 +175,9 @@ fn list_trusted(list: &TrustList, output: &CommandOutput) -> Result<(), CliError
         return Ok(());
     }
     let mut table = TextTable::new(&["PACKAGE", "VERSION", "CONTENT"]);
-    packages
-        .into_iter()
-        .for_each(|package| table.row([package.name, package.version, package.contents]));
+    for package in packages {
+        table.row([package.name, package.version, package.contents]);
+    }
     table.lines().iter().try_for_each(|line| output.line(line))
 }
 
@@ -178,30 +187,32 @@ fn revoke_trust(list: &TrustList, folder: &Path, output: &CommandOutput) -> Resu
     if let Some(name) = folder.to_str().filter(|_| !folder.exists())
         && list
             .remove_package(name)
-            .map_err(|error| unwritten(list, &error))?
+            .map_err(|error| trust_list_write_error(list, &error))?
     {
-        return match output.json {
-            true => output.json_pretty(&json!({ "revoked": true })),
-            false => output.line(&format!(
+        return if output.json {
+            output.json_pretty(&json!({ "revoked": true }))
+        } else {
+            output.line(&format!(
                 "The package {} is no longer trusted.",
                 untrusted_text::line(name)
-            )),
+            ))
         };
     }
     let was_listed = list
         .remove(folder)
-        .map_err(|error| unwritten(list, &error))?;
+        .map_err(|error| trust_list_write_error(list, &error))?;
     let trusted_parent = list
         .trusts(folder)
-        .map_err(|error| unreadable(list, &error))?;
+        .map_err(|error| unreadable_trust_list_error(list, &error))?;
     if output.json {
         return output
             .json_pretty(&json!({ "revoked": was_listed, "stillTrustedBy": trusted_parent }));
     }
     let path = folder.display();
-    output.line(&match was_listed {
-        true => format!("{path} was removed from the list of trusted directories."),
-        false => format!("{path} was not on the list of trusted directories."),
+    output.line(&if was_listed {
+        format!("{path} was removed from the list of trusted directories.")
+    } else {
+        format!("{path} was not on the list of trusted directories.")
     })?;
     match trusted_parent {
         Some(trusted_parent) => output.line(&format!(
@@ -214,11 +225,11 @@ fn revoke_trust(list: &TrustList, folder: &Path, output: &CommandOutput) -> Resu
 
 /// Returns the directory of a project. `path` may also be its goondan.yaml.
 fn folder_of(path: &Path) -> &Path {
-    match path.is_file() {
-        true => path
-            .parent()
+    if path.is_file() {
+        path.parent()
             .filter(|parent| !parent.as_os_str().is_empty())
-            .unwrap_or(Path::new(".")),
-        false => path,
+            .unwrap_or(Path::new("."))
+    } else {
+        path
     }
 }

@@ -8,8 +8,7 @@ use super::{CommandOutput, shorten};
 
 const SPINNER_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Spinner line. It draws on standard error, and only if that is a terminal; otherwise all methods
-/// do nothing.
+/// Spinner line on standard error. If standard error is not a terminal, no method has an effect.
 #[derive(Debug)]
 pub(crate) struct ActivitySpinner {
     enabled: bool,

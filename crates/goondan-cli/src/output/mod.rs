@@ -151,12 +151,12 @@ impl CommandOutput {
         Ok(write(TerminalStream::Err, TextOrigin::Ours, text)?)
     }
 
-    /// Returns whether standard output is a terminal.
+    /// Returns true if standard output is a terminal.
     pub(crate) fn stdout_is_terminal() -> bool {
         io::stdout().is_terminal()
     }
 
-    /// Returns whether standard error is a terminal.
+    /// Returns true if standard error is a terminal.
     pub(crate) fn stderr_is_terminal() -> bool {
         io::stderr().is_terminal()
     }
@@ -167,17 +167,17 @@ impl CommandOutput {
         terminal_size::terminal_size_of(io::stderr()).map_or(100, |(width, _)| width.0.into())
     }
 
-    /// Returns whether standard input is a terminal.
+    /// Returns true if standard input is a terminal.
     pub(crate) fn stdin_is_terminal() -> bool {
         io::stdin().is_terminal()
     }
 
-    /// Returns whether standard output shows colors.
+    /// Returns true if standard output shows colors.
     pub(crate) fn stdout_has_colour() -> bool {
         anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
     }
 
-    /// Returns whether standard error shows colors.
+    /// Returns true if standard error shows colors.
     pub(crate) fn stderr_has_colour() -> bool {
         anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never
     }
@@ -185,13 +185,14 @@ impl CommandOutput {
 
 /// Prints `error` on standard error, as JSON or as text.
 pub(crate) fn write_error(error: &CliError, json: bool) -> io::Result<()> {
-    match json {
-        true => write(
+    if json {
+        write(
             TerminalStream::Err,
             TextOrigin::Json,
             &format!("{}\n", error.to_json()),
-        ),
-        false => write(TerminalStream::Err, TextOrigin::Ours, &error_text(error)),
+        )
+    } else {
+        write(TerminalStream::Err, TextOrigin::Ours, &error_text(error))
     }
 }
 

@@ -121,10 +121,11 @@ fn part_names(parts: &[AgentPart]) -> String {
 
 /// Joins the names, and counts those after the first [`MAX_NAMED_RESOURCES`].
 fn name_list(names: &[String]) -> String {
-    let listed = untrusted_text::line(names[..names.len().min(MAX_NAMED_RESOURCES)].join(", "));
+    let shown_names =
+        untrusted_text::line(names[..names.len().min(MAX_NAMED_RESOURCES)].join(", "));
     match names.len().saturating_sub(MAX_NAMED_RESOURCES) {
-        0 => listed.to_string(),
-        further => format!("{listed} and {further} more"),
+        0 => shown_names.to_string(),
+        further => format!("{shown_names} and {further} more"),
     }
 }
 

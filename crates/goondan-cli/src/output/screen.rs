@@ -101,9 +101,10 @@ fn write_on_terminal(stream: TerminalStream, origin: TextOrigin, text: &str) -> 
 pub(crate) fn set_status_rows(bottom: StatusRows) -> io::Result<()> {
     let mut screen = screen();
     let columns = columns();
-    match screen.below.get_or_insert_default().want(bottom, columns) {
-        true => screen.above(""),
-        false => Ok(()),
+    if screen.below.get_or_insert_default().want(bottom, columns) {
+        screen.write_above_rows("")
+    } else {
+        Ok(())
     }
 }
 
@@ -117,7 +118,7 @@ pub(crate) fn forget_status_rows() {
 pub(crate) fn clear() -> io::Result<()> {
     let mut screen = screen();
     screen.below = None;
-    on_terminal("\u{1b}[H\u{1b}[2J")
+    write_to_terminal("\u{1b}[H\u{1b}[2J")
 }
 
 /// Removes the status rows and moves the cursor to the start of a line.
@@ -131,7 +132,7 @@ pub(crate) fn remove_status_rows() -> io::Result<()> {
         text.push_str(&below.partial);
         text.push('\n');
     }
-    on_terminal(&text)
+    write_to_terminal(&text)
 }
 
 /// Opens a prompt: other terminal output is held back until the returned guard is dropped.
@@ -207,16 +208,16 @@ impl TerminalScreen {
         let lines = std::mem::replace(&mut status_rows.partial, rest);
         match origin {
             TextOrigin::Ours if !has_colour() => {
-                self.above(&anstream::adapter::strip_str(&lines).to_string())
+                self.write_above_rows(&anstream::adapter::strip_str(&lines).to_string())
             }
-            _ => self.above(&lines),
+            _ => self.write_above_rows(&lines),
         }
     }
 
     /// Writes lines above the status rows.
-    fn above(&mut self, lines: &str) -> io::Result<()> {
+    fn write_above_rows(&mut self, lines: &str) -> io::Result<()> {
         self.below.as_mut().map_or(Ok(()), |below| {
-            on_terminal(&below.repaint(lines, columns(), has_colour()))
+            write_to_terminal(&below.repaint(lines, columns(), has_colour()))
         })
     }
 
@@ -233,18 +234,17 @@ impl TerminalScreen {
 impl HeldOutput {
     /// Stores the text, or only counts it if the limit is reached.
     fn keep(&mut self, stream: TerminalStream, origin: TextOrigin, text: String) {
-        match self.bytes + text.len() <= MAX_HELD_OUTPUT_BYTES {
-            true => {
-                self.bytes += text.len();
-                self.writes.push((stream, origin, text));
-            }
-            false => self.left_out += 1,
+        if self.bytes + text.len() <= MAX_HELD_OUTPUT_BYTES {
+            self.bytes += text.len();
+            self.writes.push((stream, origin, text));
+        } else {
+            self.left_out += 1
         }
     }
 }
 
 impl TerminalStream {
-    /// Returns whether the stream is a terminal. Cached, because thousands of events are written.
+    /// Returns true if the stream is a terminal. Cached, because thousands of events are written.
     fn is_terminal(self) -> bool {
         static OUT: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
         static ERR: LazyLock<bool> = LazyLock::new(|| io::stderr().is_terminal());
@@ -286,13 +286,13 @@ fn screen() -> MutexGuard<'static, TerminalScreen> {
 
 /// Writes with one call and flushes, because other processes can write to the terminal between two
 /// calls.
-fn on_terminal(text: &str) -> io::Result<()> {
+fn write_to_terminal(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// Returns whether standard output shows colors.
+/// Returns true if standard output shows colors.
 fn has_colour() -> bool {
     super::CommandOutput::stdout_has_colour()
 }
@@ -366,18 +366,17 @@ fn style_length(text: &str) -> usize {
     }
 }
 
-/// Escapes invisible characters in JSON. The value stays the same, because JSON is ASCII outside of
-/// strings.
+/// Escapes invisible characters in JSON. The escaped JSON encodes the same value, because JSON has
+/// only ASCII characters outside of strings.
 fn json(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut units = [0; 2];
     for c in text.chars() {
-        match is_visible(c) || matches!(c, '\n' | '\t') {
-            true => escaped.push(c),
-            false => {
-                c.encode_utf16(&mut units)
-                    .iter()
-                    .for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
+        if is_visible(c) || matches!(c, '\n' | '\t') {
+            escaped.push(c)
+        } else {
+            for unit in c.encode_utf16(&mut units).iter() {
+                escaped.push_str(&format!("\\u{unit:04x}"));
             }
         }
     }

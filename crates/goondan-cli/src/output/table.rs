@@ -1,4 +1,4 @@
-//! Aligned columns.
+//! Tables with aligned columns, for lists on standard output.
 
 use goondan::internal::untrusted_text;
 

@@ -25,7 +25,7 @@ pub(crate) const INTERRUPT_BYTE: u8 = 3;
 
 impl SavedTerminal {
     /// Saves the settings of the terminal on standard input.
-    pub(crate) fn keep() -> Self {
+    pub(crate) fn save() -> Self {
         SavedTerminal {
             #[cfg(unix)]
             before: tcgetattr(io::stdin()).ok(),
@@ -34,7 +34,7 @@ impl SavedTerminal {
 
     /// Switches to raw mode: keys arrive at once, none is a signal, and pasted text is bracketed.
     #[cfg(unix)]
-    pub(crate) fn raw(&self) -> io::Result<()> {
+    pub(crate) fn enter_raw_mode(&self) -> io::Result<()> {
         self.change(|settings| {
             settings.local_flags -=
                 LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG | LocalFlags::IEXTEN;
@@ -53,7 +53,7 @@ impl SavedTerminal {
     /// Makes Ctrl-C the end of a line instead of a signal, so that it answers a prompt. The terminal
     /// edits and repeats the line.
     #[cfg(unix)]
-    pub(crate) fn lines(&self) -> io::Result<()> {
+    pub(crate) fn read_interrupt_as_line_end(&self) -> io::Result<()> {
         self.change(|settings| {
             settings.local_flags |= LocalFlags::ICANON | LocalFlags::ECHO;
             settings.control_chars[SpecialCharacterIndices::VINTR as usize] = _POSIX_VDISABLE;
@@ -63,11 +63,11 @@ impl SavedTerminal {
 
     /// Changes nothing, because Ctrl-C is no byte of a line on this platform.
     #[cfg(not(unix))]
-    pub(crate) fn lines(&self) -> io::Result<()> {
+    pub(crate) fn read_interrupt_as_line_end(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Changes the settings until [`SavedTerminal::back`].
+    /// Changes the settings until [`SavedTerminal::restore`].
     #[cfg(unix)]
     fn change(&self, change: impl FnOnce(&mut Termios)) -> io::Result<()> {
         let Some(before) = &self.before else {
@@ -82,7 +82,7 @@ impl SavedTerminal {
 
     /// Restores the terminal, until the next change.
     #[cfg(unix)]
-    pub(crate) fn back(&self) {
+    pub(crate) fn restore(&self) {
         let Some(before) = &self.before else { return };
         let is_raw =
             tcgetattr(io::stdin()).is_ok_and(|now| !now.local_flags.contains(LocalFlags::ICANON));
@@ -99,7 +99,7 @@ impl SavedTerminal {
 #[cfg(unix)]
 impl Drop for SavedTerminal {
     fn drop(&mut self) {
-        self.back();
+        self.restore();
     }
 }
 
@@ -119,7 +119,7 @@ fn write_sequence(sequence: &str) {
 }
 
 /// Restores a changed terminal before the process exits. Waits for no lock.
-pub(crate) fn abandon() {
+pub(crate) fn restore_before_exit() {
     #[cfg(unix)]
     if let Ok(before) = BEFORE.try_lock()
         && let Some(before) = &*before
@@ -129,7 +129,7 @@ pub(crate) fn abandon() {
 }
 
 /// Discards input that was typed before a prompt.
-pub(crate) fn forget_typed() {
+pub(crate) fn discard_typed_input() {
     #[cfg(unix)]
     {
         use nix::sys::termios::{FlushArg, tcflush};

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 
 use super::screen::{self, PromptGuard};
-use super::terminal::{INTERRUPT_BYTE, SavedTerminal, forget_typed};
+use super::terminal::{INTERRUPT_BYTE, SavedTerminal, discard_typed_input};
 
 /// Columns and rows that are assumed if the terminal does not report its size.
 const DEFAULT_TERMINAL_SIZE: (usize, usize) = (80, 24);
@@ -74,10 +74,10 @@ impl TerminalPrompt {
     /// Shows a question and a prompt on standard error, so that redirected output gets neither. Input
     /// typed before is discarded.
     pub(crate) fn open(question: &str, prompt: &'static str) -> io::Result<Self> {
-        let (guard, terminal) = (screen::open_prompt(), SavedTerminal::keep());
-        terminal.lines()?;
+        let (guard, terminal) = (screen::open_prompt(), SavedTerminal::save());
+        terminal.read_interrupt_as_line_end()?;
         guard.write(question)?;
-        forget_typed();
+        discard_typed_input();
         guard.write(prompt)?;
         Ok(TerminalPrompt {
             guard,

@@ -11,7 +11,7 @@ const LINE_GUTTER: &str = "  │ ";
 /// Prefix of continuation rows of a wrapped line.
 const CONTINUATION_GUTTER: &str = "  ┆ ";
 
-/// Returns a number with a noun, in the plural unless the number is 1.
+/// Returns a number with its noun, such as `1 file` or `3 files`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     match count {
         1 => format!("1 {noun}"),

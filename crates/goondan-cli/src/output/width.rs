@@ -27,16 +27,18 @@ pub(crate) fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     }
     let mut used_columns = 0;
     let max_columns = columns.saturating_sub(1);
-    let fitting = text.graphemes(true).take_while(|part| {
+    let fitting_part = text.graphemes(true).take_while(|part| {
         used_columns += grapheme_width(part);
         used_columns <= max_columns
     });
-    Cow::Owned(fitting.collect::<String>() + "…")
+    Cow::Owned(fitting_part.collect::<String>() + "…")
 }
 
 /// Splits `text`, which has no line breaks, into rows of at most `columns`.
 pub(crate) fn rows(text: &str, columns: usize) -> Vec<&str> {
-    let (mut rows, mut begin, mut used_columns) = (Vec::new(), 0, 0);
+    let mut rows = Vec::new();
+    let mut begin = 0;
+    let mut used_columns = 0;
     for (at, part) in text.grapheme_indices(true) {
         let part_columns = grapheme_width(part);
         if used_columns + part_columns > columns && at > begin {

@@ -84,7 +84,7 @@ impl FileAccess for EditedProjectFiles<'_> {
 /// Returns the regular files below `root` whose names are `wanted`, relative to `root`. Skips hidden
 /// directories, and directories with generated or third-party files. Follows no links.
 pub(crate) fn find_files_by_name(root: &Path, wanted: impl Fn(&str) -> bool) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     let mut folders = vec![root.to_owned()];
     let mut examined = 0;
     while let Some(folder) = folders.pop() {
@@ -99,14 +99,14 @@ pub(crate) fn find_files_by_name(root: &Path, wanted: impl Fn(&str) -> bool) -> 
                 folders.push(entry.path());
             } else if kind.is_file() && wanted(name) {
                 let path = entry.path();
-                found.extend(path.strip_prefix(root).ok().and_then(slash_path));
+                paths.extend(path.strip_prefix(root).ok().and_then(slash_path));
             }
         }
         if examined > MAX_SEARCHED_ENTRIES {
             break;
         }
     }
-    found
+    paths
 }
 
 /// Returns whether a search skips a directory: it is hidden, or has generated or third-party files.

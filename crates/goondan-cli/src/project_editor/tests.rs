@@ -81,7 +81,7 @@ fn only_texts_that_the_project_loads_can_be_edited() {
     ] {
         let refused = editor.text(path).unwrap_err();
         assert_eq!(refused.code, Code::SERVE_NOT_FOUND, "{path}");
-        let refused = editor.saved(&edit(path, "x", "")).unwrap_err();
+        let refused = editor.save_file(&edit(path, "x", "")).unwrap_err();
         assert_eq!(refused.code, Code::SERVE_NOT_FOUND, "{path}");
     }
 }
@@ -93,7 +93,7 @@ fn a_file_that_became_a_link_is_not_written() {
     let hash = editor.text("prompts/a.md").unwrap().hash;
     fs::remove_file(&prompt).unwrap();
     symlink(dir.path().join("outside.md"), &prompt).unwrap();
-    assert!(editor.saved(&edit("prompts/a.md", "x", &hash)).is_err());
+    assert!(editor.save_file(&edit("prompts/a.md", "x", &hash)).is_err());
     let outside = fs::read_to_string(dir.path().join("outside.md")).unwrap();
     assert_eq!(outside, "outside\n");
 }
@@ -105,13 +105,13 @@ fn a_file_is_saved_only_if_it_is_the_one_that_was_opened() {
     fs::set_permissions(&prompt, fs::Permissions::from_mode(0o640)).unwrap();
     let opened = editor.text("prompts/a.md").unwrap();
     let saved = editor
-        .saved(&edit("prompts/a.md", "You are calm.\n", &opened.hash))
+        .save_file(&edit("prompts/a.md", "You are calm.\n", &opened.hash))
         .unwrap();
     assert_eq!(fs::read_to_string(&prompt).unwrap(), "You are calm.\n");
     let mode = fs::metadata(&prompt).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
     let refused = editor
-        .saved(&edit("prompts/a.md", "You are rude.\n", &opened.hash))
+        .save_file(&edit("prompts/a.md", "You are rude.\n", &opened.hash))
         .unwrap_err();
     assert_eq!(refused.code, Code::SERVE_FILE_CHANGED);
     assert_eq!(fs::read_to_string(&prompt).unwrap(), "You are calm.\n");
@@ -122,7 +122,7 @@ fn a_file_is_saved_only_if_it_is_the_one_that_was_opened() {
 fn an_edit_is_checked_without_saving_it() {
     let (dir, editor) = project();
     let text = PROJECT.replace("Model/m}", "Model/gone}");
-    let checked = editor.checked(&edit("goondan.yaml", &text, "")).unwrap();
+    let checked = editor.check_file(&edit("goondan.yaml", &text, "")).unwrap();
     let error = &checked.findings[0];
     assert_eq!(
         (error.severity.as_str(), error.file.as_deref(), error.line),
@@ -138,10 +138,12 @@ fn an_edit_is_checked_without_saving_it() {
         PROJECT
     );
     let case = editor
-        .checked(&edit("a.case.yaml", "case: one\nsteps: 1\n", ""))
+        .check_file(&edit("a.case.yaml", "case: one\nsteps: 1\n", ""))
         .unwrap();
     assert_eq!(case.findings[0].file.as_deref(), Some("a.case.yaml"));
-    let same = editor.checked(&edit("goondan.yaml", PROJECT, "")).unwrap();
+    let same = editor
+        .check_file(&edit("goondan.yaml", PROJECT, ""))
+        .unwrap();
     assert_eq!((same.findings, same.diff.as_str()), (Vec::new(), ""));
 }
 
@@ -163,23 +165,25 @@ fn a_new_test_case_is_created_only_inside_the_project() {
         ".goondan/x.case.yaml",
         "/tmp/x.case.yaml",
     ] {
-        let refused = editor.saved(&edit(path, text, "")).unwrap_err();
+        let refused = editor.save_file(&edit(path, text, "")).unwrap_err();
         assert_eq!(refused.code, Code::SERVE_NOT_FOUND, "{path}");
-        let refused = editor.checked(&edit(path, text, "")).unwrap_err();
+        let refused = editor.check_file(&edit(path, text, "")).unwrap_err();
         assert_eq!(refused.code, Code::SERVE_NOT_FOUND, "{path}");
     }
     let new = "prompts/two.case.yaml";
     assert!(editor.text(new).is_err());
-    let checked = editor.checked(&edit(new, text, "")).unwrap();
+    let checked = editor.check_file(&edit(new, text, "")).unwrap();
     assert_eq!((checked.hash.as_str(), checked.findings), ("", Vec::new()));
     assert!(checked.diff.contains("+case: two"), "{}", checked.diff);
     assert!(!root.join(new).exists());
-    let refused = editor.saved(&edit(new, text, "other")).unwrap_err();
+    let refused = editor.save_file(&edit(new, text, "other")).unwrap_err();
     assert_eq!(refused.code, Code::SERVE_NOT_FOUND);
-    let saved = editor.saved(&edit(new, text, "")).unwrap();
+    let saved = editor.save_file(&edit(new, text, "")).unwrap();
     assert_eq!(fs::read_to_string(root.join(new)).unwrap(), text);
     assert_eq!(editor.text(new).unwrap().hash, saved.hash);
-    let refused = editor.saved(&edit(new, "case: three\n", "")).unwrap_err();
+    let refused = editor
+        .save_file(&edit(new, "case: three\n", ""))
+        .unwrap_err();
     assert_eq!(refused.code, Code::SERVE_FILE_CHANGED);
     assert_eq!(fs::read_to_string(root.join(new)).unwrap(), text);
 }

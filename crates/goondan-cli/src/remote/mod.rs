@@ -34,7 +34,7 @@ pub(crate) struct RemoteSwarm {
 
 impl RemoteSwarm {
     /// Waits until the process exits. Returns false if that takes longer than the limit.
-    pub(crate) async fn ended(&self) -> bool {
+    pub(crate) async fn wait_for_exit(&self) -> bool {
         let end = wait_end();
         while self
             .workspace

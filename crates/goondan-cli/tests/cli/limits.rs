@@ -467,7 +467,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ),
     (
         "size of a request to a connection (`github`: 25 MiB)",
-        "platforms/mod.rs",
+        "platforms/platform_connector.rs",
         "MAX_REQUEST_BODY_BYTES",
     ),
     (
@@ -522,22 +522,22 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ),
     (
         "size of a request body (`gdn serve --max-body`)",
-        "goondan-serve/src/server.rs",
+        "goondan-serve/src/server_options.rs",
         "DEFAULT_MAX_BODY_BYTES",
     ),
     (
         "concurrent HTTP connections",
-        "goondan-serve/src/server.rs",
+        "goondan-serve/src/server_options.rs",
         "DEFAULT_MAX_CONNECTIONS",
     ),
     (
         "timeout for request headers or a studio sign-in code",
-        "goondan-serve/src/server.rs",
+        "goondan-serve/src/server_options.rs",
         "DEFAULT_HEAD_TIMEOUT",
     ),
     (
         "time for a client to read further bytes of a response",
-        "goondan-serve/src/server.rs",
+        "goondan-serve/src/server_options.rs",
         "DEFAULT_WRITE_TIMEOUT",
     ),
     (
@@ -869,7 +869,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ),
     (
         "maximum value of `timeout`",
-        "kinds/tool.rs",
+        "kinds/call_timeout.rs",
         "MAX_TIMEOUT_MS",
     ),
     (
@@ -1010,12 +1010,12 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ),
     (
         "wait of an approved call for sandboxed programs that can change its files",
-        "goondan-tools/src/running_programs.rs",
+        "running_programs/wait_limits.rs",
         "WRITER_WAIT_TIMEOUT",
     ),
     (
         "wait of an approved call for sandboxed programs of other `gdn` processes, or of these programs for the call",
-        "goondan-tools/src/running_programs.rs",
+        "running_programs/wait_limits.rs",
         "OTHER_PROCESS_TIMEOUT",
     ),
     (

@@ -161,8 +161,8 @@ impl JsonSchema for FileContent {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let long = generator.subschema_for::<LongForm>();
-        json_schema!({"anyOf": [{"type": "string"}, long]})
+        let long_form = generator.subschema_for::<LongForm>();
+        json_schema!({"anyOf": [{"type": "string"}, long_form]})
     }
 }
 

@@ -119,7 +119,7 @@ fn unsupported_live_action(action: &StepAction) -> Option<&'static str> {
     }
 }
 
-/// Returns whether the reply simulates an error, an interrupted answer or malformed calls.
+/// Returns true if the reply simulates an error, an interrupted answer or malformed calls.
 fn fails_on_purpose(reply: &ScriptReply) -> bool {
     reply.error.is_some() || reply.break_after.is_some() || !reply.raw_calls.is_empty()
 }

@@ -1,4 +1,4 @@
-//! Mocked MCP servers.
+//! MCP servers that a test case mocks: their tools and scripted replies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -58,7 +58,9 @@ struct CaseDocument<'a> {
 /// block scalars.
 fn split_documents(text: &str) -> Vec<CaseDocument<'_>> {
     let mut documents = Vec::new();
-    let (mut start, mut lines_before, mut offset) = (0, 0, 0);
+    let mut start = 0;
+    let mut lines_before = 0;
+    let mut offset = 0;
     for (number, line) in text.split_inclusive('\n').enumerate() {
         if offset > start && is_document_marker(line) {
             documents.push(CaseDocument {
@@ -77,14 +79,14 @@ fn split_documents(text: &str) -> Vec<CaseDocument<'_>> {
     documents
 }
 
-/// Returns whether the line is `---`, which separates YAML documents.
+/// Returns true if the line is `---`, which separates YAML documents.
 fn is_document_marker(line: &str) -> bool {
     line.strip_prefix("---")
         .is_some_and(|rest| rest.chars().next().is_none_or(char::is_whitespace))
 }
 
 impl CaseDocument<'_> {
-    /// Returns whether the document has only comments and blank lines.
+    /// Returns true if the document has only comments and blank lines.
     fn is_blank(&self) -> bool {
         self.text.lines().all(|line| {
             let line = line.strip_prefix("---").unwrap_or(line).trim_start();
@@ -164,12 +166,12 @@ fn validation_errors(case: &ConformanceCase) -> Vec<(&'static str, String)> {
     problems.extend(tool::validation_errors(&case.tools).map(|message| ("tools", message)));
     problems.extend(live::validation_errors(case));
     problems.extend(nodes::validation_errors(case));
-    problems.extend(problems_of_lives(case).map(|message| ("steps", message)));
+    problems.extend(stopped_swarm_problems(case).map(|message| ("steps", message)));
     problems
 }
 
 /// Checks that all actions except `restart`, `advance` and file changes have a running swarm.
-fn problems_of_lives(case: &ConformanceCase) -> Option<String> {
+fn stopped_swarm_problems(case: &ConformanceCase) -> Option<String> {
     let mut alive = true;
     for (index, step) in case.steps.iter().enumerate() {
         let number = index + 1;
@@ -194,7 +196,7 @@ fn problems_of_lives(case: &ConformanceCase) -> Option<String> {
     None
 }
 
-/// Returns whether the name consists of lower-case words with hyphens between them.
+/// Returns true if the name consists of lower-case words with hyphens between them.
 fn is_kebab(name: &str) -> bool {
     let part = |part: &str| {
         !part.is_empty()

@@ -146,7 +146,7 @@ pub struct CallStep {
     /// Tool name, as `resource__export`.
     pub tool: String,
     /// Arguments: an object, or any other value that a model could send.
-    #[serde(default = "no_arguments")]
+    #[serde(default = "empty_arguments")]
     pub args: Value,
     /// Agent. Default: the entry agent.
     pub agent: Option<String>,
@@ -323,7 +323,7 @@ pub(super) fn default_true() -> bool {
 }
 
 /// Default arguments of a call: an empty object.
-fn no_arguments() -> Value {
+fn empty_arguments() -> Value {
     Value::Object(Map::new())
 }
 
@@ -423,8 +423,8 @@ impl TryFrom<RawStep> for CaseStep {
             raw.second.map(|EmptyOptions {}| StepAction::Second),
             raw.advance.map(StepAction::Advance),
         ];
-        let mut given = actions.into_iter().flatten();
-        match (given.next(), given.next()) {
+        let mut given_actions = actions.into_iter().flatten();
+        match (given_actions.next(), given_actions.next()) {
             (Some(action), None) => checked_step(action, raw.expect, raw.judge),
             _ => Err(
                 "a step must have exactly one of these keys: `send`, `call`, `compact`, `undo`, \

@@ -1,4 +1,4 @@
-//! Mocked tool results.
+//! Tool results that a test case states in place of real calls.
 
 use std::collections::BTreeMap;
 

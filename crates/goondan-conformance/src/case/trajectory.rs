@@ -92,8 +92,8 @@ impl TryFrom<RawTrajectory> for TrajectoryExpectation {
             only.map(CallExpectation::Only),
             asked.map(|agent| CallExpectation::Asked(agent, times.clone())),
         ];
-        let mut given = expected.into_iter().flatten();
-        match (given.next(), given.next()) {
+        let mut given_expectations = expected.into_iter().flatten();
+        match (given_expectations.next(), given_expectations.next()) {
             (Some(_), None) if times.is_some() && !counted => {
                 Err("`times` needs `called` or `asked`".to_owned())
             }
@@ -138,10 +138,10 @@ impl JsonSchema for CallPattern {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let long = generator.subschema_for::<RawCallPattern>();
+        let long_form = generator.subschema_for::<RawCallPattern>();
         schemars::json_schema!({
             "description": "A tool, as `resource__export`, or a call with its arguments.",
-            "anyOf": [{"type": "string"}, long]
+            "anyOf": [{"type": "string"}, long_form]
         })
     }
 }

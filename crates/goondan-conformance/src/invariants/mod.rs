@@ -67,8 +67,10 @@ fn results_in_requests(evidence: &CaseEvidence<'_>) -> Vec<String> {
 fn message_ids(evidence: &CaseEvidence<'_>) -> Vec<String> {
     let mut problems = Vec::new();
     for (instance, messages) in &evidence.conversations {
-        let mut seen = BTreeSet::new();
-        let twice = messages.iter().filter(|message| !seen.insert(&message.id));
+        let mut seen_ids = BTreeSet::new();
+        let twice = messages
+            .iter()
+            .filter(|message| !seen_ids.insert(&message.id));
         problems.extend(
             twice.map(|message| format!("{instance}: two messages have the id {}", message.id)),
         );

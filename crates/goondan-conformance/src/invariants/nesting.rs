@@ -164,11 +164,11 @@ impl NestingCheck {
         self.spans
             .insert(trace.span_id.clone(), trace.trace_id.clone());
         let name = unit.name();
-        let open = OpenUnit {
+        let opened = OpenUnit {
             trace: trace.clone(),
             parent,
         };
-        if self.open.insert(unit, open).is_some() && !self.allowance.cut_off {
+        if self.open.insert(unit, opened).is_some() && !self.allowance.cut_off {
             self.problems.push(format!("{name} starts twice"));
         }
     }
@@ -215,9 +215,9 @@ impl NestingCheck {
                 .problems
                 .push(format!("{} ends but never started", unit.name()));
         };
-        let same =
+        let is_same_span =
             (&opened.trace.trace_id, &opened.trace.span_id) == (&trace.trace_id, &trace.span_id);
-        if !same && !self.allowance.cut_off {
+        if !is_same_span && !self.allowance.cut_off {
             self.problems.push(format!(
                 "{} ends under another span than it started",
                 unit.name()
@@ -247,8 +247,9 @@ impl NestingCheck {
                     .map(|unit| format!("{} never ends", unit.name())),
             );
         }
-        let mut seen = BTreeSet::new();
-        self.problems.retain(|problem| seen.insert(problem.clone()));
+        let mut seen_units = BTreeSet::new();
+        self.problems
+            .retain(|problem| seen_units.insert(problem.clone()));
         self.problems
     }
 }
@@ -307,8 +308,12 @@ mod tests {
     }
 
     fn turn_completed(id: &str, trace: char, span: u8, parent: Option<u8>) -> RuntimeEvent {
-        let (step_count, duration, finish_reason) = (1, 0, FinishReason::TextResponse);
-        let (turn_id, token_usage, cost) = (id.into(), None, None);
+        let step_count = 1;
+        let duration = 0;
+        let finish_reason = FinishReason::TextResponse;
+        let turn_id = id.into();
+        let token_usage = None;
+        let cost = None;
         let kind = Kind::TurnCompleted {
             turn_id,
             step_count,

@@ -11,14 +11,14 @@ pub(super) fn find_violations<'m>(
     may_end_early: bool,
 ) -> Vec<String> {
     let mut problems = Vec::new();
-    let mut open: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut open_calls: BTreeMap<&str, usize> = BTreeMap::new();
     for message in messages {
         if message.data.role != MessageRole::Tool {
-            problems.extend(unanswered_calls(&open));
-            open.clear();
+            problems.extend(unanswered_calls(&open_calls));
+            open_calls.clear();
         }
         for call in message.tool_calls() {
-            if open.insert(&call.tool_call_id, 0).is_some() {
+            if open_calls.insert(&call.tool_call_id, 0).is_some() {
                 problems.push(format!(
                     "the call id {} occurs twice in one message",
                     call.tool_call_id
@@ -26,7 +26,7 @@ pub(super) fn find_violations<'m>(
             }
         }
         for result in message.tool_results() {
-            match open.get_mut(result.tool_call_id.as_str()) {
+            match open_calls.get_mut(result.tool_call_id.as_str()) {
                 Some(answers) => *answers += 1,
                 None => problems.push(format!(
                     "the result of {} does not follow its call",
@@ -35,13 +35,14 @@ pub(super) fn find_violations<'m>(
             }
         }
         problems.extend(
-            open.iter()
+            open_calls
+                .iter()
                 .filter(|(_, answers)| **answers > 1)
                 .map(|(id, _)| format!("{id} has two results")),
         );
     }
     if !may_end_early {
-        problems.extend(unanswered_calls(&open));
+        problems.extend(unanswered_calls(&open_calls));
     }
     problems
 }

@@ -21,44 +21,44 @@ pub(super) fn check(evidence: &CaseEvidence<'_>) -> Vec<String> {
         .filter(|(name, value)| is_secret(name, value))
     {
         let forms = encoded_forms(value);
-        let shows = |text: &str| forms.iter().any(|form| text.contains(form.as_str()));
-        let found = |location: String| format!("the value of {name} occurs in {location}");
+        let contains_secret = |text: &str| forms.iter().any(|form| text.contains(form.as_str()));
+        let violation = |location: String| format!("the value of {name} occurs in {location}");
         let events = evidence
             .events
             .iter()
             .map(|event| events::to_json(event).to_string());
         problems.extend(
             events
-                .filter(|text| shows(text))
-                .map(|_| found("a runtime event".to_owned())),
+                .filter(|text| contains_secret(text))
+                .map(|_| violation("a runtime event".to_owned())),
         );
         let requests = evidence
             .requests
             .iter()
-            .filter(|request| shows(&format!("{request:?}")));
+            .filter(|request| contains_secret(&format!("{request:?}")));
         problems.extend(
-            requests.map(|request| found(format!("a model request of {}", request.instance))),
+            requests.map(|request| violation(format!("a model request of {}", request.instance))),
         );
         let diagnostics = evidence
             .diagnostics
             .iter()
-            .filter(|diagnostic| shows(&format!("{diagnostic:?}")));
+            .filter(|diagnostic| contains_secret(&format!("{diagnostic:?}")));
         problems.extend(
-            diagnostics.map(|diagnostic| found(format!("a diagnostic ({})", diagnostic.code))),
+            diagnostics.map(|diagnostic| violation(format!("a diagnostic ({})", diagnostic.code))),
         );
-        if shows(&evidence.logs) {
-            problems.push(found("the logs".to_owned()));
+        if contains_secret(&evidence.logs) {
+            problems.push(violation("the logs".to_owned()));
         }
         problems.extend(
             files_with(&evidence.state_root, &forms)
                 .into_iter()
-                .map(|file| found(format!("state:{file}"))),
+                .map(|file| violation(format!("state:{file}"))),
         );
     }
     problems
 }
 
-/// Returns whether the variable name suggests a secret and the value is too long to occur by
+/// Returns true if the variable name suggests a secret and the value is too long to occur by
 /// chance.
 fn is_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase();
@@ -82,13 +82,13 @@ fn files_with(root: &Path, forms: &[String]) -> Vec<String> {
             .any(|window| window == form.as_bytes())
     };
     let files = walk(root, &|_| false).unwrap_or_default();
-    let shows = |file: &Path| {
+    let contains_secret = |file: &Path| {
         let bytes = std::fs::read(file).unwrap_or_default();
         forms.iter().any(|form| contains(&bytes, form))
     };
     files
         .into_iter()
-        .filter(|(_, file)| shows(file))
+        .filter(|(_, file)| contains_secret(file))
         .map(|(path, _)| path.display().to_string())
         .collect()
 }

@@ -17,7 +17,7 @@ pub struct CheckRate {
     pub runs: usize,
 }
 
-/// A check, and the number of steps that must be performed before it is made.
+/// Name of a check, and the number of steps that must be performed before it.
 struct CaseCheck {
     name: String,
     steps: usize,
@@ -45,7 +45,7 @@ pub(super) fn check_rates(case: &ConformanceCase, runs: &[RunReport]) -> Vec<Che
     let mut rates: Vec<CheckRate> = checks
         .iter()
         .map(|check| {
-            let held = |run: &&RunReport| {
+            let has_passed = |run: &&RunReport| {
                 run.steps >= check.steps
                     && !run
                         .failures
@@ -54,7 +54,7 @@ pub(super) fn check_rates(case: &ConformanceCase, runs: &[RunReport]) -> Vec<Che
             };
             CheckRate {
                 check: check.name.clone(),
-                passed: runs.iter().filter(held).count(),
+                passed: runs.iter().filter(has_passed).count(),
                 runs: runs.len(),
             }
         })
@@ -66,9 +66,9 @@ pub(super) fn check_rates(case: &ConformanceCase, runs: &[RunReport]) -> Vec<Che
             .any(|check| is_of(&failure.place, &check.name))
     }) {
         if !rates.iter().any(|rate| rate.check == failure.place) {
-            let held =
+            let has_passed =
                 |run: &&RunReport| !run.failures.iter().any(|one| one.place == failure.place);
-            let passed = runs.iter().filter(held).count();
+            let passed = runs.iter().filter(has_passed).count();
             rates.push(CheckRate {
                 check: failure.place.clone(),
                 passed,
@@ -123,16 +123,16 @@ fn final_checks(case: &ConformanceCase) -> Vec<String> {
         ("toolResults", expect.tool_results.is_some()),
         ("events", expect.events.is_some()),
     ];
-    let given = |parts: &[(&str, bool)]| -> Vec<String> {
+    let stated_names = |parts: &[(&str, bool)]| -> Vec<String> {
         parts
             .iter()
             .filter(|(_, is_given)| *is_given)
             .map(|(name, _)| format!("expect.{name}"))
             .collect()
     };
-    let mut names = given(&parts);
+    let mut names = stated_names(&parts);
     names.extend((0..expect.trajectory.len()).map(trajectory::check_name));
-    names.extend(given(&[
+    names.extend(stated_names(&[
         ("mcp", !expect.mcp.is_empty()),
         ("files", !expect.files.is_empty()),
     ]));

@@ -99,13 +99,13 @@ impl LlmJudge<'_> {
                 }
                 swarm.shutdown().await;
                 drop(swarm);
-                let mut seen: Vec<Arc<RuntimeEvent>> = Vec::new();
+                let mut seen_events: Vec<Arc<RuntimeEvent>> = Vec::new();
                 while let Ok(event) = events.try_recv() {
                     if let SwarmEvent::Runtime(event) = event {
-                        seen.push(event);
+                        seen_events.push(event);
                     }
                 }
-                (verdicts, usage_of(seen.iter().map(AsRef::as_ref)))
+                (verdicts, usage_of(seen_events.iter().map(AsRef::as_ref)))
             }
         }
     }
@@ -169,12 +169,13 @@ pub fn model_of(bundle: &Bundle, name: Option<&str>) -> Result<String, String> {
     match (name, names.as_slice()) {
         (Some(model), names) => {
             let name = model.strip_prefix("Model/").unwrap_or(model);
-            match names.contains(&name) {
-                true => Ok(name.to_owned()),
-                false => Err(format!(
+            if names.contains(&name) {
+                Ok(name.to_owned())
+            } else {
+                Err(format!(
                     "there is no Model `{name}` to judge; {}",
                     list_models()
-                )),
+                ))
             }
         }
         (None, [only]) => Ok((*only).to_owned()),
@@ -220,7 +221,7 @@ async fn request_verdict(
         instance_key: Some(format!("check-{}", index + 1)),
         ..Input::default()
     };
-    let until = Instant::now() + CHECK_TIMEOUT;
+    let deadline = Instant::now() + CHECK_TIMEOUT;
     let answer = async {
         swarm
             .send(input)
@@ -230,7 +231,7 @@ async fn request_verdict(
             .await
             .ok_or_else(String::new)
     };
-    let result = tokio::time::timeout_at(until.into(), answer).await;
+    let result = tokio::time::timeout_at(deadline.into(), answer).await;
     let result: TurnResult =
         result.map_err(|_| "the judge exceeded its time limit".to_owned())??;
     if let Some(error) = result.error {

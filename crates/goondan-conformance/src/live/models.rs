@@ -1,4 +1,4 @@
-//! Models of live runs.
+//! Models that a live run calls in place of scripted models.
 
 use std::path::Path;
 use std::sync::Arc;

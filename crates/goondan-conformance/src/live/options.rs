@@ -57,7 +57,7 @@ impl LiveCase {
         })
     }
 
-    /// Returns whether enough runs passed.
+    /// Returns true if enough runs passed.
     pub(crate) fn is_enough(&self, passed: usize) -> bool {
         passed >= self.required_passes()
     }
@@ -97,7 +97,9 @@ mod tests {
     #[test]
     fn a_rate_is_a_whole_number_of_runs() {
         let required = |runs, pass_rate| {
-            let (judge, scripts, environment) = (None, Arc::default(), None);
+            let judge = None;
+            let scripts = Arc::default();
+            let environment = None;
             LiveCase {
                 runs,
                 pass_rate,

@@ -1,4 +1,4 @@
-//! Results of live runs.
+//! Results of the live runs of a test case: outcome, usage and duration.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ impl LiveReport {
             self.runs.len(),
             self.required
         );
-        let of_run = |run: &RunReport| {
+        let run_outcome = |run: &RunReport| {
             let number = run.run;
             run.failures
                 .clone()
@@ -91,7 +91,7 @@ impl LiveReport {
                     ..one
                 })
         };
-        let failures = self.runs.iter().flat_map(of_run);
+        let failures = self.runs.iter().flat_map(run_outcome);
         CaseOutcome::Failed(
             [CheckFailure::new("the runs", message)]
                 .into_iter()

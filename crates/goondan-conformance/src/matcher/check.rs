@@ -36,7 +36,7 @@ impl ValueMatcher {
         }
     }
 
-    /// Returns whether an existing value matches.
+    /// Returns true if an existing value matches.
     fn matches_value(&self, value: &Value) -> bool {
         match self {
             ValueMatcher::Scalar(expected) => scalars_equal(expected, value),
@@ -76,7 +76,7 @@ impl ValueMatcher {
         self.check_at("", actual)
     }
 
-    /// Like [`ValueMatcher::check`], with paths that begin with `path`.
+    /// Checks a value like [`ValueMatcher::check`]. The paths in the result begin with `path`.
     pub fn check_at(&self, path: &str, actual: Option<&Value>) -> Vec<ValueMismatch> {
         let mut mismatches = Vec::new();
         self.collect(path, actual, &mut mismatches);
@@ -195,7 +195,7 @@ fn pair_items(items: &[ValueMatcher], list: &[Value]) -> Vec<Option<usize>> {
     })
 }
 
-/// Returns whether each matcher can get its own matching list item.
+/// Returns true if each matcher can get its own matching list item.
 fn can_pair_all(items: &[ValueMatcher], list: &[Value]) -> bool {
     pair_items(items, list).iter().all(Option::is_some)
 }
@@ -243,7 +243,7 @@ fn scalars_equal(expected: &Value, actual: &Value) -> bool {
     }
 }
 
-/// Returns whether a string contains the piece, or a list has an item equal to it.
+/// Returns true if a string contains the piece, or a list has an item equal to it.
 fn contains_piece(value: &Value, piece: &Value) -> bool {
     match (value, piece) {
         (Value::String(text), Value::String(piece)) => text.contains(piece.as_str()),
@@ -253,7 +253,7 @@ fn contains_piece(value: &Value, piece: &Value) -> bool {
     }
 }
 
-/// Returns whether the value is a number in the given order to `bound`.
+/// Returns true if the value is a number in the given order to `bound`.
 fn has_ordering(value: &Value, bound: &Number, ordering: Ordering) -> bool {
     value.as_number().and_then(|number| compare(number, bound)) == Some(ordering)
 }

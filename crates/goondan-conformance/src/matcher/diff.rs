@@ -49,10 +49,15 @@ fn align_actual(expected: &ValueMatcher, actual: &Value) -> Value {
     }
     match (expected, actual) {
         (ValueMatcher::Map(entries), Value::Object(map)) => {
-            let selected = |(key, matcher): &(String, ValueMatcher)| {
+            let selected_part = |(key, matcher): &(String, ValueMatcher)| {
                 Some((key.clone(), align_actual(matcher, map.get(key)?)))
             };
-            Value::Object(entries.iter().filter_map(selected).collect::<Map<_, _>>())
+            Value::Object(
+                entries
+                    .iter()
+                    .filter_map(selected_part)
+                    .collect::<Map<_, _>>(),
+            )
         }
         (ValueMatcher::List(items), Value::Array(list)) if items.len() == list.len() => items
             .iter()

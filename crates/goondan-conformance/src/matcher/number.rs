@@ -30,11 +30,11 @@ fn compare_mixed(integer: i128, float: f64) -> Option<Ordering> {
     }
     let floor = float.floor();
     // The cast saturates. All JSON integers are far inside i128, so huge floats compare correctly.
-    let whole = integer.cmp(&(floor as i128));
-    Some(if whole == Ordering::Equal && float > floor {
+    let whole_part = integer.cmp(&(floor as i128));
+    Some(if whole_part == Ordering::Equal && float > floor {
         Ordering::Less
     } else {
-        whole
+        whole_part
     })
 }
 

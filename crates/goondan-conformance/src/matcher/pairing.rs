@@ -4,7 +4,7 @@
 /// matching). Returns the index of the actual item for each expected item; `None` without a
 /// partner.
 ///
-/// `matches(expected, actual)` returns whether two items may be paired.
+/// `matches(expected, actual)` returns true if two items may be paired.
 pub(super) fn maximum_matching(
     expected_count: usize,
     actual_count: usize,
@@ -32,7 +32,7 @@ pub(super) fn maximum_matching(
 }
 
 /// Pairs `expected` with one of its candidates. If all are taken, moves other expected items to
-/// another candidate (augmenting path). Returns whether this succeeded.
+/// another candidate (augmenting path). Returns true if this succeeded.
 ///
 /// `visited` contains the actual items that this search has already tried.
 fn try_pair(

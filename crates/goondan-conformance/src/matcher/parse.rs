@@ -1,4 +1,4 @@
-//! Parser of matchers.
+//! Parses matchers in test cases, and reports unknown operators with their path.
 
 use std::fmt::Display;
 

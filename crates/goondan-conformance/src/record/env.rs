@@ -18,9 +18,9 @@ pub(super) fn placeholders(bundle: &Bundle) -> Value {
         // and reads no variables.
         let text = std::fs::read_to_string(bundle.root().join(file)).unwrap_or_default();
         let documents = yaml::documents_from_str::<Value>(&text).unwrap_or_default();
-        documents
-            .iter()
-            .for_each(|document| collect(document, &mut names));
+        for document in &documents {
+            collect(document, &mut names);
+        }
     }
     let value = |name: &String| (name.clone(), Value::from(format!("placeholder for {name}")));
     Value::Object(names.iter().map(value).collect::<Map<_, _>>())

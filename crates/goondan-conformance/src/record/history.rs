@@ -57,8 +57,8 @@ impl CaseHistory {
         mut events: Vec<RuntimeEvent>,
     ) -> Result<Self, RecordingError> {
         CaseHistory::sort(&mut events);
-        let all = number_turns(instance, &events);
-        let count = all
+        let all_turns = number_turns(instance, &events);
+        let count = all_turns
             .iter()
             .filter_map(|turn| turn.number)
             .max()
@@ -77,10 +77,10 @@ impl CaseHistory {
             turn.number
                 .is_some_and(|number| numbers.is_empty() || numbers.contains(&number))
         };
-        let chosen: Vec<&RecordedTurn> = all.iter().filter(is_chosen).collect();
+        let chosen: Vec<&RecordedTurn> = all_turns.iter().filter(is_chosen).collect();
         chosen.iter().try_for_each(|turn| is_an_input(turn))?;
         let traces: BTreeSet<&str> = chosen.iter().map(|turn| turn.trace_id.as_str()).collect();
-        let caused: Vec<RecordedTurn> = all
+        let caused: Vec<RecordedTurn> = all_turns
             .iter()
             .filter(|turn| traces.contains(turn.trace_id.as_str()))
             .cloned()
@@ -169,11 +169,11 @@ impl CaseHistory {
     /// Returns the user's answers to approval requests in an input's trace, as steps of a test
     /// case.
     pub(super) fn approvals(&self, input: &RecordedTurn) -> impl Iterator<Item = Value> {
-        let of_chain = self
+        let chain_events = self
             .events
             .iter()
             .filter(|event| event.trace.trace_id == input.trace_id);
-        of_chain.filter_map(|event| match &event.kind {
+        chain_events.filter_map(|event| match &event.kind {
             Kind::ApprovalResolved {
                 tool_name,
                 answer,
@@ -210,15 +210,15 @@ fn recording_error<T>(message: impl Into<String>) -> Result<T, RecordingError> {
 
 /// Returns all turns; turns of `instance` have their numbers.
 fn number_turns(instance: &InstanceId, events: &[RuntimeEvent]) -> Vec<RecordedTurn> {
-    let mut all = turns(events);
-    for (before, turn) in all
+    let mut numbered_turns = turns(events);
+    for (before, turn) in numbered_turns
         .iter_mut()
         .filter(|turn| turn.instance == *instance)
         .enumerate()
     {
         turn.number = Some(before + 1);
     }
-    all
+    numbered_turns
 }
 
 /// Returns all turns in the order in which they began. A resumed turn counts once.
@@ -380,7 +380,7 @@ pub(super) fn input_of(
             turn_name(turn)
         ));
     }
-    no_files(turn, input)?;
+    refuse_files(turn, input)?;
     Ok(input.text())
 }
 
@@ -402,18 +402,19 @@ pub(super) fn answer_of(
 }
 
 /// Fails for attachments, which a test case cannot contain.
-pub(super) fn no_files(turn: &RecordedTurn, message: &Message) -> Result<(), RecordingError> {
-    match message
+pub(super) fn refuse_files(turn: &RecordedTurn, message: &Message) -> Result<(), RecordingError> {
+    if message
         .data
         .content
         .iter()
         .any(|part| matches!(part, MessagePart::File(_)))
     {
-        true => recording_error(format!(
+        recording_error(format!(
             "A message of {} has an attachment, which a case can't contain.",
             turn_name(turn)
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

@@ -130,13 +130,13 @@ fn build_expect(replies: &RecordedReplies) -> Value {
         };
         expect.insert("toolResults".to_owned(), results);
     }
-    let ways: Vec<Value> = replies
+    let trajectories: Vec<Value> = replies
         .calls_by_agent()
         .into_iter()
         .map(|(agent, tools)| json!({"agent": agent, "inOrder": tools}))
         .collect();
-    if !ways.is_empty() {
-        expect.insert("trajectory".to_owned(), Value::Array(ways));
+    if !trajectories.is_empty() {
+        expect.insert("trajectory".to_owned(), Value::Array(trajectories));
     }
     Value::Object(expect)
 }

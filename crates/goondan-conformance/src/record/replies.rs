@@ -122,7 +122,7 @@ impl RecordedReplies {
 
     /// Returns the status of each call, without its output.
     pub(super) fn call_statuses(&self) -> Vec<Value> {
-        let result = |call: &RecordedCall| {
+        let call_result = |call: &RecordedCall| {
             let mut view =
                 json!({"toolCallId": call.id, "toolName": call.tool, "status": call.result.status});
             if let Some(error) = &call.result.error {
@@ -130,7 +130,7 @@ impl RecordedReplies {
             }
             view
         };
-        self.calls().map(result).collect()
+        self.calls().map(call_result).collect()
     }
 
     /// Returns the tools that each agent called, in order.
@@ -176,14 +176,15 @@ impl RecordedAnswer {
             reply.insert("text".to_owned(), json!(escape_template(&text)));
         }
         let is_plain = self.calls.iter().all(|call| call.input.is_object());
-        let call = |call: &RecordedCall| match is_plain {
-            true => {
+        let call_json = |call: &RecordedCall| {
+            if is_plain {
                 json!({"id": call.id, "tool": call.tool, "args": escape_templates(&call.input)})
+            } else {
+                json!({"id": call.id, "tool": call.tool, "args": as_written(&call.input)})
             }
-            false => json!({"id": call.id, "tool": call.tool, "args": as_written(&call.input)}),
         };
         if !self.calls.is_empty() {
-            let calls: Value = self.calls.iter().map(call).collect();
+            let calls: Value = self.calls.iter().map(call_json).collect();
             reply.insert(
                 if is_plain { "calls" } else { "rawCalls" }.to_owned(),
                 calls,
@@ -207,7 +208,7 @@ fn answer(
             && matches!(&message.source, MessageSource::Assistant { step_id } if *step_id == step.id)
     };
     let turn = history.turn(&step.turn_id);
-    let found = messages.iter().find(is_answer).cloned().ok_or_else(|| {
+    let answer = messages.iter().find(is_answer).cloned().ok_or_else(|| {
         let turn = turn.map_or_else(|| step.instance.to_string(), turn_name);
         RecordingError(format!(
             "A model answer in {turn} is no longer part of the conversation: it was summarized, \
@@ -215,9 +216,9 @@ fn answer(
         ))
     })?;
     if let Some(turn) = turn {
-        history::no_files(turn, &found)?;
+        history::refuse_files(turn, &answer)?;
     }
-    Ok(found)
+    Ok(answer)
 }
 
 /// Returns a call with its result.
@@ -228,12 +229,12 @@ fn recorded_call(
     number: usize,
     messages: &[Arc<Message>],
 ) -> Result<RecordedCall, RecordingError> {
-    let of_step = messages.iter().filter(
+    let step_messages = messages.iter().filter(
         |message| matches!(&message.source, MessageSource::Tool { step_id } if *step_id == step.id),
     );
-    let found =
-        of_step.flat_map(|message| message.tool_results().map(move |result| (message, result)));
-    let Some((message, result)) = found
+    let step_results = step_messages
+        .flat_map(|message| message.tool_results().map(move |result| (message, result)));
+    let Some((message, result)) = step_results
         .into_iter()
         .find(|(_, result)| result.tool_call_id == call.tool_call_id)
     else {
@@ -243,7 +244,7 @@ fn recorded_call(
         )));
     };
     if let Some(turn) = history.turn(&step.turn_id) {
-        history::no_files(turn, message)?;
+        history::refuse_files(turn, message)?;
     }
     Ok(RecordedCall {
         id: format!("c{number}"),

@@ -1,4 +1,4 @@
-//! Tool results as mocks.
+//! Converts recorded tool results to the tool mocks of a test case.
 
 use std::collections::{BTreeMap, BTreeSet};
 

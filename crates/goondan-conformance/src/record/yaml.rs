@@ -99,17 +99,18 @@ fn is_literal(text: &str) -> bool {
 /// Writes a plain scalar if it is unambiguous, or else JSON, which is valid YAML.
 fn format_scalar(text: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | ' ');
-    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
+    let has_letter_first = text.starts_with(|c: char| c.is_ascii_alphabetic());
     let words = [
         "true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf",
     ];
-    let is_plain = begins
+    let is_plain = has_letter_first
         && text.chars().all(is_word)
         && !text.ends_with(' ')
         && !words.contains(&text.to_lowercase().as_str());
-    match is_plain {
-        true => text.to_owned(),
-        false => escape_invisible(text),
+    if is_plain {
+        text.to_owned()
+    } else {
+        escape_invisible(text)
     }
 }
 
@@ -117,12 +118,12 @@ fn format_scalar(text: &str) -> String {
 /// of the test case.
 fn escape_invisible(text: &str) -> String {
     let json = Value::from(text).to_string();
-    let written = |c: char| match u32::from(c) {
+    let escape_char = |c: char| match u32::from(c) {
         _ if untrusted_text::is_visible(c) => c.to_string(),
         code @ ..=0xffff => format!("\\u{code:04x}"),
         code => format!("\\U{code:08x}"),
     };
-    json.chars().map(written).collect()
+    json.chars().map(escape_char).collect()
 }
 
 #[cfg(test)]

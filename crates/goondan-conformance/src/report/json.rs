@@ -1,4 +1,4 @@
-//! JSON report.
+//! JSON report of a test run.
 
 use serde::Serialize;
 

@@ -76,7 +76,7 @@ pub struct CaseReport {
     pub case: String,
     /// Purpose of the test case.
     pub about: String,
-    /// Rules that it checks.
+    /// Ids of the rules that the test case checks.
     pub rules: Vec<String>,
     /// Its file.
     #[serde(serialize_with = "shown_path")]

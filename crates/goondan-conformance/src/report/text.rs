@@ -1,4 +1,4 @@
-//! Plain-text report.
+//! Plain-text report of a test run, for terminals.
 
 use goondan::internal::untrusted_text;
 
@@ -64,7 +64,9 @@ fn live_figures(live: &LiveReport) -> String {
         )
     };
     let (middle, longest) = live.latency();
-    let (middle, longest, spent) = (middle.as_millis(), longest.as_millis(), live.total.words());
+    let middle = middle.as_millis();
+    let longest = longest.as_millis();
+    let spent = live.total.words();
     let lines: String = live.checks.iter().map(line).collect();
     format!(
         "{lines}      a run took {middle} ms (median), {longest} ms at most; all took {spent}\n"

@@ -158,14 +158,14 @@ impl<'c> CaseContext<'c> {
     /// Returns the variables for value sources: those of the test case, and in live runs those of
     /// its project.
     pub(crate) fn environment(&self) -> Environment {
-        let of_project = self
+        let project_variables = self
             .live
             .iter()
             .filter_map(|live| live.environment.as_ref());
-        let of_project = of_project
+        let project_variables = project_variables
             .flat_map(Environment::iter)
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        of_project.chain(self.case.env.clone()).collect()
+        project_variables.chain(self.case.env.clone()).collect()
     }
 
     /// Runs `work` within the time limit of the test case.
@@ -175,7 +175,7 @@ impl<'c> CaseContext<'c> {
             .map_err(|_| OutOfTime)
     }
 
-    /// Loads the project and starts a swarm if possible. Otherwise `diagnostics` contains the
+    /// Loads the project and starts a swarm. If the swarm cannot start, `diagnostics` contains the
     /// reasons.
     pub(crate) fn start(&mut self) -> Result<(), String> {
         let project = goondan::load(self.project.root());
@@ -201,11 +201,11 @@ impl<'c> CaseContext<'c> {
     /// Starts a swarm. Retries while a killed swarm still holds the workspace, until its last
     /// thread has ended.
     fn begin(&self, bundle: &Arc<Bundle>) -> Result<Result<SwarmProcess, StartError>, OutOfTime> {
-        let until = Instant::now() + WORKSPACE_RELEASE_TIMEOUT;
+        let deadline = Instant::now() + WORKSPACE_RELEASE_TIMEOUT;
         loop {
             match SwarmProcess::start(self, Arc::clone(bundle))? {
                 Err(StartError::Workspace(_) | StartError::Database(_))
-                    if self.started && Instant::now() < until =>
+                    if self.started && Instant::now() < deadline =>
                 {
                     std::thread::sleep(RELEASE_POLL_INTERVAL);
                 }
@@ -214,7 +214,7 @@ impl<'c> CaseContext<'c> {
         }
     }
 
-    /// Remembers the working directory setting of each agent.
+    /// Records the working directory setting of each agent.
     fn record_workdirs(&mut self, bundle: &Bundle) {
         let agents = bundle.agents().values();
         self.workdirs

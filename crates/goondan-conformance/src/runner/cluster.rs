@@ -1,4 +1,4 @@
-//! Nodes of a test case.
+//! Nodes of a test case: starts, pauses, partitions, kills and restarts them.
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
@@ -391,7 +391,9 @@ impl CaseCluster {
         let CaseCluster { nodes, runtime, .. } = self;
         for node in nodes {
             drop(node.paused);
-            node.running.into_iter().for_each(RunningNode::kill);
+            if let Some(running) = node.running {
+                running.kill();
+            }
         }
         runtime.shutdown_background();
     }
@@ -414,9 +416,13 @@ impl CaseCluster {
         let leader = self.nodes[number - 1].running.take();
         self.leader.send_replace(None);
         for node in &mut self.nodes {
-            node.running.take().into_iter().for_each(RunningNode::kill);
+            if let Some(running) = node.running.take() {
+                running.kill();
+            }
         }
-        leader.into_iter().for_each(RunningNode::kill);
+        if let Some(running) = leader {
+            running.kill();
+        }
         self.runtime.shutdown_background();
         is_done
     }

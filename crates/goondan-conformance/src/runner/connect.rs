@@ -109,14 +109,14 @@ impl EventRecorder {
 #[async_trait]
 impl ConnectorHost for EventRecorder {
     async fn emit(&self, event: Value) -> Result<(), HandlerError> {
-        let refused = |why: String| Err(HandlerError::new(why).code(Code::CONNECTOR_EVENT));
+        let rejected = |why: String| Err(HandlerError::new(why).code(Code::CONNECTOR_EVENT));
         match event["name"].as_str() {
             Some(name) if self.events.iter().any(|declared| declared == name) => {}
-            Some(name) => return refused(format!("the Connector declares no event `{name}`")),
-            None => return refused("an event needs a `name`".to_owned()),
+            Some(name) => return rejected(format!("the Connector declares no event `{name}`")),
+            None => return rejected("an event needs a `name`".to_owned()),
         }
         if !event["message"].is_string() && !event["message"].is_object() {
-            return refused("an event needs a `message`".to_owned());
+            return rejected("an event needs a `message`".to_owned());
         }
         let mut state = self.state();
         if let Some(answer) = self.answer.as_ref().filter(|_| !event["origin"].is_null()) {

@@ -17,7 +17,10 @@ use crate::report::CheckFailure;
 use crate::run::RunOptions;
 
 /// Returns the reason why a test case cannot run live here, if any.
-pub(crate) fn not_here(located: &LocatedCase, options: &RunOptions) -> Option<String> {
+pub(crate) fn unsupported_live_reason(
+    located: &LocatedCase,
+    options: &RunOptions,
+) -> Option<String> {
     unsupported_reason(&located.case, options.database.is_some())
 }
 
@@ -55,16 +58,16 @@ pub(crate) fn run_live(
 
 /// Runs a live test case once and lets the judge grade it.
 fn run(located: &LocatedCase, conditions: RunConditions) -> RunReport {
-    let broken = |message: String| RunReport {
+    let broken_report = |message: String| RunReport {
         failures: vec![CheckFailure::new("the case", message)],
         ..RunReport::default()
     };
     let mut context = match CaseContext::create(located, conditions) {
         Ok(context) => context,
-        Err(message) => return broken(message),
+        Err(message) => return broken_report(message),
     };
     let report = match perform_and_judge(&mut context, located) {
-        Err(message) => broken(message),
+        Err(message) => broken_report(message),
         Ok((performed, evidence)) => {
             let duration_ms = u64::try_from(performed.duration.as_millis()).unwrap_or(u64::MAX);
             let questions = judge_questions(located, &performed, &evidence);
@@ -100,7 +103,7 @@ fn judge_questions(
         .iter()
         .map(|(index, view)| (*index, exchange_for_judge(located, *index, view, &calls)))
         .collect();
-    let of_steps = turns.iter().filter_map(|(index, turn)| {
+    let step_questions = turns.iter().filter_map(|(index, turn)| {
         let step = &case.steps[*index];
         let criteria = step.judge.clone()?;
         let check = judge_place(&step_place(*index, step.action.name()));
@@ -110,8 +113,8 @@ fn judge_questions(
             conversation: Value::Array(vec![turn.clone()]),
         })
     });
-    let whole: Value = turns.iter().map(|(_, turn)| turn.clone()).collect();
-    let of_outcome = case
+    let transcript: Value = turns.iter().map(|(_, turn)| turn.clone()).collect();
+    let outcome_questions = case
         .expect
         .judge
         .iter()
@@ -119,9 +122,9 @@ fn judge_questions(
         .map(|(index, criteria)| JudgeQuestion {
             check: outcome_judge_place(index),
             criteria: criteria.clone(),
-            conversation: whole.clone(),
+            conversation: transcript.clone(),
         });
-    of_steps.chain(of_outcome).collect()
+    step_questions.chain(outcome_questions).collect()
 }
 
 /// Returns the input, the calls and the answer in the form that the judge receives.
@@ -134,10 +137,10 @@ fn exchange_for_judge(
     let StepAction::Send(send) = &located.case.steps[index].action else {
         return Value::Null;
     };
-    let of_turn = calls
+    let turn_calls = calls
         .iter()
         .filter(|call| view.get("turnId").and_then(Value::as_str) == Some(&call.turn_id));
-    let calls: Value = of_turn
+    let calls: Value = turn_calls
         .map(|call| json!({"tool": call.tool, "args": call.args, "status": call.status}))
         .collect();
     let answer = view
@@ -159,7 +162,7 @@ fn add_verdicts(
     if questions.is_empty() {
         return report;
     }
-    let refused = |message: String, mut report: RunReport| {
+    let rejected_report = |message: String, mut report: RunReport| {
         report.failures.extend(
             questions
                 .iter()
@@ -172,7 +175,7 @@ fn add_verdicts(
     };
     let folder = match context.copy_initial_project(located, "judge") {
         Ok(folder) => folder,
-        Err(message) => return refused(message, report),
+        Err(message) => return rejected_report(message, report),
     };
     let (project, state) = (folder.join("project"), folder.join("state"));
     let judge = LlmJudge {

@@ -84,13 +84,13 @@ impl CaseEvents {
         within: Duration,
     ) -> Result<(), usize> {
         let mut event_count = self.event_count.subscribe();
-        let enough = async {
+        let wait_for_count = async {
             while self.count(event, agent) < count {
                 // The sender exists as long as `self`.
                 let _ = event_count.changed().await;
             }
         };
-        match tokio::time::timeout(within, enough).await {
+        match tokio::time::timeout(within, wait_for_count).await {
             Ok(()) => Ok(()),
             Err(_) => Err(self.count(event, agent)),
         }

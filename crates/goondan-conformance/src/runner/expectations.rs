@@ -68,7 +68,7 @@ fn check_diagnostics(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> V
 
 /// Checks the tool names of each agent.
 fn catalog(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
-    let judge = |(agent, matcher): (&String, &ValueMatcher)| {
+    let compare = |(agent, matcher): (&String, &ValueMatcher)| {
         let names = evidence.catalog.get(agent).map(|names| json!(names));
         check_value(
             &child_path("expect.catalog", agent),
@@ -76,43 +76,43 @@ fn catalog(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFa
             names.as_ref(),
         )
     };
-    expect.catalog.iter().flat_map(judge).collect()
+    expect.catalog.iter().flat_map(compare).collect()
 }
 
 /// Checks the model requests of each agent.
 fn check_requests(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
-    let judge = |(agent, matcher): (&String, &ValueMatcher)| {
-        let of_agent = evidence
+    let compare = |(agent, matcher): (&String, &ValueMatcher)| {
+        let agent_requests = evidence
             .requests
             .iter()
             .filter(|request| request.instance.agent == *agent);
-        let views: Value = of_agent.map(view::request).collect();
+        let views: Value = agent_requests.map(view::request).collect();
         check_value(&child_path("expect.requests", agent), matcher, Some(&views))
     };
-    expect.requests.iter().flat_map(judge).collect()
+    expect.requests.iter().flat_map(compare).collect()
 }
 
 /// Checks the messages that each mocked MCP server received.
 fn check_mcp_messages(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
-    let judge = |(tool, matcher): (&String, &ValueMatcher)| {
+    let compare = |(tool, matcher): (&String, &ValueMatcher)| {
         check_value(
             &child_path("expect.mcp", tool),
             matcher,
             evidence.mcp.received_messages(tool).as_ref(),
         )
     };
-    expect.mcp.iter().flat_map(judge).collect()
+    expect.mcp.iter().flat_map(compare).collect()
 }
 
 /// Checks the messages of each conversation.
 fn conversations(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
-    let by_name: BTreeMap<String, &Vec<Arc<Message>>> = evidence
+    let messages_by_conversation: BTreeMap<String, &Vec<Arc<Message>>> = evidence
         .conversations
         .iter()
         .map(|(id, messages)| (id.to_string(), messages))
         .collect();
-    let judge = |(instance, matcher): (&String, &ValueMatcher)| {
-        let messages = by_name
+    let compare = |(instance, matcher): (&String, &ValueMatcher)| {
+        let messages = messages_by_conversation
             .get(instance)
             .map(|messages| view::messages(messages));
         check_value(
@@ -121,7 +121,7 @@ fn conversations(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<C
             messages.as_ref(),
         )
     };
-    expect.conversation.iter().flat_map(judge).collect()
+    expect.conversation.iter().flat_map(compare).collect()
 }
 
 /// Results are in the order in which they were appended, over all conversations.
@@ -156,9 +156,9 @@ fn event_sequence(expect: &CaseExpectation, all: &[RuntimeEvent]) -> Vec<CheckFa
                 } else {
                     rest.join("\n  ")
                 };
-                let wanted = matcher.to_value();
+                let expected = matcher.to_value();
                 let message = format!(
-                    "no event like {wanted} after the previous match; the later events are\n  \
+                    "no event like {expected} after the previous match; the later events are\n  \
                         {rest}"
                 );
                 return vec![CheckFailure::new(
@@ -183,13 +183,13 @@ fn short_event(event: &Value) -> String {
         "eventId",
         "llmInputMessages",
     ];
-    let shown = event
+    let shown_fields = event
         .as_object()
         .into_iter()
         .flatten()
         .filter(|(key, _)| !boring.contains(&key.as_str()));
     Value::Object(
-        shown
+        shown_fields
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
     )
@@ -198,7 +198,7 @@ fn short_event(event: &Value) -> String {
 
 /// Checks the contents of files.
 fn files(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFailure> {
-    let judge = |(place, matcher): (&RootedPath, &ValueMatcher)| {
+    let compare = |(place, matcher): (&RootedPath, &ValueMatcher)| {
         let content = resolve_path(place, evidence).and_then(|path| read(&path));
         check_value(
             &child_path("expect.files", &place.to_string()),
@@ -206,7 +206,7 @@ fn files(expect: &CaseExpectation, evidence: &CaseEvidence<'_>) -> Vec<CheckFail
             content.as_ref(),
         )
     };
-    expect.files.iter().flat_map(judge).collect()
+    expect.files.iter().flat_map(compare).collect()
 }
 
 /// Returns the path of a file; `None` if it does not exist or its agent is unknown.
@@ -236,22 +236,25 @@ const STATE_NAME_COLON: &str = if cfg!(windows) { "%3A" } else { ":" };
 
 /// Returns the first matching path below `root`. `*` matches any part of a name.
 fn expand(root: &Path, pattern: &str) -> Option<PathBuf> {
-    let mut found = vec![root.to_owned()];
+    let mut paths = vec![root.to_owned()];
     for part in pattern.replace(':', STATE_NAME_COLON).split('/') {
-        let fits = |folder: &PathBuf| match part.contains('*') {
-            true => names_like(folder, part)
-                .into_iter()
-                .map(|name| folder.join(name))
-                .collect(),
-            false => vec![folder.join(part)],
+        let matches_part = |folder: &PathBuf| {
+            if part.contains('*') {
+                names_like(folder, part)
+                    .into_iter()
+                    .map(|name| folder.join(name))
+                    .collect()
+            } else {
+                vec![folder.join(part)]
+            }
         };
-        found = found
+        paths = paths
             .iter()
-            .flat_map(fits)
+            .flat_map(matches_part)
             .filter(|path| path.exists())
             .collect();
     }
-    found.into_iter().next()
+    paths.into_iter().next()
 }
 
 /// Returns the sorted names in a directory that match a pattern with `*`.

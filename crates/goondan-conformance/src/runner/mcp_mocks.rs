@@ -95,7 +95,7 @@ impl McpMock {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the server speaks the stateless protocol revision.
+    /// Returns true if the server speaks the stateless protocol revision.
     fn is_modern(&self) -> bool {
         self.fixture.protocol.as_deref() == Some("2026-07-28")
     }
@@ -139,13 +139,18 @@ impl McpMock {
             };
         };
         let mut state = self.state();
-        let used = state.replied.entry(tool.to_owned()).or_default();
-        *used += 1;
-        replies.get(*used - 1).cloned().unwrap_or_else(|| McpReply {
-            text: Some(format!("the case has no reply for call {used} of {tool}")),
-            is_error: true,
-            ..McpReply::default()
-        })
+        let reply_count = state.replied.entry(tool.to_owned()).or_default();
+        *reply_count += 1;
+        replies
+            .get(*reply_count - 1)
+            .cloned()
+            .unwrap_or_else(|| McpReply {
+                text: Some(format!(
+                    "the case has no reply for call {reply_count} of {tool}"
+                )),
+                is_error: true,
+                ..McpReply::default()
+            })
     }
 }
 
@@ -242,11 +247,10 @@ impl McpMockConnection {
             description
         };
         let tools: Vec<Value> = self.player.state().tools.iter().map(tool).collect();
-        match self.player.is_modern() {
-            true => {
-                json!({"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"})
-            }
-            false => json!({"tools": tools}),
+        if self.player.is_modern() {
+            json!({"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"})
+        } else {
+            json!({"tools": tools})
         }
     }
 

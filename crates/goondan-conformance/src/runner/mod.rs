@@ -1,4 +1,4 @@
-//! Runs one test case.
+//! Runs one test case: starts its swarm, performs the steps and checks the expectations.
 
 mod approval;
 mod case_context;
@@ -37,7 +37,7 @@ use case_context::{CaseContext, RunConditions};
 use evidence::{CaseEvidence, Catalog};
 use steps::StepResults;
 
-pub(crate) use evaluation::{not_here, run_live};
+pub(crate) use evaluation::{run_live, unsupported_live_reason};
 pub(crate) use project::walk;
 
 /// Time after the time limit for cleanup. After that, the test case is abandoned.
@@ -140,8 +140,10 @@ fn unsupported_reason(case: &ConformanceCase, has_database: bool) -> Option<Stri
     if needs_modes && !cfg!(unix) {
         return Some("files with a mode need a Unix system".to_owned());
     }
-    let missing = case.needs.iter().find(|program| !is_installed(program))?;
-    Some(format!("it needs `{missing}`, which is not on the PATH"))
+    let missing_program = case.needs.iter().find(|program| !is_installed(program))?;
+    Some(format!(
+        "it needs `{missing_program}`, which is not on the PATH"
+    ))
 }
 
 /// Returns true for files that only the embedded store has. Working directories exist with every
@@ -156,7 +158,7 @@ fn is_of_embedded_store(place: &RootedPath) -> bool {
             .any(|part| path.contains(part))
 }
 
-/// Returns whether PATH contains the program.
+/// Returns true if PATH contains the program.
 fn is_installed(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))

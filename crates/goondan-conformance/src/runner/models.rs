@@ -58,14 +58,14 @@ impl ModelRequestLog {
 impl CaseModels {
     /// Creates the models of a test case: scripted replies, or the real models for live runs.
     pub(super) fn for_case(case: &ConformanceCase, live: Option<&LiveCase>) -> Self {
-        let own = match live {
+        let own_models = match live {
             Some(live) => OwnProviders::Live(LiveModels::new(&live.scripts)),
             None if case.models.is_empty() => OwnProviders::Offline(ModelProviders::new()),
             None => OwnProviders::Nothing,
         };
         CaseModels {
             replies: ScriptedFactory::new(case.models.clone()),
-            own,
+            own: own_models,
             log: ModelRequestLog::default(),
         }
     }

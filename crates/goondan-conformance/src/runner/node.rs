@@ -160,18 +160,18 @@ impl NodeConfig {
                         leading = Some(LeaderState { swarm, followed, lost });
                     }
                     Err(error) => {
-                        let again = !matches!(error, StartError::Diagnostics(_));
+                        let may_retry = !matches!(error, StartError::Diagnostics(_));
                         tracing::debug!(%error, node = self.number, "a node failed to start");
                         return match refused.take() {
                             Some(refused) => {
                                 let _ = refused.send(error);
                                 NodeExit { leading, again: false }
                             }
-                            None => NodeExit { leading, again },
+                            None => NodeExit { leading, again: may_retry },
                         };
                     }
                 },
-                () = leadership_lost(leading.as_mut()) => return NodeExit { leading, again: true },
+                () = wait_for_takeover(leading.as_mut()) => return NodeExit { leading, again: true },
             }
         }
     }
@@ -185,7 +185,7 @@ async fn end(leading: Option<&LeaderState>) -> bool {
 }
 
 /// Waits until another node takes over from this one.
-async fn leadership_lost(leading: Option<&mut LeaderState>) {
+async fn wait_for_takeover(leading: Option<&mut LeaderState>) {
     match leading {
         Some(leading) => (&mut leading.lost).await,
         None => std::future::pending().await,

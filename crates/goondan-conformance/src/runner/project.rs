@@ -121,11 +121,11 @@ impl ProjectFolder {
                 Some(_) => {}
             }
         }
-        let gone = self
+        let removed_files = self
             .written
             .keys()
             .filter(|path| !present.contains_key(*path));
-        changes.extend(gone.map(|path| format!("{} is gone", path.display())));
+        changes.extend(removed_files.map(|path| format!("{} is gone", path.display())));
         Ok(changes)
     }
 }

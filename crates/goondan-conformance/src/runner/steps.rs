@@ -38,7 +38,8 @@ pub(super) struct StepResults {
 /// Performs all steps. A step that cannot be performed ends the test case. A failed expectation
 /// does not.
 pub(super) fn perform_all(context: &mut CaseContext<'_>) -> StepResults {
-    let (begun, mut performed) = (Instant::now(), StepResults::default());
+    let begun = Instant::now();
+    let mut performed = StepResults::default();
     let case = context.case;
     for (index, step) in case.steps.iter().enumerate() {
         let place = step_place(index, step.action.name());
@@ -222,7 +223,7 @@ fn send(
     let begun = Instant::now();
     let process = running_process(context)?;
     let swarm = leader_swarm(context, process)?;
-    let view = match in_time(
+    let view = match describe_timeout(
         process.run(context, swarm.send(input)),
         "the input was not accepted",
     )? {
@@ -236,7 +237,7 @@ fn send(
         Ok(turn) if send.wait => {
             let event_id = turn.event_id.clone();
             let result: Option<TurnResult> =
-                in_time(process.run(context, turn.result()), "the turn did not end")?;
+                describe_timeout(process.run(context, turn.result()), "the turn did not end")?;
             let result = result.ok_or("the swarm ended before the turn did")?;
             let mut view = view::turn(&result, elapsed_millis(begun));
             view["eventId"] = json!(event_id);
@@ -265,14 +266,14 @@ fn run_operation(
             ConversationOperation::Undo => swarm.undo(&id).await,
         }
     };
-    match in_time(
+    match describe_timeout(
         process.run(context, operation),
         "the operation was not accepted",
     )? {
         Err(refused) => Ok(rejection_result(&refused)),
         Ok(turn) if !one.wait => Ok(json!({"accepted": true, "eventId": turn.event_id})),
         Ok(turn) => {
-            let result: Option<TurnResult> = in_time(
+            let result: Option<TurnResult> = describe_timeout(
                 process.run(context, turn.result()),
                 "the operation did not end",
             )?;
@@ -290,7 +291,7 @@ fn call(context: &mut CaseContext<'_>, call: &CallStep) -> Result<Value, StepErr
     let (agent, instance) = (call.agent.as_deref(), call.instance_key.as_deref());
     let swarm = leader_swarm(context, process)?;
     let calling = swarm.call_tool(agent, instance, &call.tool, arguments);
-    let view = match in_time(process.run(context, calling), "the call did not end")? {
+    let view = match describe_timeout(process.run(context, calling), "the call did not end")? {
         Ok(result) => view::tool_result(&result, elapsed_millis(begun)),
         Err(refused) => rejection_result(&refused),
     };
@@ -303,7 +304,7 @@ fn connect(context: &CaseContext<'_>, step: &ConnectStep) -> Result<Value, StepE
     let process = running_process(context)?;
     let swarm = leader_swarm(context, process)?;
     let running = super::connect::connect(&swarm, step);
-    in_time(
+    describe_timeout(
         process.run(context, running),
         "the connector neither ended nor emitted `events` events",
     )?
@@ -314,16 +315,15 @@ fn rejection_result(error: &SendError) -> Value {
     json!({"status": "error", "error": {"code": error.code, "message": error.message, "suggestion": error.suggestion}})
 }
 
-/// Reloads the project and returns the result.
 fn reload_project(context: &mut CaseContext<'_>) -> Result<Value, StepError> {
     let process = running_process(context)?;
     let swarm = leader_swarm(context, process)?;
-    let outcome = in_time(
+    let outcome = describe_timeout(
         process.run(context, swarm.reload()),
         "the reload did not end",
     )?;
     // The reload is also reported as an event, which no step has to wait for.
-    in_time(
+    describe_timeout(
         process.run(context, process.next_reload(PENDING_EVENT_TIMEOUT)),
         "the reload event did not arrive",
     )?;
@@ -341,13 +341,13 @@ fn await_reload(context: &mut CaseContext<'_>, step: &AwaitReload) -> Result<Val
         );
     }
     let process = running_process(context)?;
-    let within = step.limit()?;
-    match in_time(
-        process.run(context, process.next_reload(within)),
+    let limit = step.limit()?;
+    match describe_timeout(
+        process.run(context, process.next_reload(limit)),
         "no reload happened",
     )? {
         Some(outcome) => Ok(reload_view(context, &outcome)),
-        None => Err(format!("no reload within {} ms", within.as_millis())),
+        None => Err(format!("no reload within {} ms", limit.as_millis())),
     }
 }
 
@@ -388,7 +388,7 @@ fn start_second_swarm(context: &CaseContext<'_>) -> Result<Value, StepError> {
         return Ok(json!({"ok": false, "diagnostics": view::diagnostics(&project.diagnostics)}));
     };
     Ok(
-        match in_time(
+        match describe_timeout(
             running_process(context)?.start_second_swarm(context, bundle),
             "the second runtime did not start",
         )? {
@@ -407,18 +407,18 @@ fn start_second_swarm(context: &CaseContext<'_>) -> Result<Value, StepError> {
 fn wait(context: &CaseContext<'_>, step: &AwaitEvents) -> Result<(), StepError> {
     let process = running_process(context)?;
     let agent = step.agent.as_deref();
-    let within = step.limit()?;
-    let waiting = context.events.wait(&step.event, agent, step.count, within);
-    match in_time(process.run(context, waiting), "the events did not occur")? {
+    let limit = step.limit()?;
+    let waiting = context.events.wait(&step.event, agent, step.count, limit);
+    match describe_timeout(process.run(context, waiting), "the events did not occur")? {
         Ok(()) => Ok(()),
         Err(seen) => {
-            let of_agent = agent
+            let agent_suffix = agent
                 .map(|agent| format!(" of {agent}"))
                 .unwrap_or_default();
             let AwaitEvents { event, count, .. } = step;
             Err(format!(
-                "{seen} of {count} `{event}`{of_agent} within {} ms; there were {}",
-                within.as_millis(),
+                "{seen} of {count} `{event}`{agent_suffix} within {} ms; there were {}",
+                limit.as_millis(),
                 seen_types(context)
             ))
         }
@@ -450,15 +450,14 @@ fn running_process<'w>(context: &'w CaseContext<'_>) -> Result<&'w SwarmProcess,
 
 /// Returns the swarm of the leader; waits until there is one.
 fn leader_swarm(context: &CaseContext<'_>, process: &SwarmProcess) -> Result<Swarm, StepError> {
-    in_time(process.swarm(context), "there was no leader")
+    describe_timeout(process.swarm(context), "there was no leader")
 }
 
 /// Converts the end of the time limit to an error that names what did not happen.
-fn in_time<T>(done: Result<T, OutOfTime>, what: &str) -> Result<T, StepError> {
+fn describe_timeout<T>(done: Result<T, OutOfTime>, what: &str) -> Result<T, StepError> {
     done.map_err(|OutOfTime| format!("{what} within the case's time limit"))
 }
 
-/// Returns the elapsed milliseconds.
 fn elapsed_millis(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
 }

@@ -61,7 +61,7 @@ fn sole_reference<'t>(template: &'t str, saved: &Saved) -> Option<&'t str> {
     (!reference.contains('}') && is_known(reference, saved)).then_some(reference)
 }
 
-/// Returns whether the reference starts with the name of a saved result.
+/// Returns true if the reference starts with the name of a saved result.
 fn is_known(reference: &str, saved: &Saved) -> bool {
     reference
         .split_once('.')

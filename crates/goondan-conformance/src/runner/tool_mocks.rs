@@ -53,22 +53,22 @@ impl MockedTool {
     /// Returns the first unused result that matches, or else the last result that matches. Marks it
     /// as used.
     fn take_result(&self, call_id: &str, args: &Value) -> Option<&MockedResult> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used_counts = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let mut last_match = None;
         for (index, result) in self.results.iter().enumerate() {
             if self.is_result_for(result, call_id, args) {
                 last_match = Some(index);
-                if !used[index] {
+                if !used_counts[index] {
                     break;
                 }
             }
         }
         let index = last_match?;
-        used[index] = true;
+        used_counts[index] = true;
         self.results.get(index)
     }
 
-    /// Returns whether `result` may answer a call with this id and these arguments.
+    /// Returns true if `result` may answer a call with this id and these arguments.
     fn is_result_for(&self, result: &MockedResult, call_id: &str, args: &Value) -> bool {
         let has_other_id = result.call.as_deref().is_some_and(|id| id != call_id);
         if self.compares_call_ids && has_other_id {

@@ -190,20 +190,20 @@ fn failure_message(
         }
         CallExpectation::InOrder(patterns) => {
             let mut rest = calls.iter();
-            let missing = patterns
+            let missing_pattern = patterns
                 .iter()
                 .find(|pattern| !rest.any(|call| pattern.matches(call)))?;
             Some(format!(
                 "there is no call of {} in this order; the calls were{}",
-                missing.words(),
+                missing_pattern.words(),
                 format_calls(&calls)
             ))
         }
         CallExpectation::Only(tools) => {
-            let other = calls.iter().find(|call| !tools.contains(&call.tool))?;
+            let unexpected_call = calls.iter().find(|call| !tools.contains(&call.tool))?;
             Some(format!(
                 "{} was called, but is not one of {}",
-                other.tool,
+                unexpected_call.tool,
                 tools.join(", ")
             ))
         }
@@ -262,7 +262,7 @@ fn times_in_words(count: u64) -> String {
 }
 
 impl CallPattern {
-    /// Returns whether the call has the expected tool, arguments and status.
+    /// Returns true if the call has the expected tool, arguments and status.
     fn matches(&self, call: &ModelToolCall) -> bool {
         self.tool == call.tool
             && self

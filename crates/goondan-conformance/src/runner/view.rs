@@ -15,11 +15,11 @@ pub(crate) fn message(message: &Message) -> Value {
     let calls: Vec<Value> = message.tool_calls().map(call).collect();
     let results: Vec<Value> = message.tool_results().map(result).collect();
     let mut view = Map::from_iter([("role".to_owned(), to_json(&message.data.role))]);
-    put(&mut view, "text", message.text().into());
-    put(&mut view, "reasoning", message.reasoning().into());
-    put(&mut view, "calls", calls.into());
-    put(&mut view, "results", results.into());
-    put(
+    put_unless_empty(&mut view, "text", message.text().into());
+    put_unless_empty(&mut view, "reasoning", message.reasoning().into());
+    put_unless_empty(&mut view, "calls", calls.into());
+    put_unless_empty(&mut view, "results", results.into());
+    put_unless_empty(
         &mut view,
         "metadata",
         Value::Object(message.metadata.clone()),
@@ -45,14 +45,14 @@ pub(crate) fn result(result: &ToolResultPart) -> Value {
 /// Returns `{instance, system, tools, messages, params}`.
 pub(crate) fn request(request: &ModelRequest) -> Value {
     let mut view = Map::from_iter([("instance".to_owned(), json!(request.instance.to_string()))]);
-    put(
+    put_unless_empty(
         &mut view,
         "system",
         request.system.clone().unwrap_or_default().into(),
     );
     view.insert("tools".to_owned(), to_json(&*request.tools));
     view.insert("messages".to_owned(), messages(&request.messages));
-    put(&mut view, "params", Value::Object(request.params.to_json()));
+    put_unless_empty(&mut view, "params", Value::Object(request.params.to_json()));
     Value::Object(view)
 }
 
@@ -125,7 +125,7 @@ fn to_json<T: Serialize + ?Sized>(value: &T) -> Value {
 }
 
 /// Adds a field to a result, unless the value is empty.
-fn put(view: &mut Map<String, Value>, key: &str, value: Value) {
+fn put_unless_empty(view: &mut Map<String, Value>, key: &str, value: Value) {
     let empty = match &value {
         Value::String(text) => text.is_empty(),
         Value::Array(list) => list.is_empty(),

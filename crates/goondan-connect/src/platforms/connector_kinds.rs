@@ -69,10 +69,10 @@ pub fn sample(bound: &BoundConnection, given: Option<&Value>) -> Result<Platform
     let name = given
         .and_then(|given| given.get("name"))
         .and_then(Value::as_str);
-    if let Some(name) = name.filter(|name| !bound.events.iter().any(|known| known == name)) {
-        let known = bound.events.join(", ");
+    if let Some(name) = name.filter(|name| !bound.events.iter().any(|event| event == name)) {
+        let event_names = bound.events.join(", ");
         return Err(format!(
-            "The connector `{}` has no event `{name}`. Use one of: {known}.",
+            "The connector `{}` has no event `{name}`. Use one of: {event_names}.",
             bound.connector
         ));
     }
@@ -86,11 +86,13 @@ pub fn sample(bound: &BoundConnection, given: Option<&Value>) -> Result<Platform
         "discord" => discord::sample(),
         _ => webhook::sample(bound),
     };
-    given.map_or(Ok(event.clone()), |given| with(event, given))
+    given.map_or(Ok(event.clone()), |given| apply_overrides(event, given))
 }
 
-fn with(mut event: PlatformEvent, given: &Value) -> Result<PlatformEvent, String> {
-    let object = given
+/// Replaces fields of an event by the fields of `overrides`. Fails for an unknown field or a wrong
+/// type.
+fn apply_overrides(mut event: PlatformEvent, overrides: &Value) -> Result<PlatformEvent, String> {
+    let object = overrides
         .as_object()
         .ok_or("The event must be a JSON object.")?;
     for (name, value) in object {
@@ -112,14 +114,18 @@ fn with(mut event: PlatformEvent, given: &Value) -> Result<PlatformEvent, String
             }
             "channel" => event.channel = Some(text()?),
             "properties" => {
-                let given = value
+                let stated_properties = value
                     .as_object()
                     .ok_or("`properties` of the event must be an object.")?;
-                event.properties.extend(crate::event::plain_values(given));
+                event
+                    .properties
+                    .extend(crate::event::plain_values(stated_properties));
             }
             other => {
-                let known = "name, text, instanceKey, sender, channel and properties";
-                return Err(format!("An event has no field `{other}`. Use {known}."));
+                let known_fields = "name, text, instanceKey, sender, channel and properties";
+                return Err(format!(
+                    "An event has no field `{other}`. Use {known_fields}."
+                ));
             }
         }
     }

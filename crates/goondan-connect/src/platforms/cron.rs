@@ -56,7 +56,7 @@ impl CronConnector {
 #[async_trait]
 impl PlatformConnector for CronConnector {
     async fn receive(&self, runtime: &Arc<ConnectionRuntime>) -> Result<(), String> {
-        let unusable = |error: std::io::Error| {
+        let unusable_error = |error: std::io::Error| {
             format!("the time of the last scheduled event cannot be stored: {error}")
         };
         let time = ScheduleTime::default();
@@ -66,7 +66,7 @@ impl PlatformConnector for CronConnector {
             Some(last) => last.min(now()),
             None => {
                 let now = runtime.now();
-                write(&runtime.folder, now).map_err(unusable)?;
+                write(&runtime.folder, now).map_err(unusable_error)?;
                 now
             }
         };
@@ -96,7 +96,7 @@ impl PlatformConnector for CronConnector {
             }
             // Written after the input: after a crash in between, the same time fires again under
             // the same event id.
-            write(&runtime.folder, due).map_err(unusable)?;
+            write(&runtime.folder, due).map_err(unusable_error)?;
             last = due;
         }
     }
@@ -114,13 +114,13 @@ fn write(folder: &Path, last: DateTime<Utc>) -> std::io::Result<()> {
 
 /// Creates the event for the scheduled time `due`.
 fn event(connection: &str, text: &str, due: DateTime<Utc>) -> PlatformEvent {
-    let at = due.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let due_time = due.to_rfc3339_opts(SecondsFormat::Secs, true);
     PlatformEvent {
         name: "cron_tick".to_owned(),
-        id: at.clone(),
+        id: due_time.clone(),
         text: text.to_owned(),
         key: format!("cron:{connection}"),
-        properties: [("scheduledAt".to_owned(), at)].into(),
+        properties: [("scheduledAt".to_owned(), due_time)].into(),
         ..PlatformEvent::default()
     }
 }

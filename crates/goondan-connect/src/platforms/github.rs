@@ -9,10 +9,10 @@ use goondan::adapters::connectors::{BoundConnection, GITHUB_MARK};
 use serde_json::{Value, json};
 
 use super::{
-    IgnoredUpdate, ParsedRequest, PlatformConnector, bad_request, fenced, header, json_body,
-    unauthorized,
+    IgnoredUpdate, ParsedRequest, PlatformConnector, bad_request, code_block, header, json_body,
+    unauthorized_response,
 };
-use crate::event::{EventSender, PlatformEvent, plain, quoted};
+use crate::event::{EventSender, PlatformEvent, quoted_text, scalar_text};
 use crate::http::{self, PlatformFailure};
 use crate::own_words::own_markdown;
 use crate::reply_queue;
@@ -71,7 +71,7 @@ impl PlatformConnector for GitHubConnector {
         if !signature
             .is_some_and(|signature| is_hmac_hex(self.secret.as_bytes(), &[body], signature))
         {
-            return Err(unauthorized());
+            return Err(unauthorized_response());
         }
         if body.starts_with(b"payload=") {
             return Err(bad_request(
@@ -86,7 +86,7 @@ impl PlatformConnector for GitHubConnector {
     }
 
     fn literal(&self, text: &str) -> String {
-        fenced(text)
+        code_block(text)
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
@@ -183,7 +183,7 @@ fn event(kind: &str, id: String, payload: &Value) -> Result<PlatformEvent, Ignor
         key,
         properties: facts
             .iter()
-            .filter_map(|(name, value)| Some(((*name).to_owned(), plain(value)?)))
+            .filter_map(|(name, value)| Some(((*name).to_owned(), scalar_text(value)?)))
             .collect(),
         sender: login.map(|login| EventSender {
             id: login.to_owned(),
@@ -213,7 +213,7 @@ fn title_of_other(payload: &Value, kind: &str, login: Option<&str>) -> String {
         return String::new();
     };
     match kind == "issue_comment" && Some(opener) != login {
-        true => quoted(
+        true => quoted_text(
             &format!("the title of the issue, written by {opener}"),
             title,
         ),
@@ -331,7 +331,7 @@ fn is_repository(name: &str) -> bool {
 
 /// Returns a sample of the named event, or of an issue event.
 pub(super) fn sample(name: &str) -> PlatformEvent {
-    let thing =
+    let subject =
         json!({"number": 12, "title": "It crashes", "body": "Hello", "user": {"login": "ada"}});
     let (kind, mut payload) = match name {
         "github_push" => (
@@ -340,16 +340,16 @@ pub(super) fn sample(name: &str) -> PlatformEvent {
         ),
         "github_pull_request" => (
             "pull_request",
-            json!({"action": "opened", "pull_request": thing}),
+            json!({"action": "opened", "pull_request": subject}),
         ),
         "github_issue_comment" => {
             let comment = json!({"body": "Hello", "user": {"login": "ada"}});
             (
                 "issue_comment",
-                json!({"action": "created", "issue": thing, "comment": comment}),
+                json!({"action": "created", "issue": subject, "comment": comment}),
             )
         }
-        _ => ("issues", json!({"action": "opened", "issue": thing})),
+        _ => ("issues", json!({"action": "opened", "issue": subject})),
     };
     payload["repository"] = json!({"full_name": "octo/hello"});
     payload["sender"] = json!({"login": "ada", "type": "User"});

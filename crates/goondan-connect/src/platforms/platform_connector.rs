@@ -51,7 +51,8 @@ impl IgnoredUpdate {
         }
     }
 
-    /// Same as [`IgnoredUpdate::new`], for updates that arrive all the time.
+    /// Creates an ignored update like [`IgnoredUpdate::new`], for updates that arrive all the time
+    /// and are logged at a lower level.
     pub(crate) fn usual(kind: impl Into<String>) -> IgnoredUpdate {
         IgnoredUpdate {
             is_usual: true,
@@ -62,9 +63,10 @@ impl IgnoredUpdate {
     /// Writes the log line.
     pub(crate) fn log(&self, runtime: &ConnectionRuntime) {
         let (connection, kind) = (&runtime.bound.name, self.kind.escape_debug());
-        match self.is_usual {
-            true => tracing::debug!(connection, "ignored an update: {kind}"),
-            false => tracing::warn!(connection, "ignored an update: {kind}"),
+        if self.is_usual {
+            tracing::debug!(connection, "ignored an update: {kind}")
+        } else {
+            tracing::warn!(connection, "ignored an update: {kind}")
         }
     }
 }
@@ -185,8 +187,8 @@ pub(crate) trait PlatformConnector: Send + Sync {
         self.post(origin, text, None).await
     }
 
-    /// Minimum time between two edits of a message.
-    fn pace(&self) -> Duration {
+    /// Returns the minimum time between two edits of a message.
+    fn edit_interval(&self) -> Duration {
         Duration::from_secs(1)
     }
 
@@ -197,7 +199,7 @@ pub(crate) trait PlatformConnector: Send + Sync {
     }
 
     /// Reports the outcome of a button press if the HTTP response cannot do so.
-    async fn tell(&self, _press: &ButtonPress, _verdict: &PressOutcome) {}
+    async fn report_outcome(&self, _press: &ButtonPress, _verdict: &PressOutcome) {}
 
     /// Returns the response to a button press.
     fn pressed(&self, _verdict: &PressOutcome) -> Response {

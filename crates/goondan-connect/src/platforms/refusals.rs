@@ -7,14 +7,14 @@ use crate::connection_runtime::ConnectionRuntime;
 use crate::event_acceptance::EventRefusal;
 
 /// Logs a refused request. Anyone can send requests, so the line is not a warning.
-pub(super) fn refused(runtime: &ConnectionRuntime, refusal: Response) -> Response {
+pub(super) fn log_refused_request(runtime: &ConnectionRuntime, refusal: Response) -> Response {
     let (connection, status) = (&runtime.bound.name, refusal.status().as_u16());
     tracing::debug!(connection, status, "refused a request");
     refusal
 }
 
 /// Logs an event that cannot be accepted, and returns the response to it.
-pub(super) fn not_accepted(
+pub(super) fn log_unaccepted_event(
     runtime: &ConnectionRuntime,
     event: &str,
     error: &EventRefusal,
@@ -24,9 +24,10 @@ pub(super) fn not_accepted(
         event,
         "could not accept an event: {error}"
     );
-    let status = match error.is_retryable {
-        true => StatusCode::SERVICE_UNAVAILABLE,
-        false => StatusCode::UNPROCESSABLE_ENTITY,
+    let status = if error.is_retryable {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::UNPROCESSABLE_ENTITY
     };
     (status, format!("{error}\n")).into_response()
 }

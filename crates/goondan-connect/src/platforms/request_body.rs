@@ -62,7 +62,7 @@ async fn read(
 }
 
 /// Returns the response for a compressed body. Its signature may cover either form.
-pub(super) fn unsupported_encoding(encoding: &str) -> Response {
+pub(super) fn unsupported_encoding_response(encoding: &str) -> Response {
     let encoding: String = encoding.escape_debug().take(40).collect();
     (
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -74,11 +74,12 @@ pub(super) fn unsupported_encoding(encoding: &str) -> Response {
 
 /// Parses a signed JSON body.
 pub(crate) fn json_body(headers: &HeaderMap, body: &Bytes) -> Result<Value, Response> {
-    received_text::parse(body, header(headers, "content-type")).map_err(|error| unreadable(&error))
+    received_text::parse(body, header(headers, "content-type"))
+        .map_err(|error| unreadable_body_response(&error))
 }
 
 /// Returns the response for a body that cannot be read.
-pub(crate) fn unreadable(error: &UnreadableText) -> Response {
+pub(crate) fn unreadable_body_response(error: &UnreadableText) -> Response {
     match error {
         UnreadableText::Charset => {
             (StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("{error}\n")).into_response()

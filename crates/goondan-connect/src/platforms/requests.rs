@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use goondan::received_text;
 
 use super::platform_connector::ParsedRequest;
-use super::refusals::{not_accepted, refused};
-use super::request_body::{read_in_time, unsupported_encoding};
+use super::refusals::{log_refused_request, log_unaccepted_event};
+use super::request_body::{read_in_time, unsupported_encoding_response};
 use super::responses::header;
 use crate::connection_runtime::ConnectionRuntime;
 use crate::event::PlatformEvent;
@@ -28,14 +28,14 @@ pub(crate) async fn request(runtime: Arc<ConnectionRuntime>, request: Request) -
     }
     let encoding = header(request.headers(), "content-encoding");
     if let Some(encoding) = received_text::compression(encoding) {
-        return refused(&runtime, unsupported_encoding(encoding));
+        return log_refused_request(&runtime, unsupported_encoding_response(encoding));
     }
     // Applies the body limit of the server as well.
     let (head, body) = request.with_limited_body().into_parts();
     let received = read_in_time(body, runtime.platform.max_body_bytes()).await;
     let (body, unverified) = match received {
         Ok(received) => received,
-        Err(refusal) => return refused(&runtime, refusal),
+        Err(refusal) => return log_refused_request(&runtime, refusal),
     };
     if let Err(why) = runtime.platform.prepare().await {
         let connection = &runtime.bound.name;
@@ -43,15 +43,15 @@ pub(crate) async fn request(runtime: Arc<ConnectionRuntime>, request: Request) -
         let answer = "The connection is not ready. Send the event again.\n";
         return (StatusCode::SERVICE_UNAVAILABLE, answer).into_response();
     }
-    let heard = match runtime
+    let parsed = match runtime
         .platform
         .parse_request(&head.headers, &body, runtime.now())
     {
-        Ok(heard) => heard,
-        Err(refusal) => return refused(&runtime, refusal),
+        Ok(parsed) => parsed,
+        Err(refusal) => return log_refused_request(&runtime, refusal),
     };
     drop(unverified);
-    match heard {
+    match parsed {
         ParsedRequest::Answer(answer) => answer,
         ParsedRequest::Ignored(update, answer) => {
             update.log(&runtime);
@@ -61,15 +61,15 @@ pub(crate) async fn request(runtime: Arc<ConnectionRuntime>, request: Request) -
             let verdict = runtime.press(&press);
             let answer = runtime.platform.pressed(&verdict);
             // The platform waits for the response, so the report is sent in the background.
-            tokio::spawn(async move { runtime.platform.tell(&press, &verdict).await });
+            tokio::spawn(async move { runtime.platform.report_outcome(&press, &verdict).await });
             answer
         }
         ParsedRequest::Event(event) => {
             let name = event.name.clone();
-            let taken = accept_detached(&runtime, *event).await;
-            taken.map_or_else(
-                |error| not_accepted(&runtime, &name, &error),
-                |taken| runtime.platform.acknowledge(taken),
+            let accepted = accept_detached(&runtime, *event).await;
+            accepted.map_or_else(
+                |error| log_unaccepted_event(&runtime, &name, &error),
+                |accepted| runtime.platform.acknowledge(accepted),
             )
         }
     }
@@ -88,11 +88,12 @@ async fn accept_detached(
             runtime.albums.accept(event, accept).await
         }
     });
-    let broken = |error| EventRefusal {
+    let broken_event_refusal = |error| EventRefusal {
         message: format!("Internal error in gdn: {error}."),
         is_retryable: true,
     };
-    task.await.unwrap_or_else(|error| Err(broken(error)))
+    task.await
+        .unwrap_or_else(|error| Err(broken_event_refusal(error)))
 }
 
 /// Accepts an event and notifies an unknown sender.
@@ -101,9 +102,9 @@ pub(crate) async fn accept_event(
     event: PlatformEvent,
 ) -> Result<EventAcceptance, EventRefusal> {
     let origin = event.origin.clone().unwrap_or_default();
-    let taken = runtime.accept(event).await?;
-    if taken == EventAcceptance::UnknownSender {
+    let accepted = runtime.accept(event).await?;
+    if accepted == EventAcceptance::UnknownSender {
         runtime.platform.notify_unknown_sender(&origin).await;
     }
-    Ok(taken)
+    Ok(accepted)
 }

@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 /// Returns the response for a missing, wrong or expired signature. It does not reveal which.
-pub(crate) fn unauthorized() -> Response {
+pub(crate) fn unauthorized_response() -> Response {
     (
         StatusCode::UNAUTHORIZED,
         "The request has no valid signature or is too old.\n",

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::PlatformConnector;
 use crate::connection_runtime::ConnectionRuntime;
 use crate::console::LineConsole;
-use crate::event::{EventSender, PlatformEvent, plain, plain_values, random_id};
+use crate::event::{EventSender, PlatformEvent, plain_values, random_id, scalar_text};
 use crate::http::PlatformFailure;
 
 /// Maximum number of answers queued for the connector file; further senders wait.
@@ -144,7 +144,7 @@ impl ScriptReplies {
     }
 
     /// Drops the senders of taken answers after the process has ended: their results are unknown.
-    fn ended(&self) {
+    fn drop_open_answers(&self) {
         self.taken
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -163,7 +163,7 @@ impl PlatformConnector for ScriptConnector {
             replies,
         });
         let ended = runtime.swarm().run_connector(&runtime.bound, counter).await;
-        self.replies.ended();
+        self.replies.drop_open_answers();
         ended.map_err(|error| match &error.code {
             Some(code) => format!("{} ({code})", error.message),
             None => error.message,
@@ -261,39 +261,42 @@ fn read(event: &Value, connection: &str) -> Result<PlatformEvent, String> {
         ));
     }
     let sender = match &event["sender"] {
-        Value::Object(sender) => sender.get("id").and_then(plain).map(|id| EventSender {
-            id,
-            name: sender
-                .get("name")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned(),
-        }),
-        other => plain(other).map(|id| EventSender {
+        Value::Object(sender) => sender
+            .get("id")
+            .and_then(scalar_text)
+            .map(|id| EventSender {
+                id,
+                name: sender
+                    .get("name")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned(),
+            }),
+        other => scalar_text(other).map(|id| EventSender {
             id,
             name: String::new(),
         }),
     };
     Ok(PlatformEvent {
         name: text("name").ok_or("an event needs a `name`")?,
-        id: plain(&event["id"])
+        id: scalar_text(&event["id"])
             .filter(|id| !id.is_empty())
             .unwrap_or_else(random_id),
-        text: said(&event["message"])?,
+        text: message_text(&event["message"])?,
         key: text("instanceKey").unwrap_or_else(|| connection.to_owned()),
         properties: event["properties"]
             .as_object()
             .map(plain_values)
             .unwrap_or_default(),
         sender,
-        channel: plain(&event["channel"]),
+        channel: scalar_text(&event["channel"]),
         origin: origin.cloned(),
         ..PlatformEvent::default()
     })
 }
 
 /// Returns the text of the message. Images and files are mentioned but not fetched.
-fn said(message: &Value) -> Result<String, String> {
+fn message_text(message: &Value) -> Result<String, String> {
     let field = |name: &str| message[name].as_str().unwrap_or_default().trim();
     let text = match (message.as_str(), message["type"].as_str()) {
         (Some(text), _) => text.trim().to_owned(),
@@ -306,13 +309,14 @@ fn said(message: &Value) -> Result<String, String> {
         }
         _ => String::new(),
     };
-    match text.is_empty() {
-        true => Err(
+    if text.is_empty() {
+        Err(
             "an event needs a `message`: a string, or {type: 'text', text}, {type: 'image', url} \
             or {type: 'file', url, name}"
                 .to_owned(),
-        ),
-        false => Ok(text),
+        )
+    } else {
+        Ok(text)
     }
 }
 

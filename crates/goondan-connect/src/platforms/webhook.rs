@@ -13,7 +13,10 @@ use goondan::adapters::connectors::{BoundConnection, webhook_key};
 use goondan::{json_text, received_text};
 use serde_json::{Value, json};
 
-use super::{ParsedRequest, PlatformConnector, bad_request, header, unauthorized, unreadable};
+use super::{
+    ParsedRequest, PlatformConnector, bad_request, header, unauthorized_response,
+    unreadable_body_response,
+};
 use crate::event::{PlatformEvent, plain_values, random_id};
 use crate::signature::{MAX_CLOCK_DIFFERENCE, digest, is_fresh, is_hmac, is_hmac_hex};
 
@@ -88,9 +91,10 @@ impl PlatformConnector for WebhookConnector {
     ) -> Result<ParsedRequest, Response> {
         let id = self
             .signed_id(headers, body, now)
-            .ok_or_else(unauthorized)?;
+            .ok_or_else(unauthorized_response)?;
         let content_type = header(headers, "content-type");
-        let text = received_text::decode(body, content_type).map_err(|error| unreadable(&error))?;
+        let text = received_text::decode(body, content_type)
+            .map_err(|error| unreadable_body_response(&error))?;
         if text.trim().is_empty() {
             return Err(bad_request("The body is empty."));
         }

@@ -211,23 +211,22 @@ impl AttachedExtension for MessageExtensionTurn {
         // Code around a tool call that sent no request can have side effects, so it is not
         // repeated.
         let may_repeat = self.layers[layer].kind != LayerKind::ToolCall || !answers.is_empty();
-        let ended = match died && may_repeat {
-            false => ended,
-            true => {
-                tracing::warn!(
-                    extension = self.message_extension.code.name(),
-                    "a layer runs again because its runtime process ended"
-                );
-                answers.rewind();
-                self.run_once(
-                    layer,
-                    &context,
-                    host,
-                    &mut answers,
-                    Some(state_before.unwrap_or_default()),
-                )
-                .await
-            }
+        let ended = if died && may_repeat {
+            tracing::warn!(
+                extension = self.message_extension.code.name(),
+                "a layer runs again because its runtime process ended"
+            );
+            answers.rewind();
+            self.run_once(
+                layer,
+                &context,
+                host,
+                &mut answers,
+                Some(state_before.unwrap_or_default()),
+            )
+            .await
+        } else {
+            ended
         };
         Ok((ended.outcome?.output, ended.changes))
     }

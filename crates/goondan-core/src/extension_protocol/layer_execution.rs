@@ -36,7 +36,7 @@ pub(super) struct AnswerReplay {
 }
 
 impl AnswerReplay {
-    /// Returns `true` if no answer is recorded: the code sent no request.
+    /// Returns true if no answer is recorded: the code sent no request.
     pub(super) fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }

@@ -46,7 +46,7 @@ impl ExtensionSession {
         }
     }
 
-    /// Returns whether the extension subscribes to `event`; with `None`, whether it subscribes to
+    /// Returns true if the extension subscribes to `event`; with `None`, whether it subscribes to
     /// any event.
     pub(super) fn is_subscribed(&self, event: Option<&Value>) -> bool {
         let names = self.listens.lock().unwrap_or_else(PoisonError::into_inner);

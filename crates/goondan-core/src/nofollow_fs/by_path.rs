@@ -34,9 +34,10 @@ impl DirectoryHandle {
     /// # Errors
     /// Fails if it is a link or not a directory.
     pub fn open(_base: &Path, path: &Path) -> io::Result<DirectoryHandle> {
-        match fs::symlink_metadata(path)?.is_dir() {
-            true => Ok(DirectoryHandle(path.to_owned())),
-            false => Err(io::ErrorKind::NotADirectory.into()),
+        if fs::symlink_metadata(path)?.is_dir() {
+            Ok(DirectoryHandle(path.to_owned()))
+        } else {
+            Err(io::ErrorKind::NotADirectory.into())
         }
     }
 

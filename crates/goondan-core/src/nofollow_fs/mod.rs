@@ -140,11 +140,11 @@ fn remove_entries(directory: &DirectoryHandle) -> io::Result<()> {
 /// Fails if `path` is not in `base` or leads out of it, or if the file cannot be written.
 pub fn write_inside(base: &Path, path: &Path, content: &[u8], is_new: bool) -> io::Result<()> {
     let (base, path) = (real_path(base)?, real_path(path)?);
-    let outside = || io::Error::other(format!("it leads to {}", path.display()));
+    let outside_error = || io::Error::other(format!("it leads to {}", path.display()));
     if !path.starts_with(&base) || path == base {
-        return Err(outside());
+        return Err(outside_error());
     }
-    let name = path.file_name().ok_or_else(outside)?;
+    let name = path.file_name().ok_or_else(outside_error)?;
     let directory = DirectoryHandle::make(&base, path.parent().unwrap_or(&base))?;
     if is_new {
         return directory.put_new(name, content);
@@ -193,7 +193,7 @@ impl DirectoryHandle {
     }
 
     /// Writes a file like [`DirectoryHandle::write_atomically`] if `is_current` returns true. The
-    /// check runs just before the file gets its name. Returns whether the file was written.
+    /// check runs just before the file gets its name. Returns true if the file was written.
     ///
     /// # Errors
     /// Fails if the check fails, or if the file cannot be written or renamed.

@@ -109,7 +109,7 @@ impl OpenCalls {
         if let Some(why) = &table.closed {
             return Err(why.clone());
         }
-        let written_off = table.written_off();
+        let written_off = table.written_off_count();
         if written_off >= self.rules.max_written_off {
             return Err(self.unhealthy_error(written_off));
         }
@@ -139,7 +139,7 @@ impl OpenCalls {
             // The lost worker has returned, but the call is already answered.
             table.tombstones.remove(&id);
             drop(table);
-            return self.ignored(id, "an answer");
+            return self.log_ignored(id, "an answer");
         };
         table.has_answered = true;
         self.notify_if_idle(&table);
@@ -163,7 +163,7 @@ impl OpenCalls {
             };
         }
         drop(table);
-        self.ignored(id, "an event")
+        self.log_ignored(id, "an event")
     }
 
     /// Forwards an event of a call. Blocks this thread while the call's queue is full.
@@ -172,7 +172,7 @@ impl OpenCalls {
         match events.map(|events| events.blocking_send(event)) {
             Some(Ok(())) => DeliveryStatus::Accepted,
             Some(Err(_)) => DeliveryStatus::Closed,
-            None => self.ignored(id, "a request"),
+            None => self.log_ignored(id, "a request"),
         }
     }
 
@@ -212,8 +212,11 @@ impl OpenCalls {
     /// Returns the id of the only open call, to which printed output can be attributed.
     pub fn only(&self) -> Option<u64> {
         let table = self.lock();
-        let mut open = table.open.keys();
-        open.next().copied().filter(|_| open.next().is_none())
+        let mut open_ids = table.open.keys();
+        open_ids
+            .next()
+            .copied()
+            .filter(|_| open_ids.next().is_none())
     }
 
     /// Returns the number of open calls.
@@ -236,20 +239,20 @@ impl OpenCalls {
     /// Returns true if new calls are accepted.
     pub fn is_healthy(&self) -> bool {
         let table = self.lock();
-        table.closed.is_none() && table.written_off() < self.rules.max_written_off
+        table.closed.is_none() && table.written_off_count() < self.rules.max_written_off
     }
 
     /// Refuses further calls, and answers the open ones with `why`.
     pub fn close(&self, why: &HandlerError) {
-        let open = {
+        let open_calls = {
             let mut table = self.lock();
             table.closed.get_or_insert_with(|| why.clone());
             table.tombstones.clear();
-            let open = std::mem::take(&mut table.open);
+            let open_calls = std::mem::take(&mut table.open);
             self.notify_if_idle(&table);
-            open
+            open_calls
         };
-        for (_, call) in open {
+        for (_, call) in open_calls {
             let _ = call.answer.send(Err(why.clone()).into());
         }
     }
@@ -279,7 +282,7 @@ impl OpenCalls {
     }
 
     /// Logs a message about a call that has ended or does not exist.
-    fn ignored(&self, id: u64, what: &str) -> DeliveryStatus {
+    fn log_ignored(&self, id: u64, what: &str) -> DeliveryStatus {
         tracing::debug!(
             plugin = %self.rules.name,
             call = id,
@@ -302,7 +305,7 @@ impl OpenCalls {
 
 impl CallTable {
     /// Returns the number of abandoned calls whose grace period is over.
-    fn written_off(&self) -> usize {
+    fn written_off_count(&self) -> usize {
         if self.tombstones.is_empty() {
             return 0;
         }

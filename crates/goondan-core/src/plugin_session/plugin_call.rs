@@ -83,7 +83,7 @@ impl PluginCall {
     pub async fn next(&mut self) -> CallUpdate {
         tokio::select! {
             biased;
-            Some(event) = self.events.recv() => CallUpdate::Event(self.noted(event)),
+            Some(event) = self.events.recv() => CallUpdate::Event(self.note_request(event)),
             answer = &mut self.answer => CallUpdate::Ended(Box::new(self.finish(answer.ok()))),
         }
     }
@@ -91,11 +91,11 @@ impl PluginCall {
     /// Returns the next message that arrived before the end and is not yet received.
     pub fn next_queued(&mut self) -> Option<RunningMessage> {
         let event = self.events.try_recv().ok()?;
-        Some(self.noted(event))
+        Some(self.note_request(event))
     }
 
     /// Records the number of a request, and returns the event.
-    fn noted(&mut self, event: RunningMessage) -> RunningMessage {
+    fn note_request(&mut self, event: RunningMessage) -> RunningMessage {
         if let RunningMessage::Request { operation, .. } = event {
             self.unanswered.push(operation);
         }
@@ -126,7 +126,7 @@ impl PluginCall {
     }
 
     /// Ends the call without the code, which counts as lost from now on.
-    pub(super) fn write_off(&mut self) {
+    pub(super) fn abandon(&mut self) {
         self.transport.calls().give_up(self.id, Duration::ZERO);
     }
 }

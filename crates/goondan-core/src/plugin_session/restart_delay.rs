@@ -31,9 +31,10 @@ impl RestartDelay {
     /// Counts a failure at the time `at`, and returns the number of consecutive failures.
     /// `has_answered`: whether the process had answered a call, which ends the series before.
     pub fn record_failure(&mut self, has_answered: bool, at: Instant) -> u32 {
-        self.failures = match has_answered {
-            true => 1,
-            false => self.failures.saturating_add(1),
+        self.failures = if has_answered {
+            1
+        } else {
+            self.failures.saturating_add(1)
         };
         let pause = pause_after(self.failures, self.immediate_restarts, self.max_delay);
         self.not_before = Some(at + pause);
@@ -44,13 +45,13 @@ impl RestartDelay {
     /// in the error.
     pub fn check(&self, process: &str, code: Code) -> Result<(), HandlerError> {
         let now = Instant::now();
-        let left = self
+        let time_left = self
             .not_before
             .and_then(|at| at.checked_duration_since(now));
-        let Some(left) = left.filter(|left| !left.is_zero()) else {
+        let Some(time_left) = time_left.filter(|left| !left.is_zero()) else {
             return Ok(());
         };
-        let (failures, seconds) = (self.failures, left.as_secs() + 1);
+        let (failures, seconds) = (self.failures, time_left.as_secs() + 1);
         let error = HandlerError::new(format!(
             "{process} crashed {failures} times in a row; it restarts in {seconds} s"
         ));

@@ -44,6 +44,8 @@ pub fn never_ended_error(name: &str) -> HandlerError {
 }
 
 impl RunningToolCall<'_> {
+    /// Runs the call until its result. Returns `None` if the call was cancelled and its code did
+    /// not end within the grace period.
     async fn run(mut self) -> Option<FinalMessage> {
         if let Some(ended) = self.call.poll_briefly() {
             self.drain_events();
@@ -65,7 +67,7 @@ impl RunningToolCall<'_> {
                     self.call.cancel();
                 }
                 () = &mut until_lost => {
-                    self.call.write_off();
+                    self.call.abandon();
                     return None;
                 }
                 Some((operation, outcome)) = self.operations.next() => self.call.answer(operation, outcome),

@@ -60,12 +60,12 @@ impl ApprovalRequest {
             untrusted_text::line(&self.instance.agent),
             untrusted_text::line(&self.tool_name),
         );
-        let stated = self.stated_arguments();
-        let stated: JsonObject = stated
+        let stated_arguments = self.stated_arguments();
+        let stated_arguments: JsonObject = stated_arguments
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
-        let question = match serde_json::to_string(&stated) {
-            Ok(arguments) if !stated.is_empty() => {
+        let question = match serde_json::to_string(&stated_arguments) {
+            Ok(arguments) if !stated_arguments.is_empty() => {
                 (format!("May {agent} run {tool} with this?"), arguments)
             }
             _ => (
@@ -74,10 +74,10 @@ impl ApprovalRequest {
             ),
         };
         let section = |(head, text): (String, String)| {
-            let shown = untrusted_text::lines(text).to_string();
+            let safe_text = untrusted_text::lines(text).to_string();
             [head]
                 .into_iter()
-                .chain(shown.lines().map(|line| format!("│ {line}")))
+                .chain(safe_text.lines().map(|line| format!("│ {line}")))
                 .collect::<Vec<_>>()
                 .join("\n")
         };
@@ -94,7 +94,7 @@ impl ApprovalRequest {
         self.arguments.iter().filter(is_stated)
     }
 
-    /// Returns whether the user can approve this scope.
+    /// Returns true if the user can approve this scope.
     pub fn is_offered(&self, covers: ApprovalCoverage) -> bool {
         self.offers.iter().any(|offer| offer.covers == covers)
     }
@@ -280,7 +280,7 @@ pub trait ApprovalStore: Send + Sync {
 }
 
 impl ApprovalGrant {
-    /// Returns whether the approval is limited to the conversation `id`.
+    /// Returns true if the approval is limited to the conversation `id`.
     pub fn is_of_conversation(&self, id: &InstanceId) -> bool {
         let conversation = self.conversation.as_ref();
         conversation.is_some_and(|conversation| *conversation == id.to_string())

@@ -46,9 +46,9 @@ pub trait TurnJournal: Send + Sync {
     ) -> Result<EffectOutcome<Arc<Value>>, StoreError>;
     /// Returns the progress that was recorded before the turn was resumed.
     fn progress(&self) -> JournalProgress;
-    /// Returns whether the beginning of the effect is recorded.
+    /// Returns true if the beginning of the effect is recorded.
     fn has_intent(&self, effect_id: &str) -> bool;
-    /// Returns whether the outcome of the effect is recorded.
+    /// Returns true if the outcome of the effect is recorded.
     fn has_outcome(&self, effect_id: &str) -> bool;
 }
 
@@ -64,7 +64,7 @@ impl dyn TurnJournal {
         work: BoxFuture<'_, T>,
     ) -> Result<EffectOutcome<T>, StoreError> {
         let id = effect.id.clone();
-        let unreadable = |cause: serde_json::Error| StoreError::Damaged {
+        let damaged_error = |cause: serde_json::Error| StoreError::Damaged {
             what: format!("the outcome of `{id}`"),
             cause: Arc::new(cause),
         };
@@ -85,7 +85,7 @@ impl dyn TurnJournal {
             }
             (EffectOutcome::Done { value, replayed }, None) => {
                 let value =
-                    serde_json::from_value(Arc::unwrap_or_clone(value)).map_err(unreadable)?;
+                    serde_json::from_value(Arc::unwrap_or_clone(value)).map_err(damaged_error)?;
                 Ok(EffectOutcome::Done { value, replayed })
             }
         }
@@ -182,7 +182,7 @@ pub enum EffectKind {
 }
 
 impl EffectKind {
-    /// Returns `true` for every kind of tool call.
+    /// Returns true for every kind of tool call.
     pub fn is_tool_call(self) -> bool {
         matches!(self, EffectKind::ToolCall | EffectKind::AgentRequest)
     }

@@ -24,7 +24,7 @@ pub trait ModelClient: Send + Sync {
     /// call.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError>;
 
-    /// Returns whether [`ModelRequest::output`] is sent to the provider. Otherwise the schema must
+    /// Returns true if [`ModelRequest::output`] is sent to the provider. Otherwise the schema must
     /// be part of the prompt.
     fn is_schema_sent(&self) -> bool {
         false
@@ -158,7 +158,7 @@ pub enum ModelFinishReason {
 }
 
 impl ModelFinishReason {
-    /// Returns whether the answer is incomplete, so that its tool calls must not run.
+    /// Returns true if the answer is incomplete, so that its tool calls must not run.
     pub fn is_cut(&self) -> bool {
         matches!(
             self,
@@ -411,18 +411,18 @@ impl ModelError {
         }
     }
 
-    /// Returns whether a provider's error message states that the conversation is too long.
+    /// Returns true if a provider's error message states that the conversation is too long.
     pub fn is_overflow_message(message: &str) -> bool {
         let words = message.to_lowercase();
         OVERFLOW_WORDS.iter().any(|part| words.contains(part))
     }
 
-    /// Returns whether the server refuses connections or is still loading its model.
+    /// Returns true if the server refuses connections or is still loading its model.
     pub fn is_starting(&self) -> bool {
         self.kind == ModelErrorKind::Starting
     }
 
-    /// Returns whether a retry can help (rule M4).
+    /// Returns true if a retry can help (rule M4).
     pub fn is_transient(&self) -> bool {
         match self.kind {
             ModelErrorKind::Status(status) => matches!(status, 408 | 409 | 429) || status >= 500,

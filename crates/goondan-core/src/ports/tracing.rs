@@ -9,7 +9,7 @@ pub trait TracePolicy: Send + Sync {
     /// Returns the trace context for requests in this span; `None` to send none.
     fn caller_trace(&self, span: &TraceContext) -> Option<CallerTrace>;
 
-    /// Returns whether telemetry captures the content of this span.
+    /// Returns true if telemetry captures the content of this span.
     fn wants_words(&self, _span: &TraceContext) -> bool {
         false
     }

@@ -109,9 +109,9 @@ impl SecretRedactor {
 
     /// Masks the secrets in every string and every key of `object`.
     pub fn clean_object(&self, object: &mut crate::JsonObject) {
-        object
-            .values_mut()
-            .for_each(|value| self.clean_value(value));
+        for value in object.values_mut() {
+            self.clean_value(value);
+        }
         if object
             .keys()
             .any(|key| matches!(self.text(key), Cow::Owned(_)))
@@ -150,9 +150,9 @@ fn clean_fragments(matcher: &SecretMatcher, value: &mut Value) {
             .iter_mut()
             .for_each(|item| clean_fragments(matcher, item)),
         Value::Object(object) => {
-            object
-                .values_mut()
-                .for_each(|value| clean_fragments(matcher, value));
+            for value in object.values_mut() {
+                clean_fragments(matcher, value);
+            }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }

@@ -117,9 +117,10 @@ fn written_forms(secret: &str) -> BTreeSet<String> {
     // The same characters, as Go and Python escape them.
     let html_numbers = html.replace("&quot;", "&#34;").replace("&#39;", "&#x27;");
     forms.extend([go_quoted, html, html_numbers]);
-    let escaped = |digits: fn(u16) -> String| secret.encode_utf16().map(digits).collect::<String>();
-    forms.insert(escaped(|unit| format!("\\u{unit:04x}")));
-    forms.insert(escaped(|unit| format!("\\u{unit:04X}")));
+    let escape_with =
+        |digits: fn(u16) -> String| secret.encode_utf16().map(digits).collect::<String>();
+    forms.insert(escape_with(|unit| format!("\\u{unit:04x}")));
+    forms.insert(escape_with(|unit| format!("\\u{unit:04X}")));
     let bytes = secret.as_bytes();
     forms.insert(bytes.iter().map(|byte| format!("%{byte:02X}")).collect());
     forms.insert(bytes.iter().map(|byte| format!("%{byte:02x}")).collect());
@@ -155,9 +156,12 @@ fn ascii_json(text: &str, is_upper: bool) -> String {
             '\u{c}' => escaped.push_str("\\f"),
             _ => {
                 let units = character.encode_utf16(&mut [0; 2]).to_vec();
-                escaped.extend(units.iter().map(|unit| match is_upper {
-                    true => format!("\\u{unit:04X}"),
-                    false => format!("\\u{unit:04x}"),
+                escaped.extend(units.iter().map(|unit| {
+                    if is_upper {
+                        format!("\\u{unit:04X}")
+                    } else {
+                        format!("\\u{unit:04x}")
+                    }
                 }));
             }
         }
@@ -168,7 +172,7 @@ fn ascii_json(text: &str, is_upper: bool) -> String {
 /// Escapes `bytes` for a URL with `encode`. Does not escape letters, digits, `-_.~` and the
 /// characters in `unescaped`.
 fn url_encoded(bytes: &[u8], unescaped: &str, encode: impl Fn(u8) -> String) -> String {
-    let plain = |byte: u8| {
+    let is_plain = |byte: u8| {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'_' | b'.' | b'~')
             || unescaped.as_bytes().contains(&byte)
@@ -176,7 +180,7 @@ fn url_encoded(bytes: &[u8], unescaped: &str, encode: impl Fn(u8) -> String) -> 
     bytes
         .iter()
         .map(|&byte| {
-            if plain(byte) {
+            if is_plain(byte) {
                 (byte as char).to_string()
             } else {
                 encode(byte)
@@ -192,10 +196,10 @@ fn base64_at_offset(bytes: &[u8], shift: usize) -> Vec<String> {
     padded.extend_from_slice(bytes);
     // Digits of six bits: the first without bits of the other bytes, and the last complete one.
     let (first, last) = ((shift * 8).div_ceil(6), padded.len() * 8 / 6);
-    let cut = |text: String| text.get(first..last).map(str::to_owned);
+    let whole_digits = |text: String| text.get(first..last).map(str::to_owned);
     [
-        cut(STANDARD_NO_PAD.encode(&padded)),
-        cut(URL_SAFE_NO_PAD.encode(&padded)),
+        whole_digits(STANDARD_NO_PAD.encode(&padded)),
+        whole_digits(URL_SAFE_NO_PAD.encode(&padded)),
     ]
     .into_iter()
     .flatten()

@@ -40,7 +40,7 @@ impl SecretMatcher {
             .iter()
             .filter(|(_, scope)| **scope == MaskScope::Anywhere);
         Some(SecretMatcher {
-            reversed: anywhere.map(|(form, _)| reversed(form)).collect(),
+            reversed: anywhere.map(|(form, _)| reverse_text(form)).collect(),
             first: forms
                 .keys()
                 .filter_map(|form| form.chars().next())
@@ -118,14 +118,15 @@ impl SecretMatcher {
                     self.suffix_at_line_start(piece),
                     self.prefix_at_line_end(piece),
                 ];
-                let found = fragments.into_iter().flatten();
-                found.map(move |range| offset + range.start..offset + range.end)
+                let found_fragments = fragments.into_iter().flatten();
+                found_fragments.map(move |range| offset + range.start..offset + range.end)
             })
             .collect();
         if ranges.is_empty() {
             return Cow::Borrowed(text);
         }
-        let (mut clean, mut done) = (String::new(), 0);
+        let mut clean = String::new();
+        let mut done = 0;
         for range in ranges {
             clean.push_str(&text[done..range.start.max(done)]);
             clean.push_str(MASK);
@@ -160,7 +161,7 @@ impl SecretMatcher {
     /// suffix, at least half of an encoded secret. `line` has at least [`MIN_FRAGMENT_BYTES`] bytes.
     fn suffix_at_line_start(&self, line: &str) -> Option<Range<usize>> {
         let limit = line.floor_char_boundary(self.longest.min(line.len()));
-        let beginning = reversed(&line[..limit]);
+        let beginning = reverse_text(&line[..limit]);
         let is_long_suffix = |suffix: &str| {
             let forms = self
                 .reversed
@@ -183,13 +184,13 @@ impl SecretMatcher {
             .map(|(at, first)| (done + at, first));
         let possible = positions
             .filter(|(at, first)| text.len() - at <= self.longest && self.first.contains(first));
-        let mut open = possible
+        let mut possible_starts = possible
             .map(|(at, _)| at)
             .filter(|at| self.is_form_prefix(&text[*at..]));
-        open.next().unwrap_or(text.len())
+        possible_starts.next().unwrap_or(text.len())
     }
 
-    /// Returns whether a form begins with `text`.
+    /// Returns true if a form begins with `text`.
     fn is_form_prefix(&self, text: &str) -> bool {
         let from = (Bound::Included(text), Bound::Unbounded);
         self.forms
@@ -200,11 +201,11 @@ impl SecretMatcher {
 }
 
 /// Returns the characters of `text` in reverse order.
-fn reversed(text: &str) -> String {
+fn reverse_text(text: &str) -> String {
     text.chars().rev().collect()
 }
 
-/// Returns whether no letter and no digit is next to `range`.
+/// Returns true if no letter and no digit is next to `range`.
 fn is_word(text: &str, range: Range<usize>, before: Option<char>) -> bool {
     let before = text[..range.start].chars().next_back().or(before);
     let after = text[range.end..].chars().next();

@@ -96,14 +96,14 @@ pub fn form(part: &CommandPart) -> Option<CommandForm> {
         .filter(|_| part.what == CommandPartKind::Command)?;
     // Assignments before the name change the effect of a command as much as the name.
     let is_plain = part.whole.starts_with(&atoms(name));
-    let of = |words: &[&str], needs_sandbox| CommandForm {
+    let form_of = |words: &[&str], needs_sandbox| CommandForm {
         pattern: format!("{} *", words.join(" ")),
         needs_sandbox,
     };
     match rest {
         _ if !is_plain => None,
-        _ if READ_ONLY_PROGRAMS.contains(&name) => Some(of(&words[..1], false)),
-        _ if SINGLE_PURPOSE_PROGRAMS.contains(&name) => Some(of(&words[..1], true)),
+        _ if READ_ONLY_PROGRAMS.contains(&name) => Some(form_of(&words[..1], false)),
+        _ if SINGLE_PURPOSE_PROGRAMS.contains(&name) => Some(form_of(&words[..1], true)),
         // The pattern of `cd` names exactly one directory.
         [folder]
             if name == "cd"
@@ -117,10 +117,10 @@ pub fn form(part: &CommandPart) -> Option<CommandForm> {
         }
         [command, ..] if !SUBCOMMAND_PROGRAMS.contains(&name) || !is_word(command) => None,
         [run, command, ..] if RUN_SUBCOMMANDS.contains(run) => {
-            is_word(command).then(|| of(&words[..3], true))
+            is_word(command).then(|| form_of(&words[..3], true))
         }
         [run] if RUN_SUBCOMMANDS.contains(run) => None,
-        [command, ..] => Some(of(
+        [command, ..] => Some(form_of(
             &words[..2],
             name != "git" || !GIT_READ_ONLY_SUBCOMMANDS.contains(command),
         )),
@@ -147,7 +147,7 @@ pub fn only_prints(part: &CommandPart) -> bool {
     }
 }
 
-/// Returns whether a word is a name of an operation, not an option, a path or a pattern.
+/// Returns true if a word is a name of an operation, not an option, a path or a pattern.
 fn is_word(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_alphabetic())
         && word

@@ -139,6 +139,8 @@ impl<'a> CommandReader<'a> {
         self.word.get_or_insert_default()
     }
 
+    /// Ends the current word and adds it to the command. Returns `None` for shell syntax that is
+    /// not parsed.
     fn end_word(&mut self) -> Option<()> {
         let Some(mut word) = self.word.take() else {
             return Some(());
@@ -279,7 +281,7 @@ impl<'a> CommandReader<'a> {
             }
             (_, Some('(')) => {
                 self.rest.next();
-                self.bracketed()?
+                self.take_bracketed()?
             }
             _ => return Some(()),
         };
@@ -306,8 +308,9 @@ impl<'a> CommandReader<'a> {
     }
 
     /// Returns the text up to the closing bracket.
-    fn bracketed(&mut self) -> Option<String> {
-        let (mut text, mut depth) = (String::new(), 1);
+    fn take_bracketed(&mut self) -> Option<String> {
+        let mut text = String::new();
+        let mut depth = 1;
         loop {
             let c = self.rest.next()?;
             depth += usize::from(c == '(');
@@ -328,7 +331,7 @@ impl<'a> CommandReader<'a> {
         self.end_word()?;
         if self.rest.next_if_eq(&'(').is_some() {
             self.current().is_expanded = true;
-            let inner = self.bracketed()?;
+            let inner = self.take_bracketed()?;
             return self.add_inner(&inner);
         }
         if sign == '<' && self.rest.next_if_eq(&'<').is_some() {

@@ -116,12 +116,12 @@ impl CommandPart {
 
     /// Returns a part that policies match by its complete text.
     fn text(text: &str, what: CommandPartKind) -> Self {
-        let whole = goondan_spec::pattern::atoms(text);
+        let line_pattern = goondan_spec::pattern::atoms(text);
         CommandPart {
             shown: excerpt(text),
             what,
-            names: vec![whole.clone()],
-            whole,
+            names: vec![line_pattern.clone()],
+            whole: line_pattern,
             command: None,
             file: None,
             programs: Vec::new(),
@@ -140,20 +140,20 @@ pub fn parts(line: &str) -> Vec<CommandPart> {
 
 /// Returns the names of the programs that each command of a script starts, by command number.
 pub fn programs(script: &CommandScript) -> Vec<Vec<String>> {
-    let mut all: Vec<Vec<String>> = Vec::new();
+    let mut programs: Vec<Vec<String>> = Vec::new();
     for part in parts::from_script(script) {
         let Some(number) = part.command else { continue };
-        all.resize(all.len().max(number + 1), Vec::new());
-        all[number].extend(part.programs);
+        programs.resize(programs.len().max(number + 1), Vec::new());
+        programs[number].extend(part.programs);
     }
-    all
+    programs
 }
 
 /// Returns the first 200 characters, with an ellipsis if more follow.
 fn excerpt(text: &str) -> String {
-    let mut short: String = text.trim().chars().take(200).collect();
-    if short.len() < text.trim().len() {
-        short.push('…');
+    let mut excerpt: String = text.trim().chars().take(200).collect();
+    if excerpt.len() < text.trim().len() {
+        excerpt.push('…');
     }
-    short
+    excerpt
 }

@@ -60,12 +60,12 @@ impl RedirectWalk {
                     }
                     self.visit_redirects(&command.redirects);
                     if let Some(folder) = command.cd_target() {
-                        let gone: Vec<String> = self
+                        let new_folders: Vec<String> = self
                             .folders
                             .iter()
                             .map(|from| join_path(from, &folder))
                             .collect();
-                        self.folders.extend(gone);
+                        self.folders.extend(new_folders);
                         (self.folders.len() <= MAX_DIRECTORIES).then_some(())?;
                     }
                 }

@@ -47,15 +47,13 @@ impl PartCollector {
             // A restriction of the shell applies to all commands that it runs.
             let mut shell_pattern = atoms(shell);
             shell_pattern.extend([PatternAtom::Char(' '), PatternAtom::Any]);
-            self.parts
-                .iter_mut()
-                .skip(first)
-                .for_each(|part| part.names.push(shell_pattern.clone()));
+            for part in self.parts.iter_mut().skip(first) {
+                part.names.push(shell_pattern.clone());
+            }
         }
-        group
-            .redirects
-            .iter()
-            .for_each(|redirect| self.visit_redirect(redirect));
+        for redirect in group.redirects.iter() {
+            self.visit_redirect(redirect);
+        }
     }
 
     /// Adds the parts of a command: its substitutions, the command itself, and its redirections.
@@ -82,10 +80,9 @@ impl PartCollector {
                 .collect(),
         };
         unwrap::unwrap_command(simple, &mut self.parts);
-        command
-            .redirects
-            .iter()
-            .for_each(|redirect| self.visit_redirect(redirect));
+        for redirect in command.redirects.iter() {
+            self.visit_redirect(redirect);
+        }
     }
 
     /// Adds the part of a redirection that opens a file.
@@ -97,17 +94,17 @@ impl PartCollector {
         };
         let inside = self.stays && is_path_inside(path) && (is_read || !is_protected(path));
         let path = PartialWord::new(atoms(&fold(path)));
-        let whole = [atoms(sign), path.quoted_atoms()].concat();
-        let what = if is_read {
+        let redirect_pattern = [atoms(sign), path.quoted_atoms()].concat();
+        let kind = if is_read {
             CommandPartKind::Read { inside }
         } else {
             CommandPartKind::Write { inside }
         };
         self.parts.push(CommandPart {
-            shown: format_atoms(&whole),
-            what,
-            names: vec![whole.clone()],
-            whole,
+            shown: format_atoms(&redirect_pattern),
+            what: kind,
+            names: vec![redirect_pattern.clone()],
+            whole: redirect_pattern,
             command: None,
             file: file(&redirect.target),
             programs: Vec::new(),
@@ -126,7 +123,7 @@ pub fn file(target: &RedirectTarget) -> Option<String> {
     }
 }
 
-/// Returns whether a file at `path` can run later or define permissions. A rule must name such a
+/// Returns true if a file at `path` can run later or define permissions. A rule must name such a
 /// file to allow a write.
 pub fn is_protected(path: &str) -> bool {
     let path = path.to_lowercase();

@@ -126,12 +126,12 @@ pub(super) fn running_reason(name: &str, words: &[PartialWord]) -> Option<String
     })
 }
 
-/// Returns whether a word is a cluster of short options that contains `letter`.
+/// Returns true if a word is a cluster of short options that contains `letter`.
 fn is_cluster_with(word: &str, letter: char) -> bool {
     word.starts_with('-') && !word.starts_with("--") && word.contains(letter)
 }
 
-/// Returns whether a word may be an option whose text is only partly known, for example because it
+/// Returns true if a word may be an option whose text is only partly known, for example because it
 /// contains a variable.
 pub(super) fn is_unknown_option(word: &PartialWord) -> bool {
     word.text().is_none()
@@ -143,7 +143,7 @@ pub(super) fn is_unknown_option(word: &PartialWord) -> bool {
 }
 
 impl RunningOptions {
-    /// Returns whether a known argument can make the program run others.
+    /// Returns true if a known argument can make the program run others.
     fn may_run(&self, text: &str, is_first: bool) -> bool {
         if let Some(long) = text.strip_prefix("--") {
             let name = long.split('=').next().unwrap_or_default();
@@ -163,7 +163,7 @@ impl RunningOptions {
             .any(|command| text.starts_with(command))
     }
 
-    /// Returns whether a partly unknown argument can make the program run others.
+    /// Returns true if a partly unknown argument can make the program run others.
     fn is_uncertain(&self, arguments: &[PartialWord], at: usize) -> bool {
         let Some(word) = arguments.get(at) else {
             return false;
@@ -172,9 +172,10 @@ impl RunningOptions {
         if is_unknown_option(word) {
             return !(self.name == "git" && is_message(before, word));
         }
-        let known: String = word.atoms.iter().map_while(known_char).collect();
-        let may_be =
-            |command: &&'static str| command.starts_with(&known) || known.starts_with(command);
+        let known_prefix: String = word.atoms.iter().map_while(known_char).collect();
+        let may_be = |command: &&'static str| {
+            command.starts_with(&known_prefix) || known_prefix.starts_with(command)
+        };
         (at == 0 && self.old_style)
             || (!has_certain_subcommand(before) && self.commands.iter().any(may_be))
     }
@@ -189,7 +190,7 @@ fn known_char(atom: &PatternAtom) -> Option<char> {
     }
 }
 
-/// Returns whether the arguments of git certainly determine its subcommand. A word after an option
+/// Returns true if the arguments of git certainly determine its subcommand. A word after an option
 /// can be its value.
 fn has_certain_subcommand(before: &[PartialWord]) -> bool {
     let is_option = |at: usize| {
@@ -205,8 +206,7 @@ fn has_certain_subcommand(before: &[PartialWord]) -> bool {
     })
 }
 
-/// Returns whether a word is the message of a commit or a tag, which git never interprets
-/// otherwise.
+/// Returns true if a word is the message of a commit or a tag, which git treats only as text.
 fn is_message(before: &[PartialWord], word: &PartialWord) -> bool {
     let text = |word: Option<&PartialWord>| word.and_then(PartialWord::text).unwrap_or_default();
     let option = text(before.last());

@@ -84,7 +84,7 @@ const BUILD_PROGRAMS: [&str; 17] = [
     "ld", "meson", "phpunit", "rspec", "rustc", "swiftc",
 ];
 
-/// Modules of Python that are such programs.
+/// Python modules that build or test the code of the directory.
 const BUILD_MODULES: [&str; 9] = [
     "black",
     "build",
@@ -178,8 +178,9 @@ pub fn runs_unknown_files(line: &str) -> bool {
         .map(|command| effect(&command.words))
         .collect();
     let runs_after = |at: usize| {
-        let mut others = effects.iter().enumerate();
-        others.any(|(other, effect)| effect.runs() && (other > at || read.has_loop && other != at))
+        let mut other_effects = effects.iter().enumerate();
+        other_effects
+            .any(|(other, effect)| effect.runs() && (other > at || read.has_loop && other != at))
     };
     commands.iter().enumerate().any(|(at, command)| {
         let has_known_input = || !command.is_fed || is_known_before(&commands, at);
@@ -252,12 +253,12 @@ fn with_inner_commands(commands: Vec<LineCommand>, depth: usize) -> Option<Vec<L
     if depth > MAX_STRING_DEPTH || commands.len() > MAX_COMMANDS {
         return None;
     }
-    let mut all = Vec::new();
+    let mut all_commands = Vec::new();
     for command in commands {
         if runs_output_as_text(&command.words) {
             return None;
         }
-        let words = unwrapped(&command.words);
+        let words = without_wrappers(&command.words);
         let effect = effect(&command.words);
         let name = words
             .first()
@@ -287,12 +288,12 @@ fn with_inner_commands(commands: Vec<LineCommand>, depth: usize) -> Option<Vec<L
         let is_only_string = words.first().as_ref().is_some_and(is_line);
         let is_replaced = !inner.is_empty()
             && (is_only_string || is_shell_line && !lists_files(&command.words, effect));
-        all.extend(Some(command).filter(|_| !is_replaced));
+        all_commands.extend(Some(command).filter(|_| !is_replaced));
         if !inner.is_empty() {
-            all.extend(with_inner_commands(inner, depth + 1)?);
+            all_commands.extend(with_inner_commands(inner, depth + 1)?);
         }
     }
-    Some(all)
+    Some(all_commands)
 }
 
 /// Returns true if the output of all commands before one in its pipeline is known.
@@ -304,7 +305,7 @@ fn is_known_before(commands: &[LineCommand], at: usize) -> bool {
 /// Returns true if the output of a command only depends on its words, its input and the files that
 /// the words name.
 fn is_plain_source(command: &LineCommand) -> bool {
-    let mut all = command.words.iter().chain(&command.inputs);
+    let mut words_and_inputs = command.words.iter().chain(&command.inputs);
     let Some((name, arguments)) = command.words.split_first() else {
         return false;
     };
@@ -316,7 +317,7 @@ fn is_plain_source(command: &LineCommand) -> bool {
             || name.text == "wc" && text.starts_with("--")
     };
     PLAIN_SOURCES.contains(&name.text.as_str())
-        && all.all(|word| !word.is_expanded)
+        && words_and_inputs.all(|word| !word.is_expanded)
         && !arguments.iter().any(reads_other_files)
 }
 
@@ -326,7 +327,7 @@ fn copies_unknown_data(
     effect: CommandEffect,
     has_known_input: bool,
 ) -> bool {
-    let words = unwrapped(&command.words);
+    let words = without_wrappers(&command.words);
     let name = words.first().map_or("", |word| word.text.as_str());
     let is_plain_copy = || {
         let mut words = words.iter().skip(1);
@@ -416,8 +417,8 @@ fn listed_command_starts(name: &str, arguments: &[LineWord]) -> Vec<usize> {
 /// Returns the starts of the options with which a program that searches directories runs files.
 fn searching_options(name: &str) -> Option<&'static [&'static str]> {
     let mut programs = SEARCHING_PROGRAMS.iter();
-    let found = programs.find(|(program, _)| *program == name && name != "run-parts");
-    found.map(|(_, starts)| *starts)
+    let searching = programs.find(|(program, _)| *program == name && name != "run-parts");
+    searching.map(|(_, starts)| *starts)
 }
 
 /// Returns true if code in a word lists a directory.
@@ -429,9 +430,11 @@ fn has_listing_code(words: &[LineWord]) -> bool {
 
 /// Returns the effect of a command with these words.
 fn effect(words: &[LineWord]) -> CommandEffect {
-    let all = words;
-    let words = unwrapped(all);
-    let outer = all.get(..all.len() - words.len()).unwrap_or_default();
+    let all_words = words;
+    let words = without_wrappers(all_words);
+    let outer = all_words
+        .get(..all_words.len() - words.len())
+        .unwrap_or_default();
     let is_plain = !outer.iter().any(|word| is_assignment(&word.text));
     let Some((first, arguments)) = words.split_first() else {
         return CommandEffect::Prints;
@@ -530,7 +533,7 @@ pub(crate) fn is_assignment(word: &str) -> bool {
 
 /// Returns the words without assignments and without programs that only start another one. A program
 /// with options is kept, because the value of an option can look like a command.
-fn unwrapped(words: &[LineWord]) -> &[LineWord] {
+fn without_wrappers(words: &[LineWord]) -> &[LineWord] {
     let mut words = words;
     while let Some((first, rest)) = words.split_first() {
         let text = first.text.as_str();

@@ -67,10 +67,10 @@ pub(super) fn unwrap_command(simple: SimpleCommand, parts: &mut Vec<CommandPart>
 
 /// Appends the parts of a command inside `depth` wrapping programs.
 fn unwrap_at_depth(simple: SimpleCommand, depth: usize, parts: &mut Vec<CommandPart>) {
-    let shown = format_atoms(&full_pattern(&simple));
+    let command_text = format_atoms(&full_pattern(&simple));
     if depth > MAX_WRAPPER_DEPTH {
         parts.push(CommandPart::hidden(
-            &shown,
+            &command_text,
             "too many nested programs run the command",
         ));
         return;
@@ -82,19 +82,19 @@ fn unwrap_at_depth(simple: SimpleCommand, depth: usize, parts: &mut Vec<CommandP
         .filter(|name| !name.is_empty())
     else {
         parts.push(CommandPart::hidden(
-            &shown,
+            &command_text,
             "the command is unknown before it runs",
         ));
         return;
     };
     let base = base_name(&name);
     if let Some(why) = wrapper_programs::hidden_reason(base, &simple.words) {
-        parts.push(CommandPart::hidden(&shown, why));
+        parts.push(CommandPart::hidden(&command_text, why));
     } else if base == "find" {
         parts.push(command_part(&simple));
-        find(&simple, &shown, depth, parts);
+        find(&simple, &command_text, depth, parts);
     } else if let Some(wrapper) = wrapper_programs::find_wrapper(base) {
-        append_wrapped(&simple, wrapper, &shown, depth, parts);
+        append_wrapped(&simple, wrapper, &command_text, depth, parts);
     } else {
         parts.push(command_part(&simple));
     }
@@ -107,23 +107,23 @@ pub(super) fn base_name(name: &str) -> &str {
 
 /// Returns the part of a command, without unwrapping.
 fn command_part(simple: &SimpleCommand) -> CommandPart {
-    let all = full_pattern(simple);
-    let mut names = vec![all.clone()];
+    let pattern = full_pattern(simple);
+    let mut names = vec![pattern.clone()];
     let name = simple.words.first().and_then(PartialWord::text);
     if let Some(name) = &name {
         let words = simple.words.get(1..).unwrap_or_default();
-        let named = |name: &str| {
+        let is_program = |name: &str| {
             let first = std::iter::once(atoms(name));
             join(first.chain(words.iter().map(PartialWord::quoted_atoms)))
         };
-        names.push(named(name));
-        names.push(named(base_name(name)));
+        names.push(is_program(name));
+        names.push(is_program(base_name(name)));
         names.dedup();
     }
     CommandPart {
-        shown: format_atoms(&all),
+        shown: format_atoms(&pattern),
         what: CommandPartKind::Command,
-        whole: all,
+        whole: pattern,
         names,
         command: Some(simple.number),
         file: None,
@@ -234,9 +234,9 @@ fn skip_options(
 ) -> Option<(Vec<Vec<PatternAtom>>, usize)> {
     let mut assignments = Vec::new();
     let mut positional = wrapper.positional;
-    let mut at = 1;
+    let mut index = 1;
     let mut only_words = false;
-    while let Some(word) = words.get(at) {
+    while let Some(word) = words.get(index) {
         if word.is_open {
             return None;
         }
@@ -246,30 +246,30 @@ fn skip_options(
             .filter(|text| !only_words && text.starts_with('-') && text.len() > 1);
         if wrapper.assigns && is_assignment(word) {
             assignments.push(word.quoted_atoms());
-            at += 1;
+            index += 1;
         } else if text.is_none() {
             return None;
         } else if let Some(option) = option {
-            at += 1;
+            index += 1;
             if option == "--" {
                 only_words = true;
             } else if wrapper.valued.contains(&option) {
-                words.get(at)?.text()?;
-                at += 1;
+                words.get(index)?.text()?;
+                index += 1;
             } else if !wrapper.is_neutral_option(option) {
                 return None;
             }
         } else if positional > 0 {
             positional -= 1;
-            at += 1;
+            index += 1;
         } else {
             break;
         }
     }
-    Some((assignments, at))
+    Some((assignments, index))
 }
 
-/// Returns `true` for a word `NAME=value`.
+/// Returns true for a word `NAME=value`.
 fn is_assignment(word: &PartialWord) -> bool {
     let name: String = word
         .atoms
@@ -299,29 +299,30 @@ fn find(simple: &SimpleCommand, shown: &str, depth: usize, parts: &mut Vec<Comma
         ));
         return;
     }
-    let text = |at: usize| words.get(at).and_then(PartialWord::text);
+    let text = |position: usize| words.get(position).and_then(PartialWord::text);
     // Directories that are read from a file can have any name.
-    let is_path = (1..words.len()).all(|at| text(at).as_deref() != Some("-files0-from"));
-    let mut at = 1;
-    while at < words.len() {
+    let is_path =
+        (1..words.len()).all(|position| text(position).as_deref() != Some("-files0-from"));
+    let mut position = 1;
+    while position < words.len() {
         let runs = matches!(
-            text(at).as_deref(),
+            text(position).as_deref(),
             Some("-exec" | "-execdir" | "-ok" | "-okdir")
         );
-        at += 1;
+        position += 1;
         if !runs {
             continue;
         }
-        let rest = words.get(at..).unwrap_or_default();
+        let rest = words.get(position..).unwrap_or_default();
         let text_of = |index: usize| rest.get(index).and_then(PartialWord::text);
         // `+` is only an end after `{}`.
-        let ends = |index: usize| match text_of(index).as_deref() {
+        let ends_command = |index: usize| match text_of(index).as_deref() {
             Some(";") => true,
             Some("+") => index > 0 && text_of(index - 1).as_deref() == Some("{}"),
             _ => false,
         };
         let length = (0..rest.len())
-            .find(|index| ends(*index))
+            .find(|index| ends_command(*index))
             .unwrap_or(rest.len());
         let words = rest
             .iter()
@@ -336,7 +337,7 @@ fn find(simple: &SimpleCommand, shown: &str, depth: usize, parts: &mut Vec<Comma
             depth + 1,
             parts,
         );
-        at += length;
+        position += length;
     }
 }
 

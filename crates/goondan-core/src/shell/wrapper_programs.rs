@@ -21,11 +21,12 @@ pub(super) struct WrapperProgram {
 }
 
 impl WrapperProgram {
-    /// Returns whether `option` does not change which command runs.
+    /// Returns true if `option` does not change which command runs.
     pub(super) fn is_neutral_option(&self, option: &str) -> bool {
         let with_value = |known: &&str| {
-            let short = known.len() == 2 && !option.starts_with("--") && option.starts_with(*known);
-            short
+            let is_short_with_value =
+                known.len() == 2 && !option.starts_with("--") && option.starts_with(*known);
+            is_short_with_value
                 || option
                     .strip_prefix(*known)
                     .is_some_and(|rest| rest.starts_with('='))

@@ -57,26 +57,26 @@ pub(super) struct ScriptStatement {
 struct VariableValue {
     /// The text; `None` if it is unknown, or there are several.
     text: Option<String>,
-    /// See [`ScriptWord::is_computed`].
+    /// True if the script computes the value at run time.
     is_computed: bool,
 }
 
 /// Values of the variables that a script sets.
 type Variables = BTreeMap<String, VariableValue>;
 
-/// Returns the commands in the text of a script in the directory `around`.
-pub(super) fn statements(text: &str, around: &Path) -> Vec<ScriptStatement> {
-    let around = around.display().to_string();
+/// Returns the commands in the text of a script in the directory `folder`.
+pub(super) fn statements(text: &str, folder: &Path) -> Vec<ScriptStatement> {
+    let folder_text = folder.display().to_string();
     let mut variables = Variables::new();
     // A value can contain another variable.
     for _ in 0..MAX_VARIABLE_DEPTH {
         let mut resolved = Variables::new();
-        for statement in read_statements(text, &around, &variables, 0) {
+        for statement in read_statements(text, &folder_text, &variables, 0) {
             add_assignments(&statement.words, &mut resolved);
         }
         variables = resolved;
     }
-    read_statements(text, &around, &variables, 0)
+    read_statements(text, &folder_text, &variables, 0)
 }
 
 /// Adds the variables that a command sets.
@@ -87,16 +87,16 @@ fn add_assignments(statement: &[ScriptWord], variables: &mut Variables) {
     for word in statement {
         if let Some((name, value)) = word.text.split_once('=').filter(|(name, _)| is_name(name)) {
             let text = word.is_known.then(|| value.to_owned());
-            let first = || VariableValue {
+            let first_value = || VariableValue {
                 text: text.clone(),
                 is_computed: word.is_computed,
             };
-            let known = variables.entry(name.to_owned()).or_insert_with(first);
-            known.text = known
+            let values = variables.entry(name.to_owned()).or_insert_with(first_value);
+            values.text = values
                 .text
                 .take()
                 .filter(|known| Some(known) == text.as_ref());
-            known.is_computed |= word.is_computed;
+            values.is_computed |= word.is_computed;
         } else if is_setter && is_name(&word.text) {
             let read = VariableValue {
                 text: None,
@@ -136,6 +136,7 @@ pub(super) fn cleaned_recipe(recipe: &str) -> String {
         .replace(SHELL_DOLLAR, "$")
 }
 
+/// Parses the text of a script, including the commands in its substitutions.
 fn read_statements(
     text: &str,
     around: &str,
@@ -176,6 +177,7 @@ struct StatementReader<'a> {
 }
 
 impl StatementReader<'_> {
+    /// Ends the current word and adds it to the statement.
     fn end_word(&mut self) {
         let Some(mut word) = self.word.take() else {
             return;
@@ -184,13 +186,12 @@ impl StatementReader<'_> {
         if matches!(word.text.as_str(), "[" | "[[") {
             (word.is_known, word.is_computed) = (true, false);
         }
-        match std::mem::take(&mut self.is_output) {
-            // A stream such as `2` in `>&2` is no file.
-            true => {
-                let is_stream = word.text.bytes().all(|byte| byte.is_ascii_digit());
-                self.statement.writes_file |= !is_stream && word.text != "/dev/null";
-            }
-            false => self.statement.words.push(word),
+        if std::mem::take(&mut self.is_output) {
+            // A stream such as `2` in `>&2` is not a file.
+            let is_stream = word.text.bytes().all(|byte| byte.is_ascii_digit());
+            self.statement.writes_file |= !is_stream && word.text != "/dev/null";
+        } else {
+            self.statement.words.push(word);
         }
     }
 
@@ -295,8 +296,8 @@ impl StatementReader<'_> {
                 }
                 (text, true)
             }
-            (_, Some('(')) => (self.bracketed('(', ')'), true),
-            (_, Some('{')) => (self.bracketed('{', '}'), false),
+            (_, Some('(')) => (self.take_bracketed('(', ')'), true),
+            (_, Some('{')) => (self.take_bracketed('{', '}'), false),
             _ => (self.variable_name(), false),
         };
         let value = self.value(&name, is_command);
@@ -314,8 +315,9 @@ impl StatementReader<'_> {
     }
 
     /// Reads the text between two brackets.
-    fn bracketed(&mut self, open: char, close: char) -> String {
-        let (mut text, mut depth) = (String::new(), 0);
+    fn take_bracketed(&mut self, open: char, close: char) -> String {
+        let mut text = String::new();
+        let mut depth = 0;
         for c in self.rest.by_ref() {
             depth += usize::from(c == open);
             if c == close {
@@ -329,6 +331,7 @@ impl StatementReader<'_> {
         text.strip_prefix(open).unwrap_or(&text).to_owned()
     }
 
+    /// Reads the name of a variable, or the sign of a parameter such as `$@`.
     fn variable_name(&mut self) -> String {
         let mut name = String::new();
         while let Some(c) = self

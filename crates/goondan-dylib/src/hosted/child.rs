@@ -1,4 +1,4 @@
-//! One run of a host process.
+//! One run of a library host process, from its start to its exit.
 
 use std::io::{BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -135,7 +135,7 @@ impl HostProcess {
             calls: Arc::clone(calls),
             child: Arc::clone(&self.child),
             line_limit: limits.max_line(),
-            patience: limits.close_grace * 2,
+            time_limit: limits.close_grace * 2,
         };
         let reader = HostProcessReader {
             name: name.to_owned(),
@@ -150,14 +150,14 @@ impl HostProcess {
         thread(&format!("read {name}"), move || reader.run(stdout, ready))
     }
 
-    /// Waits for the first message of the process, which is killed after `patience`.
+    /// Waits for the first message of the process, which is killed after `time_limit`.
     async fn handshake(
         &self,
         opened: oneshot::Receiver<Opened>,
         name: &str,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Opened {
-        match tokio::time::timeout(patience, opened).await {
+        match tokio::time::timeout(time_limit, opened).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(_)) => Err(LibraryFailure::DeadHost {
                 name: name.to_owned(),
@@ -166,7 +166,7 @@ impl HostProcess {
                 self.kill();
                 Err(LibraryFailure::SlowHost {
                     name: name.to_owned(),
-                    patience,
+                    time_limit,
                 })
             }
         }
@@ -213,7 +213,7 @@ struct HostProcessWriter {
     child: Arc<SharedChild>,
     line_limit: u64,
     /// Time that the process then has to exit.
-    patience: Duration,
+    time_limit: Duration,
 }
 
 impl HostProcessWriter {
@@ -226,7 +226,7 @@ impl HostProcessWriter {
             }
         }
         drop(stdin);
-        let deadline = Instant::now() + self.patience;
+        let deadline = Instant::now() + self.time_limit;
         while matches!(self.child.lock().try_wait(), Ok(None)) {
             if Instant::now() >= deadline {
                 let _ = self.child.lock().kill();
@@ -275,11 +275,11 @@ impl HostProcessReader {
             // After a protocol error, no further message can be trusted.
             let _ = self.child.lock().kill();
         }
-        let how = self.wait();
-        let why = problem.map_or(how, |problem| format!("it was killed: {problem}"));
+        let ending = self.wait();
+        let reason = problem.map_or(ending, |problem| format!("it was killed: {problem}"));
         self.calls.close(
             &HandlerError::new(format!(
-                "the library host process of {} ended: {why}",
+                "the library host process of {} ended: {reason}",
                 self.name
             ))
             .code(Code::TOOL_UNAVAILABLE)

@@ -69,6 +69,7 @@ impl LoadedLibrary {
         from_table(unsafe { table.assume_init() }, name)
     }
 
+    /// Returns the manifest of the library. Fails if the library returns an error or invalid JSON.
     pub(crate) fn describe(&self, name: &str) -> Result<wire::Manifest, LibraryFailure> {
         let mut bytes: Vec<u8> = Vec::new();
         // SAFETY: `this` is open; `put` takes a `Vec<u8>`, which lives during this call.
@@ -203,14 +204,14 @@ fn from_table(table: ExtendingLibrary, name: &str) -> Result<LoadedLibrary, Libr
         library: table,
         extend,
     } = table;
-    let missing = |function| move || incomplete(name, function);
+    let missing_function = |function| move || incomplete(name, function);
     Ok(LoadedLibrary {
         this: table.this,
-        describe: table.describe.ok_or_else(missing("describe"))?,
-        start: table.start.ok_or_else(missing("start"))?,
-        cancel: table.cancel.ok_or_else(missing("cancel"))?,
-        reply: table.reply.ok_or_else(missing("reply"))?,
-        close: table.close.ok_or_else(missing("close"))?,
+        describe: table.describe.ok_or_else(missing_function("describe"))?,
+        start: table.start.ok_or_else(missing_function("start"))?,
+        cancel: table.cancel.ok_or_else(missing_function("cancel"))?,
+        reply: table.reply.ok_or_else(missing_function("reply"))?,
+        close: table.close.ok_or_else(missing_function("close"))?,
         extend,
     })
 }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::protocol::{CallNumber, LeaderRequest, RateLimitRequest, ToLeader, encode};
 use crate::activity::RemoteActivity;
-use crate::engine::UsageIncrement;
+use crate::usage_increment::UsageIncrement;
 use goondan_core::event::{SwarmEvent, TurnError, TurnResult, UsageCost};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::approval::{
@@ -66,7 +66,6 @@ impl LeaderClient {
         self.leader.receive_message().await
     }
 
-    /// Registers a waiter and returns its call number.
     pub(crate) fn register_waiter(&self, waiting: CallWaiter) -> CallNumber {
         let call = self.next.fetch_add(1, Ordering::Relaxed);
         if let Some(calls) = &mut *self.lock_calls() {
@@ -84,7 +83,7 @@ impl LeaderClient {
             question: Box::new(request),
         });
         LeaderCall {
-            uplink: Arc::clone(self),
+            leader_client: Arc::clone(self),
             number,
             answer,
         }
@@ -117,12 +116,12 @@ impl LeaderClient {
 
     /// Withdraws an event whose answer no task waits for.
     pub(crate) fn abandon(&self, event_id: String, reason: String) {
-        let mut gone = Vec::new();
+        let mut abandoned = Vec::new();
         if let Some(calls) = &mut *self.lock_calls() {
             calls.retain(|call, waiting| {
                 let is_gone = matches!(waiting, CallWaiter::ForResult { event_id: waited, waiter, .. } if *waited == event_id && waiter.is_closed());
                 if is_gone {
-                    gone.push(*call);
+                    abandoned.push(*call);
                 }
                 !is_gone
             });
@@ -130,11 +129,10 @@ impl LeaderClient {
         self.send(&ToLeader::Abandon {
             event_id,
             reason,
-            calls: gone,
+            calls: abandoned,
         });
     }
 
-    /// Removes a waiter.
     pub(crate) fn remove_waiter(&self, call: CallNumber) -> Option<CallWaiter> {
         self.lock_calls().as_mut()?.remove(&call)
     }
@@ -213,7 +211,7 @@ impl LeaderClient {
 
 /// A sent request. Dropping this value before the answer arrives cancels the request.
 pub(crate) struct LeaderCall {
-    uplink: Arc<LeaderClient>,
+    leader_client: Arc<LeaderClient>,
     number: CallNumber,
     answer: oneshot::Receiver<Value>,
 }
@@ -234,8 +232,9 @@ impl LeaderCall {
 
 impl Drop for LeaderCall {
     fn drop(&mut self) {
-        if self.uplink.remove_waiter(self.number).is_some() {
-            self.uplink.send(&ToLeader::Gone { call: self.number });
+        if self.leader_client.remove_waiter(self.number).is_some() {
+            self.leader_client
+                .send(&ToLeader::Gone { call: self.number });
         }
     }
 }
@@ -262,14 +261,14 @@ impl Approver for LeaderApprover {
 
 /// Remembered approvals, as the leader sent them with the latest turn.
 pub(crate) struct GrantCache {
-    uplink: Arc<LeaderClient>,
+    leader_client: Arc<LeaderClient>,
     grants: Mutex<Vec<ApprovalGrant>>,
 }
 
 impl GrantCache {
-    pub(crate) fn new(uplink: &Arc<LeaderClient>) -> Arc<Self> {
+    pub(crate) fn new(leader_client: &Arc<LeaderClient>) -> Arc<Self> {
         Arc::new(GrantCache {
-            uplink: Arc::clone(uplink),
+            leader_client: Arc::clone(leader_client),
             grants: Mutex::default(),
         })
     }
@@ -290,7 +289,7 @@ impl ApprovalStore for GrantCache {
 
     fn remember(&self, grants: Vec<ApprovalGrant>) -> Result<(), StoreError> {
         let call = self
-            .uplink
+            .leader_client
             .send_request(LeaderRequest::Remember(grants.clone()));
         // Callers run on threads that may block.
         let answer: Option<Result<(), String>> =

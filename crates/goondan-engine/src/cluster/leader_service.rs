@@ -25,19 +25,19 @@ use goondan_core::ports::cluster::ClusterEvent;
 use goondan_core::ports::store::StoreError;
 
 /// Processes messages of the cluster members until the engine is dropped.
-pub(crate) async fn listen(engine: Weak<Engine>, roster: Arc<WorkerPool>) {
-    while let Some(event) = roster.crew.next_event().await {
+pub(crate) async fn listen(engine: Weak<Engine>, worker_pool: Arc<WorkerPool>) {
+    while let Some(event) = worker_pool.crew.next_event().await {
         let Some(engine) = engine.upgrade() else {
             return;
         };
         match event {
-            ClusterEvent::Member(member) => roster.put(member, &engine.activity.run),
-            ClusterEvent::Left { node } => roster.remove(&node),
+            ClusterEvent::Member(member) => worker_pool.put(member, &engine.activity.run),
+            ClusterEvent::Left { node } => worker_pool.remove(&node),
             ClusterEvent::Said { node, words } => {
                 if let Some(message) = decode(&words) {
                     (WorkerRequestHandler {
                         engine: Arc::clone(&engine),
-                        roster: Arc::clone(&roster),
+                        worker_pool: Arc::clone(&worker_pool),
                         node,
                     })
                     .handle_message(message);
@@ -54,40 +54,42 @@ pub(crate) async fn listen(engine: Weak<Engine>, roster: Arc<WorkerPool>) {
 #[derive(Clone)]
 struct WorkerRequestHandler {
     engine: Arc<Engine>,
-    roster: Arc<WorkerPool>,
+    worker_pool: Arc<WorkerPool>,
     node: String,
 }
 
 impl WorkerRequestHandler {
     /// Handles one message of the worker `node`.
     fn handle_message(&self, message: ToLeader) {
-        let (roster, node, bus) = (&self.roster, &*self.node, &self.engine.bus);
+        let worker_pool = &self.worker_pool;
+        let node = &*self.node;
+        let bus = &self.engine.bus;
         match message {
             ToLeader::Done { turn, end } => {
-                roster.deliver_turn_end(node, turn, RemoteTurnEnd::Done(end))
+                worker_pool.deliver_turn_end(node, turn, RemoteTurnEnd::Done(end))
             }
             ToLeader::Declined { turn } => {
-                roster.deliver_turn_end(node, turn, RemoteTurnEnd::Declined)
+                worker_pool.deliver_turn_end(node, turn, RemoteTurnEnd::Declined)
             }
             ToLeader::Panicked { turn } => {
-                roster.deliver_turn_end(node, turn, RemoteTurnEnd::Panicked)
+                worker_pool.deliver_turn_end(node, turn, RemoteTurnEnd::Panicked)
             }
             ToLeader::Ask { call, question } => self.answer(call, *question),
-            ToLeader::Gone { call } => roster.cancel_calls(node, &[call]),
+            ToLeader::Gone { call } => worker_pool.cancel_calls(node, &[call]),
             ToLeader::Abandon {
                 event_id,
                 reason,
                 calls,
             } => {
                 // Must precede the command: the orchestrator checks for remaining waiters.
-                roster.cancel_calls(node, &calls);
+                worker_pool.cancel_calls(node, &calls);
                 let _ = self
                     .engine
                     .commands
                     .send(OrchestratorCommand::Abandon { event_id, reason });
             }
             ToLeader::Happened(event) => {
-                roster.track_turn_end(&event);
+                worker_pool.track_turn_end(&event);
                 bus.record_event(*event);
             }
             ToLeader::Text {
@@ -119,14 +121,16 @@ impl WorkerRequestHandler {
             } => {
                 let generation = self.engine.generation.load();
                 self.engine
-                    .pace
+                    .rate_limiter
                     .record_usage(generation.limits, tokens, cost.as_ref());
                 if let Some(model) = generation.rate_limited_model(&identity) {
-                    model.pace.record_usage(model.limits, tokens, cost.as_ref());
+                    model
+                        .rate_limiter
+                        .record_usage(model.limits, tokens, cost.as_ref());
                 }
             }
             ToLeader::Sign { turn, is_asked } => {
-                if roster.record_heartbeat(node, turn, is_asked) {
+                if worker_pool.record_heartbeat(node, turn, is_asked) {
                     let _ = self.engine.commands.send(OrchestratorCommand::Room);
                 }
             }
@@ -159,7 +163,7 @@ impl WorkerRequestHandler {
                 self.reply(call, async move { metas.await.unwrap_or_default() });
             }
             LeaderRequest::Leave => {
-                self.roster.mark_leaving(&self.node);
+                self.worker_pool.mark_leaving(&self.node);
                 self.send_answer(call, &());
             }
             LeaderRequest::Budget => {
@@ -224,26 +228,26 @@ impl WorkerRequestHandler {
         result: oneshot::Receiver<TurnResult>,
     ) {
         let slot: ResultSlot = Arc::new(Mutex::new(Some(result)));
-        let (handler, life, task_slot) = (
+        let (handler, tracker, task_slot) = (
             self.clone(),
             self.engine.activity.tracker_for(target),
             Arc::clone(&slot),
         );
-        self.roster.call(&self.node, call, || {
+        self.worker_pool.call(&self.node, call, || {
             let task = tokio::spawn(async move {
                 let send_heartbeat = |is_asked| {
                     handler
-                        .roster
+                        .worker_pool
                         .send(&handler.node, &ToWorker::Sign { call, is_asked })
                 };
                 let result = tokio::select! {
-                    result = of_slot(&task_slot) => result,
-                    () = life.report_heartbeats(send_heartbeat) => None,
+                    result = wait_for_slot_result(&task_slot) => result,
+                    () = tracker.report_heartbeats(send_heartbeat) => None,
                 };
                 if let Some(result) = result {
                     handler.send_answer(call, &result);
                 }
-                handler.roster.remove_call(&handler.node, call);
+                handler.worker_pool.remove_call(&handler.node, call);
             });
             WorkerCall {
                 task: task.abort_handle(),
@@ -259,11 +263,11 @@ impl WorkerRequestHandler {
         work: impl Future<Output = T> + Send + 'static,
     ) {
         let handler = self.clone();
-        self.roster.call(&self.node, call, || {
+        self.worker_pool.call(&self.node, call, || {
             let task = tokio::spawn(async move {
                 let answer = json!(work.await);
                 handler.send_answer(call, &answer);
-                handler.roster.remove_call(&handler.node, call);
+                handler.worker_pool.remove_call(&handler.node, call);
             });
             WorkerCall {
                 task: task.abort_handle(),
@@ -275,13 +279,13 @@ impl WorkerRequestHandler {
     /// Sends the answer to a call of the worker.
     fn send_answer<T: Serialize>(&self, call: CallNumber, answer: &T) {
         let answer: Value = json!(answer);
-        self.roster
+        self.worker_pool
             .send(&self.node, &ToWorker::Answer { call, answer });
     }
 }
 
 /// Waits for the result in a slot. Returns `None` if the slot is emptied or the sender is dropped.
-async fn of_slot(slot: &ResultSlot) -> Option<TurnResult> {
+async fn wait_for_slot_result(slot: &ResultSlot) -> Option<TurnResult> {
     std::future::poll_fn(|context| {
         match &mut *slot.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(result) => Future::poll(std::pin::Pin::new(result), context).map(Result::ok),
@@ -307,17 +311,17 @@ async fn acquire_rate_limit(engine: Arc<Engine>, request: RateLimitRequest) {
         };
         engine.bus.runtime(&request.instance, &request.trace, kind);
     };
-    let life = ActivityTracker::new();
+    let tracker = ActivityTracker::new();
     engine
-        .pace
-        .acquire(generation.limits, &life, |full| {
+        .rate_limiter
+        .acquire(generation.limits, &tracker, |full| {
             publish_waiting(RateScope::Swarm, full)
         })
         .await;
     if let Some(model) = generation.rate_limited_model(&request.identity) {
         model
-            .pace
-            .acquire(model.limits, &life, |full| {
+            .rate_limiter
+            .acquire(model.limits, &tracker, |full| {
                 publish_waiting(RateScope::Model, full)
             })
             .await;

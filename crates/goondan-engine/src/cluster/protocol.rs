@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::delivery::orchestrator::{InstanceSpawnRequest, SubmitError};
-use crate::engine::UsageIncrement;
 use crate::turn::TurnInterruption;
+use crate::usage_increment::UsageIncrement;
 
 /// Identifies a turn among all turns that a leader assigns.
 pub(crate) type TurnNumber = u64;

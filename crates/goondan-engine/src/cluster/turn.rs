@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::placement::{RemoteTurnEnd, TurnPlacement, WorkerPool};
 use super::protocol::{EndOfTurn, ToWorker};
 use crate::turn::instance::{self, TurnEnd, TurnStart, failed_result};
-use crate::turn::{TurnInterruption, publish_end, store_failed};
+use crate::turn::{TurnInterruption, publish_end, store_failure_error};
 use goondan_core::ports::cluster::EndedTurn;
 use goondan_core::ports::store::StoreError;
 
@@ -17,7 +17,7 @@ const TURN_END_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Runs a turn on the node of its placement. If that node disconnects, the turn resumes on another
 /// node from its journal, unless its end is already stored.
 pub(crate) async fn run(
-    roster: Arc<WorkerPool>,
+    worker_pool: Arc<WorkerPool>,
     mut placement: TurnPlacement,
     mut start: TurnStart,
 ) -> TurnEnd {
@@ -31,10 +31,10 @@ pub(crate) async fn run(
             return instance::handle(start).await;
         };
         start.warm = None;
-        match run_remote(&roster, &node, placement.is_home, &start).await {
+        match run_remote(&worker_pool, &node, placement.is_home, &start).await {
             Some(RemoteTurnEnd::Done(end)) => {
-                roster.take_published(&end.result.turn_id);
-                return of_worker(*end, &start);
+                worker_pool.take_published(&end.result.turn_id);
+                return turn_end_of_worker(*end, &start);
             }
             // Same effect as a panic on this node.
             Some(RemoteTurnEnd::Panicked) => {
@@ -46,7 +46,7 @@ pub(crate) async fn run(
                     is_home: false,
                 }
             }
-            None => match end_of_lost(&roster, &start).await {
+            None => match stored_turn_end(&worker_pool, &start).await {
                 Some(end) => return end,
                 None => {
                     start.interruption = Some(TurnInterruption::WithOthers);
@@ -54,7 +54,7 @@ pub(crate) async fn run(
                     tracing::info!(instance = %id, node, "the node of a turn has left the cluster; \
                         the turn resumes on another node");
                     let is_bound = start.engine.is_bound_here(id);
-                    let next = roster.choose_node(id, is_bound, |_| false);
+                    let next = worker_pool.choose_node(id, is_bound, |_| false);
                     placement = next.unwrap_or(TurnPlacement {
                         node: None,
                         is_home: false,
@@ -62,7 +62,7 @@ pub(crate) async fn run(
                 }
             },
         }
-        if let Some(gone) = roster.take(&start.facts.instance, &placement) {
+        if let Some(gone) = worker_pool.take(&start.facts.instance, &placement) {
             start.engine.observer.on_instance_end(&gone);
         }
     }
@@ -71,13 +71,13 @@ pub(crate) async fn run(
 /// Runs the turn on another node, and forwards joined events and the cancellation to it. Returns
 /// `None` if that node disconnects.
 async fn run_remote(
-    roster: &WorkerPool,
+    worker_pool: &WorkerPool,
     node: &str,
     is_home: bool,
     start: &TurnStart,
 ) -> Option<RemoteTurnEnd> {
     let grants = start.engine.approvals.grants();
-    let (turn, mut ended) = roster.begin(node, start, is_home, grants)?;
+    let (turn, mut ended) = worker_pool.begin(node, start, is_home, grants)?;
     let mut is_cancelled = false;
     loop {
         tokio::select! {
@@ -85,19 +85,19 @@ async fn run_remote(
             () = start.joined.wait_for_arrival() => {
                 let events = start.joined.take_unsent();
                 if !events.is_empty() {
-                    roster.send(node, &ToWorker::Join { turn, events });
+                    worker_pool.send(node, &ToWorker::Join { turn, events });
                 }
             }
             () = start.cancel.cancelled(), if !is_cancelled => {
                 is_cancelled = true;
-                roster.send(node, &ToWorker::Cancel { turn });
+                worker_pool.send(node, &ToWorker::Cancel { turn });
             }
         }
     }
 }
 
 /// Converts the end of a turn that a worker sent. Removes the events that the worker handled.
-fn of_worker(end: EndOfTurn, start: &TurnStart) -> TurnEnd {
+fn turn_end_of_worker(end: EndOfTurn, start: &TurnStart) -> TurnEnd {
     let EndOfTurn {
         result,
         handled,
@@ -119,7 +119,7 @@ fn of_worker(end: EndOfTurn, start: &TurnStart) -> TurnEnd {
 
 /// Reads the stored end of a turn whose node disconnected, or returns `None` if the turn did not
 /// end.
-async fn end_of_lost(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> {
+async fn stored_turn_end(worker_pool: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> {
     let joined: Vec<String> = start
         .joined
         .waiting_events()
@@ -127,7 +127,7 @@ async fn end_of_lost(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> 
         .map(|event| event.id)
         .collect();
     let ended = loop {
-        match roster.crew.find_turn_end(&start.event, &joined).await {
+        match worker_pool.crew.find_turn_end(&start.event, &joined).await {
             Ok(ended) => break ended?,
             Err(error @ StoreError::Damaged { .. }) => {
                 return Some(damaged_turn_end(start, &error));
@@ -142,7 +142,7 @@ async fn end_of_lost(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> 
     let EndedTurn { turn, meta } = ended;
     let handled: HashSet<&str> = turn.event_ids.iter().map(String::as_str).collect();
     start.joined.remove_events(&handled);
-    if !roster.take_published(&turn.result.turn_id) {
+    if !worker_pool.take_published(&turn.result.turn_id) {
         publish_end(&start.engine, &start.facts, &turn.result, None, 0);
     }
     let meta = meta.unwrap_or_else(|| start.meta.clone());
@@ -158,7 +158,7 @@ async fn end_of_lost(roster: &WorkerPool, start: &TurnStart) -> Option<TurnEnd> 
 
 /// Returns the end of a turn whose stored data cannot be read.
 fn damaged_turn_end(start: &TurnStart, error: &StoreError) -> TurnEnd {
-    let result = failed_result(start.facts.turn_id.clone(), store_failed(error));
+    let result = failed_result(start.facts.turn_id.clone(), store_failure_error(error));
     let (handled, meta) = (vec![start.event.id.clone()], start.meta.clone());
     TurnEnd {
         result,

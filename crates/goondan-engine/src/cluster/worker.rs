@@ -28,12 +28,12 @@ struct AssignedTurn {
     cancel: CancellationToken,
     joined: JoiningEvents,
     /// Task that sends heartbeats of the turn to the leader.
-    pulse: AbortHandle,
+    heartbeat_task: AbortHandle,
 }
 
 impl Drop for AssignedTurn {
     fn drop(&mut self) {
-        self.pulse.abort();
+        self.heartbeat_task.abort();
     }
 }
 
@@ -51,19 +51,24 @@ struct WorkerShutdown {
 
 impl WorkerShutdown {
     /// Starts to leave the cluster; running turns can finish until `until`.
-    fn begin(uplink: &Arc<LeaderClient>, until: Instant) -> Self {
+    fn begin(leader_client: &Arc<LeaderClient>, until: Instant) -> Self {
         let mut leave = WorkerShutdown {
             until,
             answer: None,
             is_known: false,
         };
-        leave.request_leave(uplink);
+        leave.request_leave(leader_client);
         leave
     }
 
     /// Requests that the leader assigns no more turns to this node.
-    fn request_leave(&mut self, uplink: &Arc<LeaderClient>) {
-        self.answer = Some(uplink.send_request(LeaderRequest::Leave).answer().boxed());
+    fn request_leave(&mut self, leader_client: &Arc<LeaderClient>) {
+        self.answer = Some(
+            leader_client
+                .send_request(LeaderRequest::Leave)
+                .answer()
+                .boxed(),
+        );
     }
 
     /// Waits for the pending answer or the deadline. Returns true if the worker may exit.
@@ -89,41 +94,41 @@ impl WorkerShutdown {
 /// A worker. Dropping it aborts its turns as if the process had crashed.
 pub(crate) struct TurnWorker {
     engine: Arc<Engine>,
-    uplink: Arc<LeaderClient>,
-    book: Arc<GrantCache>,
+    leader_client: Arc<LeaderClient>,
+    grant_cache: Arc<GrantCache>,
     turns: JoinSet<(TurnNumber, TurnEnd)>,
     tasks: HashMap<Id, TurnNumber>,
     running: HashMap<TurnNumber, AssignedTurn>,
     warm: ConversationCache,
     /// Instances that have had a turn on this node.
     seen: HashSet<InstanceId>,
-    pulse: AbortHandle,
+    heartbeat_task: AbortHandle,
     leave: Option<WorkerShutdown>,
 }
 
 impl Drop for TurnWorker {
     fn drop(&mut self) {
         self.engine.dead.store(true, Ordering::Release);
-        self.pulse.abort();
+        self.heartbeat_task.abort();
         self.turns.abort_all();
-        self.uplink.drop_waiters();
+        self.leader_client.drop_waiters();
         // The instances continue on other nodes, so their local resources are released.
-        self.seen
-            .iter()
-            .for_each(|instance| self.engine.observer.on_instance_end(instance));
+        for instance in &self.seen {
+            self.engine.observer.on_instance_end(instance);
+        }
     }
 }
 
 impl TurnWorker {
     pub(crate) fn new(
         engine: Arc<Engine>,
-        uplink: Arc<LeaderClient>,
-        book: Arc<GrantCache>,
+        leader_client: Arc<LeaderClient>,
+        grant_cache: Arc<GrantCache>,
     ) -> Self {
-        let (run, leader_client) = (Arc::clone(&engine.activity.run), Arc::clone(&uplink));
-        let pulse = tokio::spawn(async move {
+        let (run, receiver) = (Arc::clone(&engine.activity.run), Arc::clone(&leader_client));
+        let heartbeat_task = tokio::spawn(async move {
             run.report_heartbeats(|is_asked| {
-                leader_client.send(&ToLeader::Sign {
+                receiver.send(&ToLeader::Sign {
                     turn: None,
                     is_asked,
                 })
@@ -132,14 +137,14 @@ impl TurnWorker {
         });
         TurnWorker {
             engine,
-            uplink,
-            book,
+            leader_client,
+            grant_cache,
             turns: JoinSet::new(),
             tasks: HashMap::new(),
             running: HashMap::new(),
             warm: ConversationCache::default(),
             seen: HashSet::new(),
-            pulse: pulse.abort_handle(),
+            heartbeat_task: heartbeat_task.abort_handle(),
             leave: None,
         }
     }
@@ -150,10 +155,10 @@ impl TurnWorker {
         mut commands: UnboundedReceiver<OrchestratorCommand>,
         mut control: WorkerControl,
     ) {
-        let uplink = Arc::clone(&self.uplink);
+        let leader_client = Arc::clone(&self.leader_client);
         loop {
             tokio::select! {
-                message = uplink.receive() => match message {
+                message = leader_client.receive() => match message {
                     Some(message) => {
                         if let Some(message) = decode(&message) {
                             self.handle_message(message);
@@ -166,7 +171,7 @@ impl TurnWorker {
                 Some(generation) = control.generations.recv() => self.engine.generation.store(generation),
                 () = control.leave.cancelled(), if self.leave.is_none() => {
                     let grace = self.engine.generation.load().policy.shutdown_grace;
-                    self.leave = Some(WorkerShutdown::begin(&uplink, Instant::now() + grace));
+                    self.leave = Some(WorkerShutdown::begin(&leader_client, Instant::now() + grace));
                 }
                 is_time = WorkerShutdown::step(self.leave.as_mut()) => if is_time {
                     return;
@@ -181,12 +186,12 @@ impl TurnWorker {
                 .as_mut()
                 .filter(|leave| is_idle && leave.is_known && leave.answer.is_none())
             {
-                leave.request_leave(&uplink);
+                leave.request_leave(&leader_client);
             }
         }
     }
 
-    /// Returns `true` if this node leaves and each of its turns waits for an approval. Those turns
+    /// Returns true if this node leaves and each of its turns waits for an approval. Those turns
     /// resume on another node, which sends the requests again.
     fn is_detachable(&self) -> bool {
         let is_leaving = self.leave.as_ref().is_some_and(|leave| leave.is_known);
@@ -202,13 +207,13 @@ impl TurnWorker {
     /// Handles one message of the leader.
     fn handle_message(&mut self, message: ToWorker) {
         match message {
-            ToWorker::Fit { is_fit } => self.uplink.report_fit(is_fit),
+            ToWorker::Fit { is_fit } => self.leader_client.report_fit(is_fit),
             ToWorker::Begin(begin) => self.begin(*begin),
             ToWorker::Join { turn, events } => {
                 if let Some(running) = self.running.get(&turn) {
-                    events
-                        .into_iter()
-                        .for_each(|event| running.joined.put(event));
+                    for event in events {
+                        running.joined.put(event);
+                    }
                 }
             }
             ToWorker::Cancel { turn } => {
@@ -216,8 +221,10 @@ impl TurnWorker {
                     running.cancel.cancel();
                 }
             }
-            ToWorker::Answer { call, answer } => self.uplink.deliver_answer(call, answer),
-            ToWorker::Sign { call, is_asked } => self.uplink.record_heartbeat(call, is_asked),
+            ToWorker::Answer { call, answer } => self.leader_client.deliver_answer(call, answer),
+            ToWorker::Sign { call, is_asked } => {
+                self.leader_client.record_heartbeat(call, is_asked)
+            }
             ToWorker::PutAway { instance } => {
                 drop(self.warm.take(&instance));
                 self.seen.remove(&instance);
@@ -244,29 +251,32 @@ impl TurnWorker {
             self.engine.store.doubt_journal(&id);
         }
         let Ok(agent) = self.engine.agent_for(&event) else {
-            return self.uplink.send(&ToLeader::Declined { turn });
+            return self.leader_client.send(&ToLeader::Declined { turn });
         };
-        self.book.put(grants);
+        self.grant_cache.put(grants);
         self.seen.insert(id.clone());
         let facts = Arc::new(self.engine.turn_scope(agent, &event, &meta));
         let (joined, cancel) = (JoiningEvents::default(), CancellationToken::new());
-        answers.into_iter().for_each(|answer| joined.put(answer));
-        let (life, reporter) = (Arc::clone(&facts.life), Arc::clone(&self.uplink));
-        let pulse = tokio::spawn(async move {
-            life.report_heartbeats(|is_asked| {
-                reporter.send(&ToLeader::Sign {
-                    turn: Some(turn),
-                    is_asked,
+        for answer in answers {
+            joined.put(answer);
+        }
+        let (tracker, reporter) = (Arc::clone(&facts.tracker), Arc::clone(&self.leader_client));
+        let heartbeat_task = tokio::spawn(async move {
+            tracker
+                .report_heartbeats(|is_asked| {
+                    reporter.send(&ToLeader::Sign {
+                        turn: Some(turn),
+                        is_asked,
+                    })
                 })
-            })
-            .await;
+                .await;
         });
-        let pulse = pulse.abort_handle();
+        let heartbeat_task = heartbeat_task.abort_handle();
         let running = AssignedTurn {
             instance: id,
             cancel: cancel.clone(),
             joined: joined.clone(),
-            pulse,
+            heartbeat_task,
         };
         self.running.insert(turn, running);
         let engine = Arc::clone(&self.engine);
@@ -312,7 +322,7 @@ impl TurnWorker {
                     answer,
                     meta,
                 });
-                self.uplink.send(&ToLeader::Done { turn, end });
+                self.leader_client.send(&ToLeader::Done { turn, end });
             }
             Err(error) => {
                 let Some(turn) = self.tasks.remove(&error.id()) else {
@@ -323,14 +333,14 @@ impl TurnWorker {
                     .remove(&turn)
                     .map(|running| running.instance.to_string());
                 tracing::error!(instance, %error, "a turn panicked");
-                self.uplink.send(&ToLeader::Panicked { turn });
+                self.leader_client.send(&ToLeader::Panicked { turn });
             }
         }
     }
 
     /// Forwards commands of turns to the leader.
     fn pass_on(&self, command: OrchestratorCommand) {
-        let uplink = &self.uplink;
+        let leader_client = &self.leader_client;
         match command {
             OrchestratorCommand::Submit {
                 event,
@@ -340,22 +350,22 @@ impl TurnWorker {
                 let result = waiter.map(|waiter| {
                     let mirror =
                         RemoteActivity::new(self.engine.activity.tracker_for(&event.target));
-                    uplink.register_waiter(CallWaiter::ForResult {
+                    leader_client.register_waiter(CallWaiter::ForResult {
                         event_id: event.id.clone(),
                         waiter,
                         mirror,
                     })
                 });
-                let (call, uplink) = (
-                    uplink.send_request(LeaderRequest::Submit { event, result }),
-                    Arc::clone(uplink),
+                let (call, leader_client) = (
+                    leader_client.send_request(LeaderRequest::Submit { event, result }),
+                    Arc::clone(leader_client),
                 );
                 tokio::spawn(async move {
                     let Some(answer) = call.answer::<LeaderReply<()>>().await else {
                         return;
                     };
                     if let (Err(_), Some(result)) = (&answer, result) {
-                        uplink.remove_waiter(result);
+                        leader_client.remove_waiter(result);
                     }
                     // The caller may have been cancelled.
                     // Only turns submit events here, and they ignore repetitions.
@@ -364,7 +374,7 @@ impl TurnWorker {
                 });
             }
             OrchestratorCommand::Spawn { request, answer } => {
-                let call = uplink.send_request(LeaderRequest::Spawn(request));
+                let call = leader_client.send_request(LeaderRequest::Spawn(request));
                 tokio::spawn(async move {
                     if let Some(spawned) = call.answer::<LeaderReply<bool>>().await {
                         let _ = answer.send(spawned.map_err(Into::into));
@@ -372,14 +382,16 @@ impl TurnWorker {
                 });
             }
             OrchestratorCommand::List { answer } => {
-                let call = uplink.send_request(LeaderRequest::List);
+                let call = leader_client.send_request(LeaderRequest::List);
                 tokio::spawn(async move {
                     if let Some(metas) = call.answer().await {
                         let _ = answer.send(metas);
                     }
                 });
             }
-            OrchestratorCommand::Abandon { event_id, reason } => uplink.abandon(event_id, reason),
+            OrchestratorCommand::Abandon { event_id, reason } => {
+                leader_client.abandon(event_id, reason)
+            }
             // Heartbeats inform the leader about pending approvals. Turns send none of the other
             // commands.
             OrchestratorCommand::Room

@@ -20,7 +20,7 @@ pub(crate) fn owners(
     successors(owner_of(id), owner_of).take(MAX_OWNERS)
 }
 
-/// Returns `true` if `starter` started the conversation, or started one that did.
+/// Returns true if `starter` started the conversation, or started one that did.
 pub(crate) fn has_started(
     starter: &InstanceId,
     id: &InstanceId,
@@ -29,7 +29,7 @@ pub(crate) fn has_started(
     owners(id, owner_of).any(|owner| owner == *starter)
 }
 
-/// Returns `true` if a user has taken over a conversation of the chain since the chain began: the
+/// Returns true if a user has taken over a conversation of the chain since the chain began: the
 /// target or a caller, with another key than the first caller.
 pub(crate) fn has_ended(
     callers: &[InstanceId],

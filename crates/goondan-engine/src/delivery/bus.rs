@@ -25,7 +25,7 @@ pub struct EventBus {
     clock: Arc<dyn Clock>,
     redactor: SecretRedactor,
     /// Connection to the leader node if this node is a worker; all events are sent there.
-    uplink: Option<Arc<LeaderClient>>,
+    leader_client: Option<Arc<LeaderClient>>,
     observers: Mutex<Vec<EventObserver>>,
     subscribers: ExtensionSubscribers,
     first_sequence: u64,
@@ -37,7 +37,7 @@ impl EventBus {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         redactor: SecretRedactor,
-        uplink: Option<Arc<LeaderClient>>,
+        leader_client: Option<Arc<LeaderClient>>,
     ) -> Self {
         let first_sequence = u64::try_from(clock.now().timestamp_micros()).unwrap_or_default();
         let (observers, last_sequence) = (Mutex::default(), AtomicU64::new(first_sequence));
@@ -46,7 +46,7 @@ impl EventBus {
             store,
             clock,
             redactor,
-            uplink,
+            leader_client,
             observers,
             subscribers,
             first_sequence,
@@ -91,9 +91,9 @@ impl EventBus {
             trace: trace.clone(),
         };
         self.subscribers.deliver(&event);
-        match &self.uplink {
+        match &self.leader_client {
             None => self.record_event(event),
-            Some(uplink) => uplink.send(&ToLeader::Happened(Box::new(event))),
+            Some(leader_client) => leader_client.send(&ToLeader::Happened(Box::new(event))),
         }
     }
 
@@ -133,13 +133,13 @@ impl EventBus {
 
     /// Returns the connection to the leader; `None` on the leader itself.
     pub(crate) fn leader_client(&self) -> Option<&Arc<LeaderClient>> {
-        self.uplink.as_ref()
+        self.leader_client.as_ref()
     }
 
     /// Publishes an event to the current observers only. Does not store the event.
     pub fn publish(&self, event: SwarmEvent) {
-        if let Some(uplink) = &self.uplink {
-            return uplink.publish(event);
+        if let Some(leader_client) = &self.leader_client {
+            return leader_client.publish(event);
         }
         notify_observers(&mut self.lock_observers(), &event);
     }
@@ -205,7 +205,9 @@ fn redact_event(redactor: &SecretRedactor, kind: &mut RuntimeEventKind) {
         } => {
             redactor.clean(tool_call_id);
             redactor.clean(tool_name);
-            grants.iter_mut().for_each(|grant| redactor.clean(grant));
+            for grant in grants {
+                redactor.clean(grant);
+            }
         }
         // The model may have invented this key.
         RuntimeEventKind::AgentSpawned {

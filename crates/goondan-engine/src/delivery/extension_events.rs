@@ -15,7 +15,7 @@ enum TurnSubscribers {
     /// The extensions are not attached yet; holds the events that they missed.
     Begun(Vec<RuntimeEvent>),
     /// The extensions are attached.
-    Seated(Vec<Arc<dyn AttachedExtension>>),
+    Attached(Vec<Arc<dyn AttachedExtension>>),
 }
 
 /// Guard that ends the event delivery to a turn's extensions when it is dropped.
@@ -54,11 +54,11 @@ impl ExtensionSubscribers {
             return;
         };
         if let TurnSubscribers::Begun(missed) = turn {
-            missed
-                .iter()
-                .for_each(|event| notify_extensions(&extensions, event));
+            for event in missed.iter() {
+                notify_extensions(&extensions, event);
+            }
         }
-        *turn = TurnSubscribers::Seated(extensions);
+        *turn = TurnSubscribers::Attached(extensions);
     }
 
     /// Delivers an event, in order per instance and without blocking.
@@ -70,7 +70,7 @@ impl ExtensionSubscribers {
         match turns.get_mut(&event.instance()) {
             None => {}
             Some(TurnSubscribers::Begun(missed)) => missed.push(event.clone()),
-            Some(TurnSubscribers::Seated(extensions)) => notify_extensions(extensions, event),
+            Some(TurnSubscribers::Attached(extensions)) => notify_extensions(extensions, event),
         }
     }
 
@@ -82,7 +82,7 @@ impl ExtensionSubscribers {
 
 /// Passes an event to all `extensions`.
 fn notify_extensions(extensions: &[Arc<dyn AttachedExtension>], event: &RuntimeEvent) {
-    extensions
-        .iter()
-        .for_each(|extension| extension.notify_event(event));
+    for extension in extensions {
+        extension.notify_event(event);
+    }
 }

@@ -55,7 +55,7 @@ pub(crate) async fn load_all(engine: &Engine) -> Result<Vec<DeadLetter>, StoreEr
     let lists = engine.store.all_records(DEAD_LETTERS_RECORD).await?;
     let mut letters: Vec<DeadLetter> = lists
         .into_iter()
-        .flat_map(|(_, record)| of_record(Some(record.value)))
+        .flat_map(|(_, record)| decode_failed_events(Some(record.value)))
         .collect();
     letters.sort_by_key(|letter| letter.failed_at);
     Ok(letters)
@@ -67,7 +67,7 @@ pub(crate) async fn find(
     instance: &InstanceId,
     event_id: &str,
 ) -> Result<Option<AgentEvent>, StoreError> {
-    let letters = of_record(
+    let letters = decode_failed_events(
         engine
             .store
             .get(instance, DEAD_LETTERS_RECORD)
@@ -99,16 +99,16 @@ async fn update_dead_letters(
     instance: &InstanceId,
     mut edit: impl FnMut(&mut Vec<DeadLetter>) + Send,
 ) -> Result<(), StoreError> {
-    let changed = |record| {
-        let mut letters = of_record(record);
+    let edit_record = |record| {
+        let mut letters = decode_failed_events(record);
         edit(&mut letters);
         Some(json!(letters))
     };
-    update(&*engine.store, instance, DEAD_LETTERS_RECORD, changed).await
+    update(&*engine.store, instance, DEAD_LETTERS_RECORD, edit_record).await
 }
 
 /// Decodes the list of failed events; empty for a missing record or a record of another shape.
-fn of_record(record: Option<Value>) -> Vec<DeadLetter> {
+fn decode_failed_events(record: Option<Value>) -> Vec<DeadLetter> {
     record
         .and_then(|letters| serde_json::from_value(letters).ok())
         .unwrap_or_default()

@@ -71,7 +71,7 @@ pub(crate) fn due_instances<Name>(
     due
 }
 
-/// Returns `true` if `limit` passed since `since`.
+/// Returns true if `limit` passed since `since`.
 fn is_over(since: DateTime<Utc>, limit: Duration, now: DateTime<Utc>) -> bool {
     // A clock that was set back makes nothing due.
     let elapsed = (now - since).to_std().unwrap_or_default();

@@ -29,17 +29,17 @@ pub(crate) fn response_of(target: &str, result: &TurnResult) -> Result<Value, Ha
             Ok(result.output.clone().unwrap_or_else(text))
         }
         FinishReason::MaxSteps if !text.is_empty() => Ok(Value::String(text)),
-        FinishReason::MaxSteps => Err(request_failed(
+        FinishReason::MaxSteps => Err(failed_request_error(
             target,
             "it reached its step limit without an answer",
         )),
-        FinishReason::Cancelled => Err(request_failed(target, "its turn was cancelled")),
+        FinishReason::Cancelled => Err(failed_request_error(target, "its turn was cancelled")),
         FinishReason::Error => {
             let message = result
                 .error
                 .as_ref()
                 .map_or("its turn failed", |error| error.message.as_str());
-            Err(request_failed(target, message))
+            Err(failed_request_error(target, message))
         }
     }
 }
@@ -57,7 +57,7 @@ fn with_cut_note(text: String, reason: Option<&ModelFinishReason>) -> String {
 }
 
 /// Returns the error for a request that `target` did not answer.
-fn request_failed(target: &str, why: &str) -> HandlerError {
+fn failed_request_error(target: &str, why: &str) -> HandlerError {
     HandlerError::new(format!("agent {target} did not answer: {why}"))
         .code(Code::AGENT_REQUEST_FAILED)
         .suggest("Retry, ask another agent, or continue without the answer.")

@@ -48,12 +48,12 @@ impl WaitGraph {
         }
     }
 
-    /// Returns `true` if the instance waits for another instance.
+    /// Returns true if the instance waits for another instance.
     pub(crate) fn is_waiting(&self, instance: &InstanceId) -> bool {
         self.edges.contains_key(instance)
     }
 
-    /// Returns `true` if another instance waits for this instance.
+    /// Returns true if another instance waits for this instance.
     pub(crate) fn is_awaited(&self, instance: &InstanceId) -> bool {
         self.edges
             .values()
@@ -62,18 +62,18 @@ impl WaitGraph {
 
     /// Returns the instances of a chain of waits from `from` to `to`; `None` if there is none.
     fn path(&self, from: &InstanceId, to: &InstanceId) -> Option<Vec<InstanceId>> {
-        let mut seen = HashSet::new();
-        let mut open = vec![vec![from.clone()]];
-        while let Some(path) = open.pop() {
+        let mut visited = HashSet::new();
+        let mut open_paths = vec![vec![from.clone()]];
+        while let Some(path) = open_paths.pop() {
             let last = path.last().expect("a path has a beginning");
             if last == to {
                 return Some(path);
             }
-            if !seen.insert(last.clone()) {
+            if !visited.insert(last.clone()) {
                 continue;
             }
             for next in self.edges.get(last).into_iter().flat_map(BTreeMap::keys) {
-                open.push(path.iter().cloned().chain([next.clone()]).collect());
+                open_paths.push(path.iter().cloned().chain([next.clone()]).collect());
             }
         }
         None

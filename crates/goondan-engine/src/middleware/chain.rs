@@ -67,10 +67,11 @@ pub(crate) async fn build_chain(
         deferred.iter(),
     );
     add_default_compaction(&mut requested, tools);
-    let (mut chain, mut problems) = (Vec::new(), Vec::new());
+    let mut chain = Vec::new();
+    let mut problems = Vec::new();
     // Outermost, so that it sees the answer that all other middleware has accepted.
     if let Some(guard) = output {
-        problems.extend(taken_name(agent, tools, &guard));
+        problems.extend(taken_name_error(agent, tools, &guard));
         chain.push(WrappingExtension::Outermost(Arc::new(guard)));
     }
     for requested in requested {
@@ -105,7 +106,7 @@ pub(crate) async fn build_chain(
 }
 
 /// Returns an error if a tool of the agent has the same name as the answer tool.
-fn taken_name(
+fn taken_name_error(
     agent: &Resource<Agent>,
     tools: &ToolCatalog,
     guard: &StructuredOutput,

@@ -1,4 +1,4 @@
-//! Config of `message-compaction`.
+//! Config of the extension `message-compaction`, with its limits and defaults.
 
 use std::num::NonZeroUsize;
 
@@ -19,9 +19,10 @@ impl TryFrom<f64> for ContextShare {
     type Error = &'static str;
 
     fn try_from(share: f64) -> Result<Self, Self::Error> {
-        match (0.0..=1.0).contains(&share) {
-            true => Ok(ContextShare(share)),
-            false => Err("it must be a number from 0 to 1"),
+        if (0.0..=1.0).contains(&share) {
+            Ok(ContextShare(share))
+        } else {
+            Err("it must be a number from 0 to 1")
         }
     }
 }
@@ -75,7 +76,7 @@ impl Default for CompactionConfig {
 }
 
 impl CompactionConfig {
-    /// Returns `true` if a conversation of this size must be compacted.
+    /// Returns true if a conversation of this size must be compacted.
     pub(super) fn is_too_much(&self, size: ConversationSize) -> bool {
         let exceeds = |size: usize, limit: Option<NonZeroUsize>| {
             limit.is_some_and(|limit| size > limit.get())
@@ -106,7 +107,7 @@ impl CompactionConfig {
         .with_character_limit(Some(characters))
     }
 
-    /// Returns `true` if a model writes the summary.
+    /// Returns true if a model writes the summary.
     pub(super) fn asks_model(&self) -> bool {
         self.append_summary && self.summary_by == SummaryBy::Model
     }

@@ -1,25 +1,23 @@
 //! Turn data and operations for middleware.
 
 use std::any::{Any, TypeId};
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::MiddlewareStack;
-use crate::engine::UsageIncrement;
+use super::turn_state::StoredState;
 use crate::plan::AgentPlan;
 use crate::turn::model_call::ModelCall;
 use crate::turn::model_call_timing::ModelCallTiming;
-use crate::turn::step;
-use crate::turn::{TurnContext, store_failed};
+use crate::turn::{TurnContext, step, store_failure_error};
+use crate::usage_increment::UsageIncrement;
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnError;
 use goondan_core::ids::InstanceId;
 use goondan_core::message::{Message, MessagePart, MessageRole, MessageSource};
 use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect};
 use goondan_core::ports::model::{ModelError, ModelRequest};
-use goondan_core::ports::store::{Store, StoreError, update};
 use goondan_core::ports::tool::AgentCatalog;
 use goondan_core::reserved_names::is_extension_state;
 
@@ -69,7 +67,7 @@ impl TurnContext {
         self.progress.steps
     }
 
-    /// Returns `true` if this turn created `message`. Middleware that shortens a conversation keeps
+    /// Returns true if this turn created `message`. Middleware that shortens a conversation keeps
     /// such messages.
     pub fn is_own(&self, message: &Message) -> bool {
         let number = message
@@ -142,10 +140,13 @@ impl TurnContext {
             trace,
             course: ModelCallTiming::default(),
             bus: None,
-            swarm: (&self.engine.pace, self.engine.generation.load().limits),
+            swarm: (
+                &self.engine.rate_limiter,
+                self.engine.generation.load().limits,
+            ),
             engine_bus: &self.engine.bus,
             cancel: &self.cancel,
-            life: &self.facts.life,
+            tracker: &self.facts.tracker,
             has_fallback: false,
         };
         let budget = self.engine.generation.load().policy.budget.clone();
@@ -196,7 +197,7 @@ impl TurnContext {
             .journal
             .run(effect, Box::pin(async { stored }))
             .await
-            .map_err(|error| store_failed(&error))?;
+            .map_err(|error| store_failure_error(&error))?;
         let EffectOutcome::Done { value, .. } = outcome else {
             unreachable!("an interrupted effect runs again")
         };
@@ -224,7 +225,7 @@ impl TurnContext {
             .store
             .get(self.instance(), extension)
             .await
-            .map_err(|error| store_failed(&error))?;
+            .map_err(|error| store_failure_error(&error))?;
         Ok(record.map(|record| record.value))
     }
 
@@ -243,41 +244,5 @@ impl TurnContext {
             .entry(extension.to_owned())
             .or_default()
             .current = Some(state);
-    }
-}
-
-/// Notes of middleware during a turn, by type.
-#[derive(Default)]
-pub(crate) struct TurnNotes(HashMap<TypeId, Box<dyn Any + Send + Sync>>);
-
-/// Extension states that the running turn has read or set.
-#[derive(Debug, Default)]
-pub(crate) struct ExtensionStates(BTreeMap<String, StoredState>);
-
-#[derive(Debug, Default)]
-struct StoredState {
-    stored: Option<Value>,
-    current: Option<Value>,
-}
-
-impl ExtensionStates {
-    /// Returns the states that differ from the store, each with its extension.
-    fn changed_states(&self) -> impl Iterator<Item = (&String, &Value)> {
-        let changed =
-            |state: &&StoredState| state.current.is_some() && state.stored != state.current;
-        let state = self.0.iter().filter(move |(_, state)| changed(state));
-        state.filter_map(|(extension, state)| Some((extension, state.current.as_ref()?)))
-    }
-
-    /// Writes the changed states.
-    pub(crate) async fn save(
-        &self,
-        store: &dyn Store,
-        instance: &InstanceId,
-    ) -> Result<(), StoreError> {
-        for (extension, state) in self.changed_states() {
-            update(store, instance, extension, |_| Some(state.clone())).await?;
-        }
-        Ok(())
     }
 }

@@ -90,11 +90,15 @@ fn catalog(agents: &AgentCatalog, instruction: &str) -> String {
     let callable = match agents.callable_agents.as_slice() {
         [] => "none".to_owned(),
         names => {
-            let described = |name: &String| match agents.descriptions.get(name) {
+            let described_agent = |name: &String| match agents.descriptions.get(name) {
                 Some(description) => format!("{name} ({})", description.trim()),
                 None => name.clone(),
             };
-            names.iter().map(described).collect::<Vec<_>>().join(", ")
+            names
+                .iter()
+                .map(described_agent)
+                .collect::<Vec<_>>()
+                .join(", ")
         }
     };
     let mut lines = vec![

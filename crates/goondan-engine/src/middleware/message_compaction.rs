@@ -18,7 +18,7 @@ use crate::tooling::registry::ToolCatalog;
 use crate::turn::context_usage::{self, CHARACTERS_PER_TOKEN};
 use crate::turn::model_call::turn_error;
 use crate::turn::step::{StepContext, StepOutcome};
-use crate::turn::{TurnContext, TurnOutcome, store_failed};
+use crate::turn::{TurnContext, TurnOutcome, store_failure_error};
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
 use goondan_core::message::{Message, MessageEvent, MessageRole};
@@ -70,28 +70,29 @@ fn outdated_indexes(
         return Vec::new();
     }
     let room = config.summary_room();
-    let too_much = |mut size: ConversationSize| {
+    let is_too_much = |mut size: ConversationSize| {
         size += room;
         config.is_too_much(size)
     };
     let is_start = cause == CompactionCause::TurnStart;
-    let retained = match is_start {
-        true => retained_count(messages, config.retain_last_messages),
+    let retained = if is_start {
+        retained_count(messages, config.retain_last_messages)
+    } else {
         // Within a turn, the input can be many messages ago. It stays in any case.
-        false => config.retain_last_messages,
+        config.retain_last_messages
     };
     match config.mode {
         CompactionMode::Truncate => trim.drop_oldest(0, |_| true),
         // Removing more messages at once reduces the number of model calls.
         CompactionMode::Remove if config.asks_model() => trim.drop_oldest(retained, |_| true),
-        CompactionMode::Remove => trim.drop_oldest(retained, too_much),
+        CompactionMode::Remove => trim.drop_oldest(retained, is_too_much),
     }
     trim.drop_orphans();
     if !is_start {
         trim.drop_leading_answers();
     }
-    if too_much(trim.remaining_size()) {
-        trim.drop_oldest(0, too_much);
+    if is_too_much(trim.remaining_size()) {
+        trim.drop_oldest(0, is_too_much);
         trim.drop_leading_answers();
     }
     without_only_summaries(messages, trim.removed_indexes())
@@ -177,7 +178,7 @@ fn transcript_limit(context: &TurnContext) -> usize {
     window.saturating_mul(CHARACTERS_PER_TOKEN) / 2
 }
 
-/// Returns `true` for an input or a note; `false` for the work of the model and for summaries.
+/// Returns true for an input or a note; false for the work of the model and for summaries.
 fn is_input(message: &Message) -> bool {
     let is_work = matches!(
         message.data.role,
@@ -193,10 +194,13 @@ fn open_calls(messages: &[Arc<Message>]) -> HashSet<&str> {
         .iter()
         .rposition(|message| message.data.role == MessageRole::Assistant);
     let is_open = |start: &usize| messages[*start].tool_calls().next().is_some();
-    let open = start
+    let open_messages = start
         .filter(is_open)
         .map_or(&[][..], |start| &messages[start..]);
-    open.iter().map(|message| message.id.as_str()).collect()
+    open_messages
+        .iter()
+        .map(|message| message.id.as_str())
+        .collect()
 }
 
 /// Stores the messages that a summary replaces.
@@ -216,11 +220,11 @@ async fn keep_original(
     let change = |stored: Option<Value>| stored.is_none().then(|| original.clone());
     update(&*context.engine.store, context.instance(), &name, change)
         .await
-        .map_err(|error| store_failed(&error))
+        .map_err(|error| store_failure_error(&error))
 }
 
 impl MessageCompaction {
-    /// Removes outdated messages, or replaces them by a summary. Returns `true` if it removed any.
+    /// Removes outdated messages, or replaces them by a summary. Returns true if it removed any.
     async fn compact_conversation(
         &self,
         context: &mut TurnContext,
@@ -228,12 +232,12 @@ impl MessageCompaction {
         cause: CompactionCause,
     ) -> Result<bool, TurnError> {
         let messages = context.conversation().messages();
-        let open = open_calls(messages);
+        let open_messages = open_calls(messages);
         let outdated_messages = outdated_indexes(config, messages, cause, |message| {
             is_pinned(message)
                 || context.is_own(message)
                     && (cause == CompactionCause::TurnStart || is_input(message))
-                || open.contains(message.id.as_str())
+                || open_messages.contains(message.id.as_str())
         });
         let mut outdated_messages: Vec<Arc<Message>> = outdated_messages
             .into_iter()
@@ -330,8 +334,9 @@ impl MessageCompaction {
             Some(overhead) => overhead,
             None => context_usage::overhead(context.agent(), tools),
         };
-        let left = usize::try_from((window as i64).saturating_sub(overhead)).unwrap_or_default();
-        let characters = left.saturating_mul(CHARACTERS_PER_TOKEN);
+        let characters_left =
+            usize::try_from((window as i64).saturating_sub(overhead)).unwrap_or_default();
+        let characters = characters_left.saturating_mul(CHARACTERS_PER_TOKEN);
         Some(characters.max(MIN_CONVERSATION_CHARS))
     }
 
@@ -412,6 +417,17 @@ impl Middleware for MessageCompaction {
         // Handled, even if there was nothing to remove.
         Ok(true)
     }
+}
+
+/// Compacts all messages with the agent's `message-compaction`, or with its default config.
+pub(crate) async fn compact_conversation(context: &mut TurnContext) -> Result<(), TurnError> {
+    let layers = Arc::clone(&context.facts.layers);
+    for middleware in layers.turn.iter() {
+        if middleware.compact_all(context).await? {
+            return Ok(());
+        }
+    }
+    compact_by_default(context).await
 }
 
 #[cfg(test)]

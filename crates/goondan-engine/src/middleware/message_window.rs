@@ -76,10 +76,10 @@ impl Middleware for MessageWindow {
         next: TurnNext<'_>,
     ) -> Result<TurnOutcome, TurnError> {
         let messages = context.conversation().messages();
-        let gone = indexes_outside(messages, self.max_messages, |message| {
+        let removed = indexes_outside(messages, self.max_messages, |message| {
             is_pinned(message) || context.is_own(message)
         });
-        let targets: Vec<String> = gone
+        let targets: Vec<String> = removed
             .into_iter()
             .map(|index| messages[index].id.clone())
             .collect();

@@ -10,6 +10,7 @@
 //! The code of other extensions runs outside this program (`hosted/`). It attaches to each turn,
 //! and its layers are sorted among the built-in ones by priority (`layers.rs`).
 
+mod attachment;
 mod builtin;
 mod chain;
 mod compaction_config;
@@ -26,26 +27,30 @@ mod structured_output;
 mod summary;
 mod tool_search;
 mod trim;
+mod turn_state;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 
-use crate::tooling::dispatch::{self, ToolCallContext};
+use crate::tooling::dispatch::ToolCallContext;
 use crate::tooling::registry::RegisteredTool;
-use crate::turn::step::{self, StepContext, StepOutcome};
-use crate::turn::{self, TurnContext, TurnOutcome};
+use crate::turn::step::{StepContext, StepOutcome};
+use crate::turn::{TurnContext, TurnOutcome};
 use goondan_core::event::TurnError;
 use goondan_core::ports::tool::ToolCallResult;
 
+pub(crate) use attachment::attach_extensions;
 pub use builtin::names as builtin_names;
 pub(crate) use chain::{ExtensionInputs, build_chain};
 pub use context::ModelQuery;
-pub(crate) use context::{ExtensionStates, TurnNotes};
 pub(crate) use hosted::StateJournal;
 pub use layers::AgentExtensions;
-pub(crate) use layers::{MiddlewareStack, attach_extensions};
+pub(crate) use layers::MiddlewareStack;
+pub(crate) use message_compaction::compact_conversation;
 pub(crate) use structured_output::StructuredOutput;
+pub(crate) use turn_state::{ExtensionStates, TurnNotes};
 
 /// Layer around the turns, steps and tool calls of an agent.
 #[async_trait]
@@ -76,7 +81,7 @@ pub trait Middleware: Send + Sync {
         next.run(context).await
     }
 
-    /// Shortens the conversation after the provider refused it as too long. Returns `true` if it is
+    /// Shortens the conversation after the provider refused it as too long. Returns true if it is
     /// shorter.
     async fn shorten_conversation(
         &self,
@@ -86,7 +91,7 @@ pub trait Middleware: Send + Sync {
         Ok(false)
     }
 
-    /// Compacts all messages because a user requested it. Returns `false` if this middleware does not
+    /// Compacts all messages because a user requested it. Returns false if this middleware does not
     /// compact.
     async fn compact_all(&self, _context: &mut TurnContext) -> Result<bool, TurnError> {
         Ok(false)
@@ -102,77 +107,79 @@ pub trait Middleware: Send + Sync {
     }
 }
 
-/// Compacts all messages with the agent's `message-compaction`, or with its default config.
-pub(crate) async fn compact_all(context: &mut TurnContext) -> Result<(), TurnError> {
-    let layers = Arc::clone(&context.facts.layers);
-    for middleware in layers.turn.iter() {
-        if middleware.compact_all(context).await? {
-            return Ok(());
-        }
-    }
-    message_compaction::compact_by_default(context).await
-}
+/// The part that all turn middleware wraps.
+type TurnCore = for<'c> fn(&'c mut TurnContext) -> BoxFuture<'c, Result<TurnOutcome, TurnError>>;
 
-/// Remaining middleware of a chain.
-#[derive(Clone, Copy)]
-struct RemainingChain<'a>(&'a [Arc<dyn Middleware>]);
+/// The part that all step middleware wraps.
+type StepCore =
+    for<'c> fn(&'c mut StepContext<'_>) -> BoxFuture<'c, Result<StepOutcome, TurnError>>;
 
-impl<'a> RemainingChain<'a> {
-    /// Returns the next middleware and the chain after it; `None` at the end.
-    fn split(self) -> Option<(&'a Arc<dyn Middleware>, RemainingChain<'a>)> {
-        self.0
-            .split_first()
-            .map(|(first, rest)| (first, RemainingChain(rest)))
-    }
-}
+/// The part that all tool-call middleware wraps.
+type ToolCallCore = for<'c> fn(&'c mut ToolCallContext) -> BoxFuture<'c, ToolCallResult>;
 
 /// The part that turn middleware wraps.
-pub struct TurnNext<'a>(RemainingChain<'a>);
+pub struct TurnNext<'a> {
+    middleware: &'a [Arc<dyn Middleware>],
+    core: TurnCore,
+}
 
 impl<'a> TurnNext<'a> {
-    pub(crate) fn new(chain: &'a [Arc<dyn Middleware>]) -> Self {
-        TurnNext(RemainingChain(chain))
+    /// Creates the outermost part. All middleware wraps `core`.
+    pub(crate) fn new(middleware: &'a [Arc<dyn Middleware>], core: TurnCore) -> Self {
+        TurnNext { middleware, core }
     }
 
     /// Runs the wrapped part.
     pub async fn run(self, context: &mut TurnContext) -> Result<TurnOutcome, TurnError> {
-        match self.0.split() {
-            Some((middleware, rest)) => middleware.turn(context, TurnNext(rest)).await,
-            None => turn::steps(context).await,
+        match self.middleware.split_first() {
+            Some((first, middleware)) => first.turn(context, TurnNext { middleware, ..self }).await,
+            None => (self.core)(context).await,
         }
     }
 }
 
 /// The part that step middleware wraps.
-pub struct StepNext<'a>(RemainingChain<'a>);
+pub struct StepNext<'a> {
+    middleware: &'a [Arc<dyn Middleware>],
+    core: StepCore,
+}
 
 impl<'a> StepNext<'a> {
-    pub(crate) fn new(chain: &'a [Arc<dyn Middleware>]) -> Self {
-        StepNext(RemainingChain(chain))
+    /// Creates the outermost part. All middleware wraps `core`.
+    pub(crate) fn new(middleware: &'a [Arc<dyn Middleware>], core: StepCore) -> Self {
+        StepNext { middleware, core }
     }
 
     /// Runs the wrapped part.
     pub async fn run(self, context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
-        match self.0.split() {
-            Some((middleware, rest)) => middleware.step(context, StepNext(rest)).await,
-            None => step::run_core(context).await,
+        match self.middleware.split_first() {
+            Some((first, middleware)) => first.step(context, StepNext { middleware, ..self }).await,
+            None => (self.core)(context).await,
         }
     }
 }
 
 /// The part that tool-call middleware wraps.
-pub struct ToolCallNext<'a>(RemainingChain<'a>);
+pub struct ToolCallNext<'a> {
+    middleware: &'a [Arc<dyn Middleware>],
+    core: ToolCallCore,
+}
 
 impl<'a> ToolCallNext<'a> {
-    pub(crate) fn new(chain: &'a [Arc<dyn Middleware>]) -> Self {
-        ToolCallNext(RemainingChain(chain))
+    /// Creates the outermost part. All middleware wraps `core`.
+    pub(crate) fn new(middleware: &'a [Arc<dyn Middleware>], core: ToolCallCore) -> Self {
+        ToolCallNext { middleware, core }
     }
 
     /// Runs the wrapped part.
     pub async fn run(self, context: &mut ToolCallContext) -> ToolCallResult {
-        match self.0.split() {
-            Some((middleware, rest)) => middleware.tool_call(context, ToolCallNext(rest)).await,
-            None => dispatch::run_core(context).await,
+        match self.middleware.split_first() {
+            Some((first, middleware)) => {
+                first
+                    .tool_call(context, ToolCallNext { middleware, ..self })
+                    .await
+            }
+            None => (self.core)(context).await,
         }
     }
 }

@@ -72,7 +72,7 @@ fn default_reminder(tools: &BTreeSet<String>) -> String {
 }
 
 impl RequiredToolsGuard {
-    /// Returns `true` if a required tool was called successfully in this turn.
+    /// Returns true if a required tool was called successfully in this turn.
     fn is_satisfied(&self, turn: &TurnContext) -> bool {
         let mut results = turn
             .own_messages()

@@ -17,7 +17,9 @@ use goondan_spec::kinds::ExportSpec;
 use serde_json::Value;
 
 use super::{Middleware, StepNext, ToolCallNext, TurnNext};
-use crate::tooling::dispatch::{self, ToolCallContext};
+use crate::tooling::call_arguments::checked_arguments;
+use crate::tooling::call_results::error_result;
+use crate::tooling::dispatch::ToolCallContext;
 use crate::tooling::registry::{RegisteredTool, ToolLimits};
 use crate::turn::step::{StepContext, StepOutcome};
 use crate::turn::{TurnContext, TurnOutcome};
@@ -104,7 +106,7 @@ impl StructuredOutput {
         Some(answer.map_err(|_| format!("Give your answer by calling `{TOOL}`, and not as text.")))
     }
 
-    /// Returns `true` if the answer comes through the tool in this turn.
+    /// Returns true if the answer comes through the tool in this turn.
     fn is_by_tool(&self, turn: &TurnContext) -> bool {
         !self.is_sent || turn.progress.answer_fallback.is_active
     }
@@ -131,7 +133,7 @@ impl StructuredOutput {
         let call = &context.call;
         let answers = context.message.tool_calls().count();
         let checked = match answers {
-            1 => dispatch::checked_arguments(&self.schema, call).await,
+            1 => checked_arguments(&self.schema, call).await,
             _ => Err(
                 HandlerError::new("the answer was rejected: other tools were called with it")
                     .code(Code::TOOL_INVALID_ARGS)
@@ -151,7 +153,7 @@ impl StructuredOutput {
                 metadata: JsonObject::new(),
                 attachments: Vec::new(),
             },
-            Err(error) => dispatch::error_result(call, usize::MAX, error),
+            Err(error) => error_result(call, usize::MAX, error),
         }
     }
 }
@@ -215,10 +217,11 @@ impl Middleware for StructuredOutput {
         context: &mut ToolCallContext,
         next: ToolCallNext<'_>,
     ) -> ToolCallResult {
-        match context.call.tool_name == TOOL && context.catalog.get(TOOL).is_some() {
+        if context.call.tool_name == TOOL && context.catalog.get(TOOL).is_some() {
             // Giving an answer needs no permission.
-            true => self.submit(context).await,
-            false => next.run(context).await,
+            self.submit(context).await
+        } else {
+            next.run(context).await
         }
     }
 }

@@ -51,7 +51,7 @@ impl RemovedMessages {
     }
 }
 
-/// Returns `true` for a summary of removed messages.
+/// Returns true for a summary of removed messages.
 pub(super) fn is_summary(message: &Message) -> bool {
     message.metadata.contains_key(COMPACTION_KEY)
 }
@@ -176,11 +176,11 @@ fn describe_part(part: &MessagePart) -> String {
 
 /// Returns at most `limit` characters of `text`, with a mark if it is cut.
 fn shorten_text(text: &str, limit: usize) -> String {
-    let shown = head(text, limit);
-    if shown.len() < text.len() {
-        format!("{shown} […]")
+    let beginning = head(text, limit);
+    if beginning.len() < text.len() {
+        format!("{beginning} […]")
     } else {
-        shown.to_owned()
+        beginning.to_owned()
     }
 }
 

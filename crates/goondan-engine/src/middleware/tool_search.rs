@@ -123,23 +123,24 @@ pub(super) fn make(
 ) -> Result<Arc<dyn Middleware>, ConfigProblem> {
     let config: ToolSearchConfig = decode(config)?;
     let name = tool_name(&config.tool_name, tools)?;
-    let exists = |name: &String| tools.get(name).is_some();
+    let is_known_tool = |name: &String| tools.get(name).is_some();
     let deferred: BTreeSet<String> = config
         .deferred_tools
         .iter()
-        .filter(|name| exists(name))
+        .filter(|name| is_known_tool(name))
         .cloned()
         .collect();
     // Tools that are always offered need no search.
-    let hidden = |tool: &ToolDefinition| deferred.is_empty() || deferred.contains(&tool.name);
-    let searched = match deferred.is_empty() {
-        true => Arc::clone(tools.definitions()),
-        false => tools
+    let is_hidden = |tool: &ToolDefinition| deferred.is_empty() || deferred.contains(&tool.name);
+    let searched = if deferred.is_empty() {
+        Arc::clone(tools.definitions())
+    } else {
+        tools
             .definitions()
             .iter()
-            .filter(|tool| hidden(tool))
+            .filter(|tool| is_hidden(tool))
             .cloned()
-            .collect(),
+            .collect()
     };
     let handler = ToolSearchHandler {
         tools: searched,
@@ -169,7 +170,7 @@ pub(super) fn make(
 
 /// Parses the name of the search tool. Fails for a name that models reject or another tool has.
 fn tool_name(name: &str, tools: &ToolCatalog) -> Result<ToolName, ConfigProblem> {
-    let problem = |message: String, suggestion: &str| ConfigProblem {
+    let config_problem = |message: String, suggestion: &str| ConfigProblem {
         field: "toolName".to_owned(),
         message,
         suggestion: Some(suggestion.to_owned()),
@@ -177,21 +178,21 @@ fn tool_name(name: &str, tools: &ToolCatalog) -> Result<ToolName, ConfigProblem>
     let parsed: ToolName =
         name.parse()
             .map_err(|error: crate::tooling::registry::InvalidToolName| {
-                problem(
+                config_problem(
                     error.to_string(),
                     "leave it out, or write a name such as tool-search__search",
                 )
             })?;
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if !begins || !name.chars().all(is_allowed) || name.len() > MAX_TOOL_NAME_BYTES {
-        return Err(problem(
+    let has_letter_first = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    if !has_letter_first || !name.chars().all(is_allowed) || name.len() > MAX_TOOL_NAME_BYTES {
+        return Err(config_problem(
             format!("models reject the name `{name}`"),
             "use at most 64 letters, digits, `_` and `-`, beginning with a letter",
         ));
     }
     if tools.get(name).is_some() {
-        return Err(problem(
+        return Err(config_problem(
             format!("the agent has another tool `{name}`"),
             "choose another name",
         ));
@@ -201,13 +202,13 @@ fn tool_name(name: &str, tools: &ToolCatalog) -> Result<ToolName, ConfigProblem>
 
 /// Describes the hidden tools to the model: their resources and numbers.
 fn hidden_words(deferred: &BTreeSet<String>) -> String {
-    let mut by_resource: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut count_by_resource: BTreeMap<&str, usize> = BTreeMap::new();
     for name in deferred {
-        *by_resource
+        *count_by_resource
             .entry(name.split("__").next().unwrap_or_default())
             .or_default() += 1;
     }
-    let counts: Vec<String> = by_resource
+    let counts: Vec<String> = count_by_resource
         .iter()
         .map(|(name, count)| format!("{name} ({count})"))
         .collect();
@@ -220,13 +221,15 @@ fn hidden_words(deferred: &BTreeSet<String>) -> String {
 
 /// Returns the definition of the search tool.
 fn search_export(name: &str, config: &ToolSearchConfig, deferred: &BTreeSet<String>) -> ExportSpec {
-    let description = match deferred.is_empty() {
-        true => SEARCH_DESCRIPTION.to_owned(),
-        false => hidden_words(deferred),
+    let description = if deferred.is_empty() {
+        SEARCH_DESCRIPTION.to_owned()
+    } else {
+        hidden_words(deferred)
     };
-    let query_description = match deferred.is_empty() {
-        true => "Required words; case is ignored.",
-        false => "Words; case is ignored. Finds the tools with the most matches.",
+    let query_description = if deferred.is_empty() {
+        "Required words; case is ignored."
+    } else {
+        "Words; case is ignored. Finds the tools with the most matches."
     };
     ExportSpec {
         name: name.to_owned(),
@@ -282,10 +285,10 @@ impl ToolHandler for ToolSearchHandler {
         if matches.is_empty() && self.is_lenient {
             matches = search_any(&self.tools, query, limit);
         }
-        let shown = |tool: &&ToolDefinition| json!({"name": tool.name, "description": head(&tool.description, MAX_DESCRIPTION_CHARS)});
+        let tool_summary = |tool: &&ToolDefinition| json!({"name": tool.name, "description": head(&tool.description, MAX_DESCRIPTION_CHARS)});
         Ok(ToolOutput::from(json!({
             "query": query,
-            "results": matches.iter().map(shown).collect::<Vec<_>>(),
+            "results": matches.iter().map(tool_summary).collect::<Vec<_>>(),
             "selectedTools": matches.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
         })))
     }
@@ -328,10 +331,10 @@ fn search_any<'a>(
         .collect();
     let score = |tool: &ToolDefinition| {
         let (name, description) = (tool.name.to_lowercase(), tool.description.to_lowercase());
-        let of_word = |word: &&str| {
+        let tools_with_word = |word: &&str| {
             2 * usize::from(name.contains(*word)) + usize::from(description.contains(*word))
         };
-        words.iter().map(of_word).sum::<usize>()
+        words.iter().map(tools_with_word).sum::<usize>()
     };
     let mut matches: Vec<(usize, &ToolDefinition)> = tools
         .iter()
@@ -348,7 +351,7 @@ fn search_any<'a>(
 
 impl ToolSearch {
     /// Returns the combined results of the searches in a step; `None` if there are none.
-    fn found_in(&self, results: &[ToolCallResult]) -> Option<ToolSelection> {
+    fn selection_of_step(&self, results: &[ToolCallResult]) -> Option<ToolSelection> {
         let searches = results
             .iter()
             .filter(|result| result.tool_name == self.tool.name.as_str());
@@ -363,7 +366,7 @@ impl ToolSearch {
 
     /// Returns the result of the last searching step of this turn, if any. The result is kept as a
     /// note, because a turn may have thousands of steps.
-    fn found_in_turn(&self, turn: &mut TurnContext) -> Option<ToolSelection> {
+    fn selection_of_turn(&self, turn: &mut TurnContext) -> Option<ToolSelection> {
         turn.note::<FoundTools>()
             .0
             .get(self.tool.name.as_str())
@@ -373,7 +376,7 @@ impl ToolSearch {
     /// Returns the tools that a search selected: in this turn, else in the stored state; empty if
     /// there are none.
     async fn load_selection(&self, turn: &mut TurnContext) -> Result<ToolSelection, TurnError> {
-        if let Some(selection) = self.found_in_turn(turn) {
+        if let Some(selection) = self.selection_of_turn(turn) {
             return Ok(selection);
         }
         let stored = if self.persist_selection {
@@ -446,7 +449,7 @@ impl Middleware for ToolSearch {
     ) -> Result<TurnOutcome, TurnError> {
         let outcome = next.run(context).await;
         if self.persist_selection
-            && let Some(selection) = self.found_in_turn(context)
+            && let Some(selection) = self.selection_of_turn(context)
         {
             context.set_state(NAME, json!(selection));
         }
@@ -461,7 +464,7 @@ impl Middleware for ToolSearch {
         let selection = self.load_selection(context.turn()).await?;
         context.catalog = self.narrow_catalog(&context.catalog, &selection);
         let outcome = next.run(context).await?;
-        if let Some(mut selected) = self.found_in(&outcome.results) {
+        if let Some(mut selected) = self.selection_of_step(&outcome.results) {
             if !self.deferred.is_empty() {
                 selected.selected_tools.extend(selection.selected_tools);
             }

@@ -13,7 +13,7 @@ use goondan_core::message::{Message, MessageRole};
 /// Metadata field; `true` excludes a message from removal.
 const PINNED_FIELD: &str = "pinned";
 
-/// Returns `true` if an extension or a caller has pinned the message.
+/// Returns true if an extension or a caller has pinned the message.
 pub(super) fn is_pinned(message: &Message) -> bool {
     message.metadata.get(PINNED_FIELD) == Some(&serde_json::Value::Bool(true))
 }
@@ -82,7 +82,8 @@ pub(super) struct ConversationTrim {
 }
 
 impl ConversationTrim {
-    /// `stays` selects the messages to keep. Messages in the same group are also kept.
+    /// Groups the messages. `stays` selects the messages to keep; the other messages in their
+    /// groups are also kept.
     pub(super) fn new(messages: &[Arc<Message>], stays: impl Fn(&Message) -> bool) -> Self {
         let mut groups: Vec<MessageGroup> = Vec::new();
         // Last message that made a call with this id. Ids are unique within a step, not within a
@@ -92,7 +93,7 @@ impl ConversationTrim {
             let caller = message
                 .tool_results()
                 .find_map(|result| callers.get(result.tool_call_id.as_str()).copied());
-            let at = caller.unwrap_or_else(|| {
+            let group_index = caller.unwrap_or_else(|| {
                 let is_orphan = message.data.role == MessageRole::Tool;
                 groups.push(MessageGroup {
                     role: Some(message.data.role),
@@ -104,21 +105,20 @@ impl ConversationTrim {
             callers.extend(
                 message
                     .tool_calls()
-                    .map(|call| (call.tool_call_id.as_str(), at)),
+                    .map(|call| (call.tool_call_id.as_str(), group_index)),
             );
-            groups[at].members.push(index);
-            groups[at].size += ConversationSize::from_message(message);
-            groups[at].stays |= stays(message);
+            groups[group_index].members.push(index);
+            groups[group_index].size += ConversationSize::from_message(message);
+            groups[group_index].stays |= stays(message);
         }
-        let left = groups.iter().map(|group| group.size).sum();
+        let total_size = groups.iter().map(|group| group.size).sum();
         ConversationTrim {
             groups,
-            left,
+            left: total_size,
             length: messages.len(),
         }
     }
 
-    /// Returns the remaining size.
     pub(super) fn remaining_size(&self) -> ConversationSize {
         self.left
     }
@@ -129,7 +129,9 @@ impl ConversationTrim {
             .groups
             .iter_mut()
             .filter(|group| group.is_orphan && !group.stays);
-        orphans.for_each(|group| group.drop_from(&mut self.left));
+        for group in orphans {
+            group.drop_from(&mut self.left);
+        }
     }
 
     /// Removes the oldest groups while the rest is `too_much`. Groups with one of the last
@@ -140,11 +142,11 @@ impl ConversationTrim {
         too_much: impl Fn(ConversationSize) -> bool,
     ) {
         let end = self.length.saturating_sub(retained);
-        let old = self
+        let old_groups = self
             .groups
             .iter_mut()
             .filter(|group| group.members.last().is_some_and(|last| *last < end));
-        for group in old.filter(|group| !group.stays) {
+        for group in old_groups.filter(|group| !group.stays) {
             if !too_much(self.left) {
                 return;
             }
@@ -169,8 +171,8 @@ impl ConversationTrim {
 
     /// Returns the indexes of the removed messages, oldest first.
     pub(super) fn removed_indexes(&self) -> Vec<usize> {
-        let gone = self.groups.iter().filter(|group| group.gone);
-        let mut indexes: Vec<usize> = gone
+        let removed_groups = self.groups.iter().filter(|group| group.gone);
+        let mut indexes: Vec<usize> = removed_groups
             .flat_map(|group| group.members.iter().copied())
             .collect();
         indexes.sort_unstable();

@@ -1,4 +1,4 @@
-//! Planned agents.
+//! Agents that are ready to run: their models, tools, middleware and policy are resolved.
 
 use std::sync::Arc;
 

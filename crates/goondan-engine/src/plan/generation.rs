@@ -71,7 +71,7 @@ pub struct ModelPlan {
     /// Rate limits of the model.
     pub limits: RateLimits,
     /// Rate limiter, shared by all generations.
-    pub(crate) pace: Arc<RateLimiter>,
+    pub(crate) rate_limiter: Arc<RateLimiter>,
     /// True if the provider receives the output schema.
     pub is_schema_sent: bool,
     /// Context window in tokens.

@@ -93,10 +93,9 @@ pub async fn plan(
     if !problems.is_empty() {
         return Err(problems);
     }
-    bundle
-        .models()
-        .values()
-        .for_each(|model| drop(planner.model(model)));
+    for model in bundle.models().values() {
+        drop(planner.model(model));
+    }
     Ok(Generation {
         number,
         bundle: Arc::clone(bundle),
@@ -257,17 +256,17 @@ impl GenerationPlanner<'_> {
             provider,
             model: name,
         });
-        let stated = model.spec.capabilities.structured_output;
+        let stated_support = model.spec.capabilities.structured_output;
         let stated_window = model.spec.options.context_window;
-        let known = self
+        let serving_model = self
             .serving
             .and_then(|serving| serving.generation.model(&model.id.name)?.as_ref().ok());
-        let known = known
-            .filter(|known| known.identity == identity)
-            .map(|known| Arc::clone(&known.pace));
-        let (limits, pace) = (model.spec.limits, known.unwrap_or_default());
+        let serving_pace = serving_model
+            .filter(|serving| serving.identity == identity)
+            .map(|serving| Arc::clone(&serving.rate_limiter));
+        let (limits, rate_limiter) = (model.spec.limits, serving_pace.unwrap_or_default());
         let planned = client.map(|client| {
-            let is_schema_sent = stated.unwrap_or_else(|| client.is_schema_sent());
+            let is_schema_sent = stated_support.unwrap_or_else(|| client.is_schema_sent());
             let context_window = stated_window
                 .or_else(|| client.context_window())
                 .unwrap_or(DEFAULT_CONTEXT_WINDOW);
@@ -288,7 +287,7 @@ impl GenerationPlanner<'_> {
                     .map_or(DEFAULT_TOTAL_TIMEOUT, Duration::from_secs_f64),
                 pricing,
                 limits,
-                pace,
+                rate_limiter,
                 is_schema_sent,
                 context_window,
             }
@@ -306,7 +305,7 @@ impl GenerationPlanner<'_> {
                 ToolEntry::Mcp(_)
             )
         };
-        let of = |used: &ToolUse| {
+        let tools_of = |used: &ToolUse| {
             let resource = used.tool.name.clone();
             tools
                 .definitions()
@@ -316,14 +315,17 @@ impl GenerationPlanner<'_> {
         let undecided = uses
             .iter()
             .filter(|used| used.defer.is_none() && is_server(used));
-        let tokens: usize = undecided.flat_map(of).map(ToolDefinition::tokens).sum();
+        let tokens: usize = undecided
+            .flat_map(tools_of)
+            .map(ToolDefinition::tokens)
+            .sum();
         let is_deferred = |used: &&ToolUse| {
             used.defer
                 .unwrap_or_else(|| is_server(used) && tokens > DEFER_TOKENS)
         };
         uses.iter()
             .filter(is_deferred)
-            .flat_map(of)
+            .flat_map(tools_of)
             .map(|tool| tool.name.clone())
             .collect()
     }
@@ -349,9 +351,9 @@ impl GenerationPlanner<'_> {
             .map(|format| StructuredOutput::new(&format.schema, is_schema_sent));
         let (chain, problems) =
             middleware::build_chain(agent, &sources, tools, deferred, output).await;
-        problems
-            .into_iter()
-            .for_each(|problem| self.add_diagnostic(problem));
+        for problem in problems {
+            self.add_diagnostic(problem);
+        }
         chain
     }
 
@@ -369,10 +371,12 @@ impl GenerationPlanner<'_> {
                 self.tools.insert(tool.id.clone(), planned);
             }
             let (tools, missing) = self.tools[&tool.id].select_exports(tool_use);
-            tools.into_iter().for_each(|tool| registry.register(tool));
-            missing
-                .into_iter()
-                .for_each(|problem| self.add_diagnostic(problem));
+            for tool in tools {
+                registry.register(tool);
+            }
+            for problem in missing {
+                self.add_diagnostic(problem);
+            }
         }
         registry
     }

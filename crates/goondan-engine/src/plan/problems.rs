@@ -7,7 +7,7 @@ use goondan_spec::kinds::{Model, Tool, ToolEntry};
 use goondan_spec::{Bundle, Code, Diagnostic, Resource, ResourceId};
 
 /// Returns the diagnostic for an export that the tool's entry does not have.
-pub(super) fn no_such_export(
+pub(super) fn missing_export_diagnostic(
     bundle: &Bundle,
     tool: &Resource<Tool>,
     set: &ToolSet,
@@ -30,9 +30,10 @@ pub(super) fn no_such_export(
         | ToolEntry::Module(_) => (Code::SCHEMA_INVALID, "entry"),
     };
     let message = format!("the {owner} of {} has no export `{name}`", tool.id);
-    let diagnostic = match names.is_empty() {
-        true => Diagnostic::new(code, message),
-        false => Diagnostic::new(code, message).suggest(format!("its exports are: {names}")),
+    let diagnostic = if names.is_empty() {
+        Diagnostic::new(code, message)
+    } else {
+        Diagnostic::new(code, message).suggest(format!("its exports are: {names}"))
     };
     at_tool(bundle, diagnostic, tool, export_field(tool, name))
 }

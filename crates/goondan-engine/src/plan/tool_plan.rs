@@ -5,7 +5,7 @@ use std::sync::Arc;
 use goondan_spec::kinds::{ExportOverride, ExportSpec, Tool, ToolEntry, ToolUse};
 use goondan_spec::{Bundle, Diagnostic, Resource};
 
-use super::problems::no_such_export;
+use super::problems::missing_export_diagnostic;
 use crate::tooling::registry::{RegisteredTool, ToolLimits};
 use goondan_core::ids::derived_id;
 use goondan_core::ports::tool::{ToolHandler, ToolSet};
@@ -56,7 +56,7 @@ impl ToolPlan {
                 .map(|tool| Arc::new(tool.with_settings(settings.clone())));
             (
                 name.to_owned(),
-                registered.ok_or_else(|| no_such_export(bundle, tool, set, name)),
+                registered.ok_or_else(|| missing_export_diagnostic(bundle, tool, set, name)),
             )
         };
         ToolPlan {
@@ -77,7 +77,8 @@ impl ToolPlan {
                 .as_ref()
                 .is_none_or(|names| names.iter().any(|used| used == name))
         };
-        let (mut tools, mut missing) = (Vec::new(), Vec::new());
+        let mut tools = Vec::new();
+        let mut missing = Vec::new();
         for (_, export) in self.exports.iter().filter(|(name, _)| is_used(name)) {
             match export {
                 Ok(tool) => tools.push(Arc::clone(tool)),
@@ -102,7 +103,7 @@ fn register(
         output: tool.spec.output_limit,
         timeout,
     };
-    let overridden = |overrides: &ExportOverride| match &tool.spec.entry {
+    let apply_overrides = |overrides: &ExportOverride| match &tool.spec.entry {
         ToolEntry::Builtin(_) | ToolEntry::A2a(_) => overrides.apply_to_builtin(spec),
         ToolEntry::Library(_)
         | ToolEntry::Executable(_)
@@ -110,7 +111,7 @@ fn register(
         | ToolEntry::Embedded
         | ToolEntry::Mcp(_) => overrides.apply(spec),
     };
-    let mut spec = overrides.map_or_else(|| spec.clone(), overridden);
+    let mut spec = overrides.map_or_else(|| spec.clone(), apply_overrides);
     if overrides.is_some_and(|overrides| overrides.description_is_template) {
         for (name, value) in variables {
             spec.description = spec.description.replace(name, value);

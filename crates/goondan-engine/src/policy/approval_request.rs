@@ -81,12 +81,12 @@ pub(super) async fn answer(
                 when_interrupted: InterruptionPolicy::RunAgain,
             };
             // Kept during a store outage, so that the user answers once.
-            let given = OnceCell::new();
+            let answer_cell = OnceCell::new();
             let mut retry = StoreRetry::new(&context.facts.instance, &context.cancel);
             loop {
                 let work = async {
                     let answer = || recorded_answer(context, arguments, prompt);
-                    given.get_or_init(answer).await.clone()
+                    answer_cell.get_or_init(answer).await.clone()
                 };
                 match journal.run(effect.clone(), Box::pin(work)).await {
                     Ok(EffectOutcome::Done { value, .. }) => break Some(value),
@@ -169,8 +169,8 @@ async fn request_approval(
     };
     let answer = {
         let trackers = [
-            &context.life,
-            &context.facts.life,
+            &context.tracker,
+            &context.facts.tracker,
             &context.engine.activity.run,
         ];
         let _paused = trackers.map(ActivityTracker::pause);
@@ -288,9 +288,9 @@ pub(super) async fn preview(
         Some(folder) => format!("in {folder}\n{text}"),
         None => text,
     };
-    let shown = goondan_core::limits::head(&text, MAX_PREVIEW_BYTES);
-    Some(if shown.len() < text.len() {
-        format!("{shown}\n… {} more bytes", text.len() - shown.len())
+    let beginning = goondan_core::limits::head(&text, MAX_PREVIEW_BYTES);
+    Some(if beginning.len() < text.len() {
+        format!("{beginning}\n… {} more bytes", text.len() - beginning.len())
     } else {
         text
     })

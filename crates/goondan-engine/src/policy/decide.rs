@@ -90,7 +90,7 @@ impl PolicyDecision {
         mode
     }
 
-    /// Returns whether the call needs an approval only because the project states nothing about it.
+    /// Returns true if the call needs an approval only because the project states nothing about it.
     /// An answer in the channel of its event then needs no approval.
     pub fn asks_without_rule(&self) -> bool {
         let is_unwritten = matches!(
@@ -318,7 +318,7 @@ struct ArgumentPart<'a> {
 }
 
 impl ArgumentPart<'_> {
-    /// Returns `true` if a rule contains exactly this command line.
+    /// Returns true if a rule contains exactly this command line.
     fn is_whole(&self, expected: &str) -> bool {
         !expected.contains(['*', '?']) && self.line == Some(expected)
     }
@@ -416,13 +416,13 @@ fn decide_call<'p>(
         match match_rule(rule, remaining, asked) {
             RuleMatch::Yes => {
                 let number = rule.written.0.is_some().then_some(number);
-                let by_pattern = allows_by_pattern(rule, asked);
+                let allowed_by_pattern = allows_by_pattern(rule, asked);
                 let because = DecisionReason::Rule {
                     number,
                     written: rule.written.clone(),
-                    by_pattern,
+                    by_pattern: allowed_by_pattern,
                 };
-                let by_rule = RuleDecision {
+                let rule_decision = RuleDecision {
                     action: rule.action,
                     because,
                     rule: Some(rule),
@@ -431,15 +431,15 @@ fn decide_call<'p>(
                 let permission = rule
                     .permission
                     .filter(|_| rule.action == PermissionAction::Allow)
-                    .filter(|permission| opened_with(asked) != Some(*permission));
+                    .filter(|permission| redirection_permission(asked) != Some(*permission));
                 let Some(permission) = permission else {
-                    decision = by_rule;
+                    decision = rule_decision;
                     break;
                 };
                 undecided.remove(&permission);
-                let replaces = |allowed| by_pattern && !is_by_pattern(allowed);
-                if allowed.as_ref().is_none_or(replaces) {
-                    allowed = Some(by_rule);
+                let has_precedence = |allowed| allowed_by_pattern && !is_by_pattern(allowed);
+                if allowed.as_ref().is_none_or(has_precedence) {
+                    allowed = Some(rule_decision);
                 }
                 if undecided.is_empty() {
                     decision.action = PermissionAction::Allow;
@@ -476,7 +476,7 @@ fn decide_call<'p>(
     }
 }
 
-/// Returns `true` if a rule allows a command by a pattern, not by its complete line.
+/// Returns true if a rule allows a command by a pattern, not by its complete line.
 fn allows_by_pattern(rule: &PermissionRule, asked: Option<&ArgumentPart<'_>>) -> bool {
     let Some(asked) =
         asked.filter(|asked| asked.line.is_some() && rule.action == PermissionAction::Allow)
@@ -490,7 +490,7 @@ fn allows_by_pattern(rule: &PermissionRule, asked: Option<&ArgumentPart<'_>>) ->
 
 /// Returns the permission that a redirection needs. A rule that allows it decides about the
 /// redirection, because the command is a separate part.
-fn opened_with(asked: Option<&ArgumentPart<'_>>) -> Option<Permission> {
+fn redirection_permission(asked: Option<&ArgumentPart<'_>>) -> Option<Permission> {
     match asked?.part.what {
         CommandPartKind::Read { .. } => Some(Permission::Read),
         CommandPartKind::Write { .. } => Some(Permission::Write),
@@ -498,7 +498,7 @@ fn opened_with(asked: Option<&ArgumentPart<'_>>) -> Option<Permission> {
     }
 }
 
-/// Returns `true` if a pattern allows a command.
+/// Returns true if a pattern allows a command.
 fn is_by_pattern(decision: &RuleDecision<'_>) -> bool {
     matches!(
         decision.because,
@@ -549,7 +549,7 @@ fn pattern_sandbox(
     }
 }
 
-/// Returns `true` if a pattern contains at least the beginning of the redirection target: true for
+/// Returns true if a pattern contains at least the beginning of the redirection target: true for
 /// `> out/*`, false for `> *` and `*`.
 fn names_place(pattern: &str, file: &str) -> bool {
     let literal = pattern.split(['*', '?']).next().unwrap_or_default();
@@ -569,20 +569,20 @@ pub(super) fn command_containment(
 ) -> CommandContainment {
     sandbox.programs.get_or_insert_default();
     sandbox.network |= opens_network(permissions, question.tool_name);
-    let writes = by_permission(permissions, question.tool_name, Permission::Write)
+    let writes = permission_action(permissions, question.tool_name, Permission::Write)
         != (PermissionAction::Deny, true);
     let writes = writes && !shell::only_prints(part);
     CommandContainment { sandbox, writes }
 }
 
-/// Returns `true` if the policy allows the tool's commands to use the network in any case.
+/// Returns true if the policy allows the tool's commands to use the network in any case.
 pub fn opens_network(permissions: Option<&Permissions>, tool_name: &str) -> bool {
-    by_permission(permissions, tool_name, Permission::Network).0 == PermissionAction::Allow
+    permission_action(permissions, tool_name, Permission::Network).0 == PermissionAction::Allow
 }
 
 /// Returns the action for a permission of a tool with any arguments, and `true` if a rule defines
 /// it.
-fn by_permission(
+fn permission_action(
     permissions: Option<&Permissions>,
     tool_name: &str,
     wanted_permission: Permission,
@@ -593,7 +593,7 @@ fn by_permission(
             false,
         );
     };
-    let applies = |rule: &&PermissionRule| {
+    let applies_to_permission = |rule: &&PermissionRule| {
         rule.args.is_empty()
             && rule
                 .permission
@@ -603,7 +603,7 @@ fn by_permission(
                 .as_ref()
                 .is_none_or(|tool| pattern::matches(tool, tool_name))
     };
-    let rule = permissions.rules.iter().rev().find(applies);
+    let rule = permissions.rules.iter().rev().find(applies_to_permission);
     rule.map_or((permissions.default, false), |rule| (rule.action, true))
 }
 
@@ -616,7 +616,7 @@ pub(super) enum RuleMatch {
     Yes,
 }
 
-/// Returns whether a rule matches a part of a call, or the whole call if `asked` is `None`.
+/// Returns true if a rule matches a part of a call, or the whole call if `asked` is `None`.
 fn match_rule(
     rule: &PermissionRule,
     question: PolicyQuestion<'_>,
@@ -644,14 +644,15 @@ fn match_rule(
     let argument = |(name, expected): (&String, &String)| {
         let asked = asked.filter(|asked| asked.argument == name);
         let number = asked.and_then(|asked| asked.number);
-        let as_path = || {
+        let matches_as_path = || {
             question
                 .paths
                 .match_pattern(name, number, expected, rule.action)
         };
         match asked {
             Some(asked) if number.is_none() => match_part(rule.action, expected, asked),
-            _ => as_path().unwrap_or_else(|| match_text(expected, question.arguments.get(name))),
+            _ => matches_as_path()
+                .unwrap_or_else(|| match_text(expected, question.arguments.get(name))),
         }
     };
     rule.args

@@ -39,7 +39,7 @@ struct ApprovalCommand {
 }
 
 impl ApprovalCommand {
-    /// Returns `true` if the policy requires an approval for all commands of a form.
+    /// Returns true if the policy requires an approval for all commands of a form.
     fn is_about(&self, form: &str) -> bool {
         self.only
             .as_ref()
@@ -63,7 +63,7 @@ impl GrantScope {
         decision: &PolicyDecision,
         runs_lines: bool,
     ) -> Self {
-        let whys = || match decision.parts.as_slice() {
+        let asking_reasons = || match decision.parts.as_slice() {
             [] => vec![&decision.because],
             parts => parts
                 .iter()
@@ -71,8 +71,10 @@ impl GrantScope {
                 .map(|part| &part.because)
                 .collect(),
         };
-        let asks_by_tool =
-            !decision.in_doubt && whys().into_iter().all(|why| by_tool(permissions, why));
+        let asks_by_tool = !decision.in_doubt
+            && asking_reasons()
+                .into_iter()
+                .all(|why| asks_for_any_arguments(permissions, why));
         let [argument] = question.marked.commands.as_slice() else {
             return GrantScope {
                 asks_by_tool,
@@ -162,7 +164,7 @@ impl GrantScope {
             ApprovalCoverage::Call => Some(vec![call.clone()]),
             ApprovalCoverage::Program => {
                 let forms = self.command_forms(has_sandbox)?.into_iter();
-                Some(forms.map(|form| self.of_form(call, &form)).collect())
+                Some(forms.map(|form| self.grant_for_form(call, &form)).collect())
             }
             ApprovalCoverage::Tool if self.asks_by_tool => {
                 let args = serde_json::Map::new();
@@ -187,7 +189,7 @@ impl GrantScope {
         has_sandbox: bool,
     ) -> Option<ApprovalCoverage> {
         let is_held = |needed: &ApprovalGrant| held.iter().any(|held| grant_covers(held, needed));
-        let all = |covers| {
+        let all_covered = |covers| {
             self.grants_for(covers, call, has_sandbox)
                 .is_some_and(|grants| grants.iter().all(is_held))
         };
@@ -195,10 +197,10 @@ impl GrantScope {
         if held.contains(call) {
             return Some(ApprovalCoverage::Call);
         }
-        if all(ApprovalCoverage::Tool) {
+        if all_covered(ApprovalCoverage::Tool) {
             return Some(ApprovalCoverage::Tool);
         }
-        all(ApprovalCoverage::Program).then_some(ApprovalCoverage::Program)
+        all_covered(ApprovalCoverage::Program).then_some(ApprovalCoverage::Program)
     }
 
     /// Returns the files whose content differs from that in the latest approval that covers the call in
@@ -237,7 +239,7 @@ impl GrantScope {
     }
 
     /// Returns the grant for all commands of this form.
-    fn of_form(&self, call: &ApprovalGrant, form: &str) -> ApprovalGrant {
+    fn grant_for_form(&self, call: &ApprovalGrant, form: &str) -> ApprovalGrant {
         let mut args = call.args.clone();
         args.retain(|name, _| self.telling.contains(name));
         // A sandbox limits the files of the commands, so only links in these arguments count.
@@ -283,10 +285,10 @@ pub(crate) fn approval_offers(reaches: &[&GrantScope], has_sandbox: bool) -> Vec
     offers
 }
 
-/// Returns `true` if the grant `held` covers the grant `needed`. All programs that the call runs must be
+/// Returns true if the grant `held` covers the grant `needed`. All programs that the call runs must be
 /// unchanged.
 fn grant_covers(held: &ApprovalGrant, needed: &ApprovalGrant) -> bool {
-    let same = |grant: &ApprovalGrant| ApprovalGrant {
+    let without_scope = |grant: &ApprovalGrant| ApprovalGrant {
         programs: Default::default(),
         ..grant.clone()
     };
@@ -294,12 +296,12 @@ fn grant_covers(held: &ApprovalGrant, needed: &ApprovalGrant) -> bool {
         .programs
         .iter()
         .all(|(path, content)| held.programs.get(path) == Some(content));
-    are_programs_unchanged && same(held) == same(needed)
+    are_programs_unchanged && without_scope(held) == without_scope(needed)
 }
 
-/// Returns `true` if the policy requires an approval with any arguments.
-fn by_tool(permissions: Option<&Permissions>, because: &DecisionReason) -> bool {
-    only_of(permissions, because).is_some_and(|args| args.is_none())
+/// Returns true if the policy requires an approval with any arguments.
+fn asks_for_any_arguments(permissions: Option<&Permissions>, because: &DecisionReason) -> bool {
+    rule_argument_patterns(permissions, because).is_some_and(|args| args.is_none())
 }
 
 /// Returns the pattern of a rule that depends only on the command; `Some(None)` without a pattern.
@@ -308,7 +310,7 @@ fn only_pattern(
     because: &DecisionReason,
     argument: &str,
 ) -> Option<Option<String>> {
-    match only_of(permissions, because)? {
+    match rule_argument_patterns(permissions, because)? {
         None => Some(None),
         Some(args) if args.len() == 1 => Some(Some(args.get(argument)?.clone())),
         Some(_) => None,
@@ -318,7 +320,7 @@ fn only_pattern(
 type RuleArguments = std::collections::BTreeMap<String, String>;
 
 /// Returns the argument patterns of the rule; `None` if the deciding rule is uncertain.
-fn only_of<'p>(
+fn rule_argument_patterns<'p>(
     permissions: Option<&'p Permissions>,
     because: &DecisionReason,
 ) -> Option<Option<&'p RuleArguments>> {
@@ -337,7 +339,7 @@ fn only_of<'p>(
     }
 }
 
-/// Returns `true` if two approvals cover the same calls, except for the content of files.
+/// Returns true if two approvals cover the same calls, except for the content of files.
 fn differ_in_files(before: &ApprovalGrant, now: &ApprovalGrant) -> bool {
     let without_files = |grant: &ApprovalGrant| ApprovalGrant {
         programs: Default::default(),

@@ -76,20 +76,21 @@ impl CallSnapshot {
         arguments: &JsonObject,
         paths: &ResolvedPaths,
     ) -> CallSnapshot {
-        let named = named_files(context, tool, arguments).await;
+        let named_files = named_files(context, tool, arguments).await;
         let programs = hash_programs(context, tool, arguments).await;
         let are_programs_known = programs.hashes.is_some() && !programs.are_unknown;
-        let is_known = named.is_some() && are_programs_known;
-        let named = named.unwrap_or_default();
+        let is_known = named_files.is_some() && are_programs_known;
+        let named_files = named_files.unwrap_or_default();
         let mut link_targets = paths.link_targets();
-        link_targets.extend(named.link_targets);
-        let (mut files, mut unknown) = (named.hashes, None);
+        link_targets.extend(named_files.link_targets);
+        let mut files = named_files.hashes;
+        let mut unknown = None;
         files.extend(programs.directories);
         if !is_known {
-            let all = all_files(context, tool, arguments).await;
-            unknown = Some(match all {
-                Ok(all) => {
-                    files.extend(all);
+            let listed_files = all_files(context, tool, arguments).await;
+            unknown = Some(match listed_files {
+                Ok(listed_files) => {
+                    files.extend(listed_files);
                     UnknownFiles::OneCall
                 }
                 Err(folder) => UnknownFiles::TooMany(folder),
@@ -106,14 +107,14 @@ impl CallSnapshot {
             folder: grant_directory(context),
             conversation: conversation(context, tool),
             settings: settings_hash(context, tool),
-            process_dependent_path: named
+            process_dependent_path: named_files
                 .process_dependent_path
                 .or(programs.process_dependent_path),
             programs: programs_by_path,
             files,
             unknown,
             are_programs_known,
-            starts_version_control: named.starts_version_control
+            starts_version_control: named_files.starts_version_control
                 || program_is_version_control(&tool.marked_arguments, arguments),
             link_targets,
         }
@@ -160,7 +161,7 @@ impl CallSnapshot {
         self.programs.get(CODE_KEY).cloned()
     }
 
-    /// Returns `true` if a grant of this scope can apply to the call. Grants for a tool and for
+    /// Returns true if a grant of this scope can apply to the call. Grants for a tool and for
     /// commands of a form do not cover the content of files that a command line names. A line that
     /// starts version control is only remembered by its form, because its commands then run in a
     /// sandbox.
@@ -222,9 +223,10 @@ async fn all_files(
     arguments: &JsonObject,
 ) -> Result<BTreeMap<String, String>, PathBuf> {
     let workdir = context.facts.workdir.clone();
-    let stated = tool.marked_arguments.folders.iter();
-    let stated = stated.filter_map(|name| Some(workdir.join(arguments.get(name)?.as_str()?)));
-    let folders: BTreeSet<PathBuf> = stated.chain([workdir.clone()]).collect();
+    let stated_folders = tool.marked_arguments.folders.iter();
+    let stated_folders =
+        stated_folders.filter_map(|name| Some(workdir.join(arguments.get(name)?.as_str()?)));
+    let folders: BTreeSet<PathBuf> = stated_folders.chain([workdir.clone()]).collect();
     let identify = |folder: PathBuf| match whole_identity(&folder) {
         Some(identity) => Ok((folder.display().to_string(), identity)),
         None => Err(folder),
@@ -263,8 +265,8 @@ fn settings_hash(context: &ToolCallContext, tool: &RegisteredTool) -> Option<Str
     if sandboxes.is_empty() {
         return tool.settings.clone();
     }
-    let all = format!("{sandboxes:?}{:?}", tool.settings);
-    Some(derived_id(&[&all]))
+    let settings_text = format!("{sandboxes:?}{:?}", tool.settings);
+    Some(derived_id(&[&settings_text]))
 }
 
 /// Returns true if the call runs in the own directory of its conversation.
@@ -312,9 +314,10 @@ async fn hash_programs(
     let project = context.engine.generation.load().bundle.root().to_owned();
     let mut paths: Vec<PathBuf> = paths.map(|path| workdir.join(path)).collect();
     // A shell runs the script, whatever its name is.
-    let script_lines: Vec<String> = match tool.marked_arguments.programs.is_empty() {
-        true => Vec::new(),
-        false => paths.iter().map(|path| script_call(path)).collect(),
+    let script_lines: Vec<String> = if tool.marked_arguments.programs.is_empty() {
+        Vec::new()
+    } else {
+        paths.iter().map(|path| script_call(path)).collect()
     };
     let mut variables = Vec::new();
     // A script may import other code from these directories.
@@ -322,9 +325,10 @@ async fn hash_programs(
     if runs {
         let words = words_of_variables(&tool.marked_arguments, arguments);
         // A relative path starts from the stated directory.
-        let stated = tool.marked_arguments.folders.iter();
-        let stated = stated.filter_map(|name| Some(workdir.join(arguments.get(name)?.as_str()?)));
-        for folder in stated.chain([workdir.clone()]) {
+        let stated_folders = tool.marked_arguments.folders.iter();
+        let stated_folders =
+            stated_folders.filter_map(|name| Some(workdir.join(arguments.get(name)?.as_str()?)));
+        for folder in stated_folders.chain([workdir.clone()]) {
             variables.extend(words.iter().map(|word| folder.join(word)));
             folders.extend(Some(folder).filter(|_| !tool.marked_arguments.programs.is_empty()));
         }
@@ -332,9 +336,9 @@ async fn hash_programs(
         paths.extend(words.iter().map(|word| workdir.join(word)));
     }
     let hashing = tokio::task::spawn_blocking(move || {
-        let named = paths.iter().chain(&variables).chain(&tool_programs);
+        let named_programs = paths.iter().chain(&variables).chain(&tool_programs);
         let started = started_files.contents.keys().map(Path::new);
-        let process_dependent_path = named
+        let process_dependent_path = named_programs
             .map(PathBuf::as_path)
             .chain(started)
             .find(|path| depends_on_process(path))
@@ -480,9 +484,10 @@ async fn named_files(
         // The own directory has a different path in each conversation.
         let name = |path: &Path| {
             let path = path.strip_prefix(&workdir).unwrap_or(path);
-            match path.as_os_str().is_empty() {
-                true => WORKING_DIRECTORY.to_owned(),
-                false => path.display().to_string(),
+            if path.as_os_str().is_empty() {
+                WORKING_DIRECTORY.to_owned()
+            } else {
+                path.display().to_string()
             }
         };
         let hashes = files
@@ -529,7 +534,7 @@ const MAX_NAMED_FILES: usize = 3;
 
 /// Describes which files changed since the last approval; `None` if none did.
 pub(crate) fn change_description(changed: &BTreeSet<String>) -> Option<String> {
-    let named = changed
+    let shown_paths = changed
         .iter()
         .take(MAX_NAMED_FILES)
         .map(|path| match path.as_str() {
@@ -537,7 +542,7 @@ pub(crate) fn change_description(changed: &BTreeSet<String>) -> Option<String> {
             WORKING_DIRECTORY => "code in the working directory".to_owned(),
             path => format!("`{path}`"),
         });
-    let mut names = named.collect::<Vec<_>>().join(", ");
+    let mut names = shown_paths.collect::<Vec<_>>().join(", ");
     if changed.len() > MAX_NAMED_FILES {
         names.push_str(" and other files");
     }
@@ -553,7 +558,7 @@ pub(crate) async fn remembered_grants(context: &ToolCallContext) -> Vec<Approval
         .get(&context.facts.instance, APPROVALS_RECORD)
         .await
     {
-        Ok(record) => grants.extend(of_record(record.map(|record| record.value))),
+        Ok(record) => grants.extend(decode_grants(record.map(|record| record.value))),
         Err(error) => tracing::warn!(%error, "could not read the remembered approvals of the \
             conversation; they do not apply to this call"),
     }
@@ -562,7 +567,7 @@ pub(crate) async fn remembered_grants(context: &ToolCallContext) -> Vec<Approval
 
 /// Decodes the grants of a record. Ignores grants of another shape: an older version of gdn wrote
 /// them, and they no longer apply.
-fn of_record(record: Option<Value>) -> Vec<ApprovalGrant> {
+fn decode_grants(record: Option<Value>) -> Vec<ApprovalGrant> {
     let Some(Value::Array(grants)) = record else {
         return Vec::new();
     };
@@ -584,9 +589,9 @@ pub(crate) async fn remember(
         ApprovalDuration::Once => return,
         ApprovalDuration::Conversation => {
             let add_grants = |record| {
-                let mut all = of_record(record);
-                all.extend(grants.iter().cloned());
-                Some(json!(all))
+                let mut all_grants = decode_grants(record);
+                all_grants.extend(grants.iter().cloned());
+                Some(json!(all_grants))
             };
             update(
                 &*context.engine.store,

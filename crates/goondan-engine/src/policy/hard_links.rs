@@ -17,11 +17,12 @@ pub(super) fn protection(
     if !metadata.is_file() || metadata.nlink() < 2 {
         return None;
     }
-    let why = match secrets.contains_link(&metadata) {
-        true => ProtectionReason::Secrets,
-        false => ProtectionReason::HardLinks,
+    let reason = if secrets.contains_link(&metadata) {
+        ProtectionReason::Secrets
+    } else {
+        ProtectionReason::HardLinks
     };
-    Some((path.to_owned(), why))
+    Some((path.to_owned(), reason))
 }
 
 #[cfg(not(unix))]

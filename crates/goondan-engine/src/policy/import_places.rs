@@ -15,7 +15,7 @@ use super::protected_paths::{is_in, lowercase_text, normalize_path};
 /// Limit of scripts whose imports are read.
 const MAX_SCRIPTS: usize = 500;
 
-/// Size limit of such a script, in bytes.
+/// Size limit of a script whose imports are searched, in bytes.
 const MAX_SCRIPT_BYTES: u64 = 1 << 20;
 
 /// Suffixes of files that no import loads.
@@ -78,11 +78,13 @@ impl ImportPlaces {
         places
     }
 
+    /// Adds the places from which a script imports code. Returns `None` for a file that is not a
+    /// script.
     fn add(&mut self, script: &Path, root: &Path) -> Option<()> {
         let language = ScriptLanguage::of(&script.to_string_lossy())?;
         let text = read_script(script).unwrap_or_default();
         let folder = script.parent()?;
-        let around: Vec<&Path> = folder
+        let parent_folders: Vec<&Path> = folder
             .ancestors()
             .take_while(|folder| folder.starts_with(root))
             .collect();
@@ -105,7 +107,7 @@ impl ImportPlaces {
                 }
                 ImportName::Searched(name) => self
                     .stems
-                    .extend(around.iter().map(|folder| folder.join(&name))),
+                    .extend(parent_folders.iter().map(|folder| folder.join(&name))),
             }
         }
         match language {
@@ -114,7 +116,7 @@ impl ImportPlaces {
             }
             ScriptLanguage::Python => {}
             ScriptLanguage::JavaScript | ScriptLanguage::TypeScript => {
-                let settings = around
+                let settings = parent_folders
                     .iter()
                     .flat_map(|folder| IMPORT_SETTINGS.map(|name| folder.join(name)));
                 self.settings.extend(settings);
@@ -136,18 +138,19 @@ impl ImportPlaces {
         let is_computed = |(directory, suffixes): (&PathBuf, &BTreeSet<&str>)| {
             is_in(path, directory) && suffixes.iter().any(|suffix| has_suffix(path, &[suffix]))
         };
-        let found = self.stems.iter().any(shadows) || self.computed.iter().any(is_computed);
-        found.then(|| path.to_owned())
+        let has_import = self.stems.iter().any(shadows) || self.computed.iter().any(is_computed);
+        has_import.then(|| path.to_owned())
     }
 
-    /// Returns `true` for a module or a package directly in the directory of a Python script.
+    /// Returns true for a module or a package directly in the directory of a Python script.
     fn is_module_in_folder(&self, path: &Path) -> bool {
         let is_init = path
             .file_stem()
             .is_some_and(|stem| stem.to_string_lossy().starts_with("__init__"));
-        let folder = match is_init {
-            true => path.parent().and_then(Path::parent),
-            false => path.parent(),
+        let folder = if is_init {
+            path.parent().and_then(Path::parent)
+        } else {
+            path.parent()
         };
         let folder = folder.map(lowercase_text);
         let is_folder = |other: &PathBuf| Some(lowercase_text(other)) == folder;
@@ -155,7 +158,7 @@ impl ImportPlaces {
     }
 }
 
-/// Returns `true` if `path` is `stem` with any suffix, such as `helper.abi3.so`.
+/// Returns true if `path` is `stem` with any suffix, such as `helper.abi3.so`.
 fn is_with_suffix(path: &Path, stem: &Path) -> bool {
     let (path, stem) = (lowercase_text(path), lowercase_text(stem));
     let suffix = path.strip_prefix(&stem);

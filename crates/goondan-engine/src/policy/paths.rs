@@ -56,7 +56,6 @@ struct PathTargets {
 }
 
 impl PathTargets {
-    /// Returns all names.
     fn all_names(&self) -> impl Iterator<Item = &String> {
         self.folded.iter().chain(&self.real).chain(&self.elsewhere)
     }
@@ -110,7 +109,7 @@ impl PathArguments {
     /// Allowing rules apply as seen from there. Restricting rules also apply in the directory of
     /// the call. Without a directory, only absolute patterns can allow.
     pub fn seen_from(&self, folder: Option<&Path>) -> Self {
-        let seen = |targets: &Vec<String>| -> Vec<String> {
+        let relative_targets = |targets: &Vec<String>| -> Vec<String> {
             let absolute = targets
                 .iter()
                 .map(Path::new)
@@ -122,7 +121,10 @@ impl PathArguments {
         };
         let mut paths = self.paths.clone();
         for places in paths.values_mut().flat_map(|paths| &mut paths.each) {
-            let (folded, real) = (seen(&places.folded), seen(&places.real));
+            let (folded, real) = (
+                relative_targets(&places.folded),
+                relative_targets(&places.real),
+            );
             places.elsewhere = [&*places.folded, &*places.real].concat();
             (places.folded, places.real) = (folded, real);
         }
@@ -132,30 +134,30 @@ impl PathArguments {
         }
     }
 
-    /// Returns `true` if all paths of an argument are in the working directory of the call. A
+    /// Returns true if all paths of an argument are in the working directory of the call. A
     /// missing argument counts as inside.
     pub(super) fn is_inside(&self, name: &str) -> bool {
-        let leaves = |name: &String| {
+        let leaves_directory = |name: &String| {
             name == ".." || name.starts_with("../") || Path::new(name).is_absolute()
         };
         let is_inside = |path: &PathTargets| {
-            let inside = |names: &Vec<String>| {
+            let has_inner_name = |names: &Vec<String>| {
                 names
                     .iter()
                     .chain(&path.elsewhere)
-                    .any(|name| !leaves(name))
+                    .any(|name| !leaves_directory(name))
             };
             !path.is_odd
                 && [&path.folded, &path.real]
                     .into_iter()
-                    .all(|names| names.is_empty() || inside(names))
+                    .all(|names| names.is_empty() || has_inner_name(names))
         };
         self.paths
             .get(name)
             .is_none_or(|paths| paths.each.iter().all(is_inside))
     }
 
-    /// Returns `true` if there are no path arguments.
+    /// Returns true if there are no path arguments.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
@@ -167,7 +169,7 @@ impl PathArguments {
         arguments: &JsonObject,
         targets_of: impl Fn(&str) -> PathTargets,
     ) -> Self {
-        let mut all: BTreeMap<String, ArgumentPaths> = BTreeMap::new();
+        let mut paths_by_argument: BTreeMap<String, ArgumentPaths> = BTreeMap::new();
         let texts = |names: &'_ [String]| -> Vec<(String, &Value)> {
             names
                 .iter()
@@ -175,7 +177,7 @@ impl PathArguments {
                 .collect()
         };
         for (name, value) in texts(&marked.paths) {
-            let paths = all.entry(name).or_default();
+            let paths = paths_by_argument.entry(name).or_default();
             paths.is_list |= value.is_array();
             let items = value
                 .as_array()
@@ -185,12 +187,14 @@ impl PathArguments {
                 .extend(items.iter().filter_map(Value::as_str).map(&targets_of));
         }
         for (name, value) in texts(&marked.trees) {
-            let paths = all.entry(name).or_default();
+            let paths = paths_by_argument.entry(name).or_default();
             paths.is_tree = true;
             paths.each.extend(value.as_str().map(&targets_of));
         }
         for (_, value) in texts(&marked.patches) {
-            let paths = all.entry(PATCHED_PATH_ARGUMENT.to_owned()).or_default();
+            let paths = paths_by_argument
+                .entry(PATCHED_PATH_ARGUMENT.to_owned())
+                .or_default();
             paths.is_list = true;
             paths.each.extend(
                 value
@@ -200,8 +204,11 @@ impl PathArguments {
                     .map(&targets_of),
             );
         }
-        all.retain(|_, paths| !paths.each.is_empty());
-        PathArguments { paths: all, style }
+        paths_by_argument.retain(|_, paths| !paths.each.is_empty());
+        PathArguments {
+            paths: paths_by_argument,
+            style,
+        }
     }
 
     /// Returns the number of paths in the arguments of a call.
@@ -212,13 +219,13 @@ impl PathArguments {
                 .filter_map(|name| arguments.get(name))
                 .collect()
         };
-        let listed = values(&marked.paths)
+        let path_counts = values(&marked.paths)
             .into_iter()
             .map(|value| value.as_array().map_or(1, Vec::len));
         let patched = values(&marked.patches)
             .into_iter()
             .filter_map(Value::as_str);
-        listed.sum::<usize>()
+        path_counts.sum::<usize>()
             + marked.trees.len()
             + patched
                 .map(|text| patch_headers::paths(text).count())
@@ -228,11 +235,11 @@ impl PathArguments {
     /// Returns every path: argument name, text, and possible absolute targets. There are no targets
     /// if the working directory is unknown.
     pub fn absolute(&self) -> impl Iterator<Item = (&str, &str, Vec<&Path>)> {
-        let all = self
+        let argument_places = self
             .paths
             .iter()
             .flat_map(|(name, paths)| paths.each.iter().map(move |places| (name, places)));
-        all.map(|(name, places)| {
+        argument_places.map(|(name, places)| {
             let names = places.folded.iter().chain(&places.real).map(Path::new);
             (
                 name.as_str(),
@@ -245,15 +252,17 @@ impl PathArguments {
     /// Returns the paths that contain symbolic links, with their targets: relative to the working
     /// directory if they are inside, else absolute. The target is empty if it cannot be resolved.
     pub(super) fn linked_paths(&self) -> impl Iterator<Item = (&str, &str)> {
-        let all = self.paths.values().flat_map(|paths| &paths.each);
-        all.filter(|path| path.real != path.folded).map(|path| {
-            let is_inside = |name: &&String| !name.starts_with("..");
-            let target = path.real.iter().find(is_inside);
-            (
-                path.given.as_str(),
-                target.map(String::as_str).unwrap_or_default(),
-            )
-        })
+        let argument_paths = self.paths.values().flat_map(|paths| &paths.each);
+        argument_paths
+            .filter(|path| path.real != path.folded)
+            .map(|path| {
+                let is_inside = |name: &&String| !name.starts_with("..");
+                let target = path.real.iter().find(is_inside);
+                (
+                    path.given.as_str(),
+                    target.map(String::as_str).unwrap_or_default(),
+                )
+            })
     }
 
     /// Returns the paths to decide separately: argument name, index and text.
@@ -291,10 +300,10 @@ impl PathArguments {
         };
         Some(match action {
             PermissionAction::Allow => {
-                let any =
+                let matches_any =
                     |names: &[String]| names.iter().any(|name| pattern::matches(expected, name));
                 let is_sure = |path: &PathTargets| {
-                    any(&path.folded) && (path.real.is_empty() || any(&path.real))
+                    matches_any(&path.folded) && (path.real.is_empty() || matches_any(&path.real))
                 };
                 if chosen.iter().all(|path| is_sure(path) && !path.is_odd) {
                     RuleMatch::Yes
@@ -306,9 +315,11 @@ impl PathArguments {
             // file system may.
             PermissionAction::Ask | PermissionAction::Deny => {
                 let expected = &*style.case_folded(expected);
-                let is = |name: &str| pattern::matches(expected, &style.case_folded(name));
-                let is_about =
-                    |path: &PathTargets| is(&path.given) || path.all_names().any(|name| is(name));
+                let matches_name =
+                    |name: &str| pattern::matches(expected, &style.case_folded(name));
+                let is_about = |path: &PathTargets| {
+                    matches_name(&path.given) || path.all_names().any(|name| matches_name(name))
+                };
                 let is_above = |path: &PathTargets| {
                     path.all_names()
                         .any(|folder| may_be_below(&style.case_folded(folder), expected))
@@ -324,7 +335,7 @@ impl PathArguments {
     }
 }
 
-/// Returns `true` if a pattern may match a file below a directory.
+/// Returns true if a pattern may match a file below a directory.
 fn may_be_below(folder: &str, expected: &str) -> bool {
     if folder == "." {
         return !expected.starts_with('/') && !expected.starts_with("..");
@@ -348,11 +359,11 @@ fn names(style: PathStyle, folder: &Path, path: &Path) -> Vec<String> {
         .components()
         .skip(shared)
         .map(|_| Component::ParentDir);
-    let seen: PathBuf = up.chain(path.components().skip(shared)).collect();
-    vec![name(style, &seen), name(style, path)]
+    let relative_path: PathBuf = up.chain(path.components().skip(shared)).collect();
+    vec![name(style, &relative_path), name(style, path)]
 }
 
-/// Returns `true` if two components are equal; ignores case except on Unix.
+/// Returns true if two components are equal; ignores case except on Unix.
 fn is_same(style: PathStyle, a: Component<'_>, b: Component<'_>) -> bool {
     let folded = |part: Component<'_>| {
         style

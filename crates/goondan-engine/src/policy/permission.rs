@@ -63,7 +63,7 @@ pub(crate) async fn check_call(
         .iter_mut()
         .map(|verdict| std::mem::take(&mut verdict.run_mode));
     let run_mode = modes.fold(RunMode::Shell, RunMode::and);
-    let given = permit_needed(context, tool, arguments, &paths, verdicts_of_call).await?;
+    let permit = request_permit(context, tool, arguments, &paths, verdicts_of_call).await?;
     let mut granted = needs.clone();
     for &optional in tool.spec.optional_permissions.difference(needs) {
         let more_needs = needs.iter().copied().chain([optional]).collect();
@@ -75,22 +75,22 @@ pub(crate) async fn check_call(
             granted.insert(optional);
         }
     }
-    let run_mode = run_mode.and(given.run_mode);
+    let run_mode = run_mode.and(permit.run_mode);
     // Without a shell, a command is sandboxed, or its files are data.
     let approved_files = match run_mode {
-        RunMode::Shell => given.approved_files,
+        RunMode::Shell => permit.approved_files,
         RunMode::Direct(_) => Arc::default(),
     };
     Ok(CallPermit {
         granted,
         run_mode,
         approved_files,
-        approved_code: given.approved_code,
+        approved_code: permit.approved_code,
     })
 }
 
 /// Checks the required permissions, and requests the missing approvals.
-async fn permit_needed(
+async fn request_permit(
     context: &ToolCallContext,
     tool: &RegisteredTool,
     arguments: &JsonObject,
@@ -101,11 +101,17 @@ async fn permit_needed(
         .iter()
         .find(|verdict| verdict.action == PermissionAction::Deny)
     {
-        let why = format!(
+        let reason = format!(
             "the policy of Agent/{} denies it ({})",
             denying.agent, denying.why
         );
-        return Err(denied_error(context, tool, &why, DenialRemedy::Rule, None));
+        return Err(denied_error(
+            context,
+            tool,
+            &reason,
+            DenialRemedy::Rule,
+            None,
+        ));
     }
     let asking: Vec<&PermissionVerdict> = verdicts
         .iter()
@@ -114,26 +120,27 @@ async fn permit_needed(
     if asking.is_empty() {
         return Ok(GivenApprovals::default());
     }
-    let seen = CallSnapshot::capture(context, tool, arguments, paths).await;
-    if let Some(path) = seen.path_of_process() {
+    let snapshot = CallSnapshot::capture(context, tool, arguments, paths).await;
+    if let Some(path) = snapshot.path_of_process() {
         return Err(path_of_process_error(tool, path));
     }
-    if let Some(folder) = seen.too_large_directory() {
+    if let Some(folder) = snapshot.too_large_directory() {
         return Err(too_large_error(tool, folder));
     }
-    let mut held = grants::remembered_grants(context).await;
-    held.retain(|grant| seen.permits(grant.covers));
+    let mut held_grants = grants::remembered_grants(context).await;
+    held_grants.retain(|grant| snapshot.permits(grant.covers));
     let has_sandbox = context.engine.has_sandbox;
-    let (mut run_mode, mut wanted) = (RunMode::Shell, Vec::new());
+    let mut run_mode = RunMode::Shell;
+    let mut wanted = Vec::new();
     for verdict in asking {
-        let grant = seen.to_grant(&verdict.agent, verdict.is_untrusted);
-        match verdict.reach.answered_by(&held, &grant, has_sandbox) {
+        let grant = snapshot.to_grant(&verdict.agent, verdict.is_untrusted);
+        match verdict.reach.answered_by(&held_grants, &grant, has_sandbox) {
             Some(covers) => run_mode = run_mode.and(verdict.reach.run_mode(covers)),
             None => wanted.push((verdict, grant)),
         }
     }
-    let approved_files = seen.approved_files(&context.facts.workdir);
-    let approved_code = seen.code();
+    let approved_files = snapshot.approved_files(&context.facts.workdir);
+    let approved_code = snapshot.code();
     let Some(&(first, _)) = wanted.first() else {
         return Ok(GivenApprovals {
             run_mode,
@@ -143,20 +150,20 @@ async fn permit_needed(
     };
     let reaches: Vec<&GrantScope> = wanted.iter().map(|(verdict, _)| &verdict.reach).collect();
     let mut offers = grant_scope::approval_offers(&reaches, has_sandbox);
-    offers.retain(|offer| seen.permits(offer.covers));
+    offers.retain(|offer| snapshot.permits(offer.covers));
     let preview = approval_request::preview(context, tool, arguments).await;
     let changed: BTreeSet<String> = wanted
         .iter()
-        .flat_map(|(verdict, call)| verdict.reach.changed_files(&held, call, has_sandbox))
+        .flat_map(|(verdict, call)| verdict.reach.changed_files(&held_grants, call, has_sandbox))
         .collect();
-    let why = match grants::change_description(&changed) {
+    let reason = match grants::change_description(&changed) {
         Some(change) => format!("{}; {change}", first.why),
         None => first.why.clone(),
     };
     let default_arguments = grants::default_arguments(tool, arguments);
     let asked = ApprovalPrompt {
         agent: &first.agent,
-        why: &why,
+        why: &reason,
         default_arguments: &default_arguments,
         offers: &offers,
         preview: preview.as_deref(),
@@ -165,10 +172,10 @@ async fn permit_needed(
         ApprovalAnswer::Allow { scope, covers } => {
             let paths_now = resolve_paths(context, tool, arguments).await?;
             let is_changed = paths_now != *paths
-                || CallSnapshot::capture(context, tool, arguments, &paths_now).await != seen
+                || CallSnapshot::capture(context, tool, arguments, &paths_now).await != snapshot
                 || approval_request::preview(context, tool, arguments).await != preview;
             if is_changed {
-                return Err(changed_during_request(context, tool));
+                return Err(changed_during_request_error(context, tool));
             }
             let is_offered = offers.iter().any(|offer| offer.covers == covers);
             let covers = if is_offered && scope != ApprovalDuration::Once {
@@ -180,7 +187,7 @@ async fn permit_needed(
                 .iter()
                 .filter_map(|(verdict, call)| verdict.reach.grants_for(covers, call, has_sandbox));
             let grants: Vec<ApprovalGrant> = grants.flatten().collect();
-            if seen.permits(covers) {
+            if snapshot.permits(covers) {
                 grants::remember(context, scope, grants).await;
             }
             Ok(GivenApprovals {
@@ -203,14 +210,14 @@ async fn permit_needed(
             None,
         )),
         ApprovalAnswer::NobodyThere => {
-            let why = format!(
-                "it needs an approval and no user can answer (Agent/{}: {why})",
+            let reason = format!(
+                "it needs an approval and no user can answer (Agent/{}: {reason})",
                 first.agent
             );
             Err(denied_error(
                 context,
                 tool,
-                &why,
+                &reason,
                 DenialRemedy::Approve,
                 first.rule.as_deref(),
             ))
@@ -219,9 +226,9 @@ async fn permit_needed(
 }
 
 /// Returns the error for an approved call that is no longer the shown one.
-fn changed_during_request(context: &ToolCallContext, tool: &RegisteredTool) -> HandlerError {
-    let why = "the files or directories that it uses changed during the approval request";
-    denied_error(context, tool, why, DenialRemedy::Ask, None)
+fn changed_during_request_error(context: &ToolCallContext, tool: &RegisteredTool) -> HandlerError {
+    let reason = "the files or directories that it uses changed during the approval request";
+    denied_error(context, tool, reason, DenialRemedy::Ask, None)
 }
 
 /// Returns the error for a call that needs an approval and names a file through a link of a process.
@@ -301,7 +308,7 @@ async fn collect_verdicts(
         if is_answer && decision.asks_without_rule() {
             decision.action = PermissionAction::Allow;
         }
-        let asked = places.asked_about(permissions, question, &decision);
+        let asked = places.approval_reason(permissions, question, &decision);
         asked
             .map(|asked| path_verdict(&agent.name, asked))
             .unwrap_or_else(|| {
@@ -325,7 +332,10 @@ async fn collect_verdicts(
     let generation = context.engine.generation.load();
     for (caller, instance) in context.facts.narrowing_agents() {
         verdicts.push(match generation.agent(caller) {
-            Some(caller) => verdict(caller, &seen_by(own_paths, context, caller, instance)),
+            Some(caller) => verdict(
+                caller,
+                &paths_for_caller(own_paths, context, caller, instance),
+            ),
             // The policy of a removed agent is no longer known.
             None => PermissionVerdict {
                 agent: caller.to_owned(),
@@ -416,7 +426,7 @@ async fn resolve_paths(
 /// not allow an `out` directory of the called agent.
 ///
 /// If both agents use a separate directory per conversation, these count as the same directory.
-fn seen_by<'p>(
+fn paths_for_caller<'p>(
     paths: &'p PathArguments,
     context: &ToolCallContext,
     agent: &AgentPlan,
@@ -462,9 +472,9 @@ pub(crate) fn sandboxes_of(engine: &Engine, facts: &TurnScope) -> Vec<SandboxSet
     let callers = facts
         .narrowing_agents()
         .filter_map(|(caller, _)| generation.agent(caller));
-    let all = std::iter::once(&facts.agent).chain(callers);
+    let agents = std::iter::once(&facts.agent).chain(callers);
     let mut sandboxes: Vec<SandboxSettings> = Vec::new();
-    for sandbox in all.filter_map(|agent| agent.permissions.as_ref()?.sandbox.as_ref()) {
+    for sandbox in agents.filter_map(|agent| agent.permissions.as_ref()?.sandbox.as_ref()) {
         if !sandboxes.contains(sandbox) {
             sandboxes.push(sandbox.clone());
         }
@@ -474,7 +484,7 @@ pub(crate) fn sandboxes_of(engine: &Engine, facts: &TurnScope) -> Vec<SandboxSet
 
 /// Returns the verdict for the decision of a policy.
 fn verdict_for(agent: &str, decision: &PolicyDecision) -> PermissionVerdict {
-    let why = if decision.action == PermissionAction::Allow {
+    let reason = if decision.action == PermissionAction::Allow {
         String::new()
     } else {
         restriction_reason(decision)
@@ -482,7 +492,7 @@ fn verdict_for(agent: &str, decision: &PolicyDecision) -> PermissionVerdict {
     PermissionVerdict {
         agent: agent.to_owned(),
         action: decision.action,
-        why,
+        why: reason,
         run_mode: decision.run_mode(),
         rule: None,
         is_untrusted: false,
@@ -490,7 +500,6 @@ fn verdict_for(agent: &str, decision: &PolicyDecision) -> PermissionVerdict {
     }
 }
 
-/// Returns the reason of a restriction.
 fn restriction_reason(decision: &PolicyDecision) -> String {
     let about = decision
         .parts

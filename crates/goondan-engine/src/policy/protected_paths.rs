@@ -121,7 +121,7 @@ impl RedirectionTargets {
         targets
     }
 
-    /// Returns `true` if the call has no redirection, neither known nor unknown.
+    /// Returns true if the call has no redirection, neither known nor unknown.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty() && !self.are_unclear
     }
@@ -180,36 +180,39 @@ pub(crate) fn find(
         .ancestors()
         .nth(2)
         .map(real_path_or_self);
-    let own = real_path_or_self(environment.own_folder);
-    let of_bundle = LazyCell::new(|| of_bundle(environment.bundle, &root));
+    let own_folder = real_path_or_self(environment.own_folder);
+    let bundle_paths = LazyCell::new(|| bundle_protections(environment.bundle, &root));
     let imports = LazyCell::new(|| {
-        let programs = of_bundle.iter();
+        let programs = bundle_paths.iter();
         let programs = programs.filter(|(_, why)| *why == ProtectionReason::Program);
         ImportPlaces::from_scripts(programs.map(|(path, _)| path.clone()), &root)
     });
-    let secrets = match is_in(&folder, &root) {
-        true => SecretFiles::below([&root]),
-        false => SecretFiles::below([&root, &folder]),
+    let secrets = if is_in(&folder, &root) {
+        SecretFiles::below([&root])
+    } else {
+        SecretFiles::below([&root, &folder])
     };
     let protection_of = |path: &Path, access: PathAccess| {
         if state.as_ref().is_some_and(|state| path.starts_with(state)) {
             return None;
         }
-        let base = protection_base(path, &root, &folder, &own)?;
-        let by_name = by_name(base, path)
+        let base = protection_base(path, &root, &folder, &own_folder)?;
+        let protection = protection_by_name(base, path)
             .filter(|(_, why)| *why != ProtectionReason::Own || !environment.is_builtin);
-        let decides = || base == root || is_ignore_file_above(path, &root);
-        let by_name = by_name.or_else(|| decides().then(|| resource_protection(path)).flatten());
-        let by_name = by_name.or_else(|| instruction_protection(environment.bundle, path, access));
-        let by_name = by_name.or_else(|| hard_links::protection(path, &secrets));
-        let by_name = by_name.or_else(|| repository_without_name(base, path));
-        let by_name = by_name.or_else(|| {
-            of_bundle
+        let is_in_project = || base == root || is_ignore_file_above(path, &root);
+        let protection =
+            protection.or_else(|| is_in_project().then(|| resource_protection(path)).flatten());
+        let protection =
+            protection.or_else(|| instruction_protection(environment.bundle, path, access));
+        let protection = protection.or_else(|| hard_links::protection(path, &secrets));
+        let protection = protection.or_else(|| repository_without_name(base, path));
+        let protection = protection.or_else(|| {
+            bundle_paths
                 .iter()
                 .find(|(protected, _)| is_in(path, protected))
                 .cloned()
         });
-        by_name.or_else(|| Some((imports.find_containing(path)?, ProtectionReason::Program)))
+        protection.or_else(|| Some((imports.find_containing(path)?, ProtectionReason::Program)))
     };
     let to_protected = |named: NamedPath<'_>| {
         let (path, (protected, why)) = named
@@ -248,7 +251,7 @@ pub(crate) fn find(
             access: named.access,
         })
     };
-    let of_arguments = paths.absolute().map(|(argument, given, places)| {
+    let argument_paths = paths.absolute().map(|(argument, given, places)| {
         let places = places.into_iter().map(Cow::Borrowed).collect();
         NamedPath {
             argument,
@@ -257,15 +260,15 @@ pub(crate) fn find(
             access: PathAccess::Argument,
         }
     });
-    let of_names = written.iter().map(|file| {
-        let shown = file.path.strip_prefix(environment.bundle.root());
+    let written_paths = written.iter().map(|file| {
+        let relative_path = file.path.strip_prefix(environment.bundle.root());
         let access = match file.argument {
             Some(_) => PathAccess::Selection,
             None => PathAccess::Always,
         };
         NamedPath {
             argument: file.argument.as_deref().unwrap_or_default(),
-            given: Cow::Owned(shown.unwrap_or(&file.path).display().to_string()),
+            given: Cow::Owned(relative_path.unwrap_or(&file.path).display().to_string()),
             places: vec![
                 Cow::Owned(normalize_path(&file.path)),
                 Cow::Owned(real_path_or_self(&file.path)),
@@ -273,8 +276,8 @@ pub(crate) fn find(
             access,
         }
     });
-    of_arguments
-        .chain(of_names)
+    argument_paths
+        .chain(written_paths)
         .chain(redirections.named_paths(line_folders))
         .filter_map(to_protected)
         .collect()
@@ -297,7 +300,7 @@ fn protection_base<'a>(
 }
 
 /// Returns the path below `base` that is protected by its name in any project.
-fn by_name(base: &Path, path: &Path) -> Option<(PathBuf, ProtectionReason)> {
+fn protection_by_name(base: &Path, path: &Path) -> Option<(PathBuf, ProtectionReason)> {
     let depth = base.components().count();
     let parts: Vec<&Path> = path
         .ancestors()
@@ -367,7 +370,7 @@ fn instruction_protection(
         .then(|| (path.to_owned(), ProtectionReason::Instructions))
 }
 
-/// Returns `true` for a `.gitignore` above the project, which also controls the contents of the
+/// Returns true for a `.gitignore` above the project, which also controls the contents of the
 /// bundle.
 fn is_ignore_file_above(path: &Path, root: &Path) -> bool {
     let is_ignore_file = path
@@ -378,7 +381,7 @@ fn is_ignore_file_above(path: &Path, root: &Path) -> bool {
 
 /// Returns the files of a bundle, the files its tools run and are built from, and the replay files
 /// of its models.
-fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, ProtectionReason)> {
+fn bundle_protections(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, ProtectionReason)> {
     let entries = bundle
         .tools()
         .values()
@@ -418,27 +421,27 @@ fn of_bundle(bundle: &Bundle, root: &Path) -> Vec<(PathBuf, ProtectionReason)> {
         .values()
         .flat_map(|model| model.spec.files())
         .map(|file| (file.to_owned(), ProtectionReason::Bundle));
-    let of_tools = bundle
+    let tool_builds = bundle
         .tools()
         .values()
         .filter_map(|tool| tool.spec.build.as_ref());
-    let of_extensions = bundle
+    let extension_builds = bundle
         .extensions()
         .values()
         .filter_map(|extension| extension.spec.build.as_ref());
-    let of_connectors = bundle
+    let connector_builds = bundle
         .connectors()
         .values()
         .filter_map(|connector| connector.spec.build.as_ref());
-    let builds = of_tools
-        .chain(of_extensions)
-        .chain(of_connectors)
+    let builds = tool_builds
+        .chain(extension_builds)
+        .chain(connector_builds)
         .filter_map(|build| build.cwd.clone());
     let builds = builds.map(|folder| (folder, ProtectionReason::Program));
     let agents = bundle.agents().values();
     let skills = agents.flat_map(|agent| {
-        let listed = agent.spec.skills.iter().map(|skill| &skill.folder);
-        listed.chain(&agent.spec.skill_collections).cloned()
+        let skill_folders = agent.spec.skills.iter().map(|skill| &skill.folder);
+        skill_folders.chain(&agent.spec.skill_collections).cloned()
     });
     let skills = skills.map(|directory| (directory, ProtectionReason::Instructions));
     entries
@@ -470,9 +473,10 @@ fn server_files(server: &McpServer, root: &Path) -> Vec<String> {
         .as_ref()
         .map_or_else(|| root.to_owned(), |cwd| root.join(cwd));
     // The command is relative to the project, the arguments to the working directory.
-    let program = match command.contains('/') {
-        true => root.join(command).to_string_lossy().into_owned(),
-        false => command.clone(),
+    let program = if command.contains('/') {
+        root.join(command).to_string_lossy().into_owned()
+    } else {
+        command.clone()
     };
     let started = StartedProgram {
         command: &program,
@@ -489,17 +493,18 @@ fn server_files(server: &McpServer, root: &Path) -> Vec<String> {
 }
 
 impl ProtectedPath {
-    /// Returns `true` if a call with these permissions requires an approval. Files with keys also
+    /// Returns true if a call with these permissions requires an approval. Files with keys also
     /// require it for reading.
     pub(crate) fn requires_approval(&self, needs: &BTreeSet<Permission>) -> bool {
-        let does = |permission| match self.access {
+        let has_permission = |permission| match self.access {
             PathAccess::Redirection(only) => only == permission,
             _ => needs.contains(&permission),
         };
-        does(Permission::Write) || (self.why == ProtectionReason::Secrets && does(Permission::Read))
+        has_permission(Permission::Write)
+            || (self.why == ProtectionReason::Secrets && has_permission(Permission::Read))
     }
 
-    /// Returns `true` for a redirection target. If a shell opens the file, it requires no approval
+    /// Returns true for a redirection target. If a shell opens the file, it requires no approval
     /// by itself.
     pub(crate) fn is_redirected_to(&self) -> bool {
         matches!(self.access, PathAccess::Redirection(_))
@@ -522,7 +527,7 @@ impl ProtectedPath {
         )
     }
 
-    /// Returns `true` if the pattern of the deciding rule contains the path literally, or the value
+    /// Returns true if the pattern of the deciding rule contains the path literally, or the value
     /// that selects it. For a file that every call writes, the rule must contain the tool.
     pub(crate) fn is_named(
         &self,
@@ -530,8 +535,12 @@ impl ProtectedPath {
         permissions: Option<&Permissions>,
         decision: &PolicyDecision,
     ) -> bool {
-        let called = |part: &CommandPart| part.file.as_ref().unwrap_or(&part.shown) == &self.given;
-        let about = decision.parts.iter().find(|part| called(&part.part));
+        let names_this_file =
+            |part: &CommandPart| part.file.as_ref().unwrap_or(&part.shown) == &self.given;
+        let about = decision
+            .parts
+            .iter()
+            .find(|part| names_this_file(&part.part));
         let because = match about {
             Some(part) => &part.because,
             None if decision.parts.is_empty() => &decision.because,
@@ -572,7 +581,7 @@ pub(super) fn real_path_or_self(path: &Path) -> PathBuf {
     real_path(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Returns `true` if `path` is `ancestor` or below it. Ignores case, so that the protection works on
+/// Returns true if `path` is `ancestor` or below it. Ignores case, so that the protection works on
 /// every file system.
 pub(super) fn is_in(path: &Path, ancestor: &Path) -> bool {
     Path::new(&lowercase_text(path)).starts_with(lowercase_text(ancestor))
@@ -607,7 +616,7 @@ mod tests {
     fn why(path: &str) -> Option<ProtectionReason> {
         let (root, folder) = (Path::new("/home/u/shop"), Path::new("/home/u"));
         let path = Path::new(path);
-        by_name(
+        protection_by_name(
             protection_base(path, root, folder, Path::new("/state"))?,
             path,
         )

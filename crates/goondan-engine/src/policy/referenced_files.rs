@@ -86,94 +86,106 @@ pub(super) fn find(
     let home = std::env::home_dir();
     let resolve = |folder: &PathBuf, word: &String| match word.strip_prefix("~/").zip(home.as_ref())
     {
-        Some((below, home)) => home.join(below),
+        Some((relative, home)) => home.join(relative),
         None => folder.join(word),
     };
-    let below = |folder: &PathBuf, words: &BTreeSet<String>| {
+    let named_paths_below = |folder: &PathBuf, words: &BTreeSet<String>| {
         let paths = words.iter().map(|word| resolve(folder, word));
         paths.collect::<Vec<_>>()
     };
-    let mut all = folders.to_vec();
-    let mut visited: BTreeSet<PathBuf> = all
+    let mut all_folders = folders.to_vec();
+    let mut visited: BTreeSet<PathBuf> = all_folders
         .iter()
         .filter_map(|folder| folder.canonicalize().ok())
         .collect();
     // A line may change into a directory before it names a file, and from there into the next one.
     for _ in 0..referenced.directory_changes.max(1) {
-        let inside: Vec<PathBuf> = all
+        let inside: Vec<PathBuf> = all_folders
             .iter()
-            .flat_map(|folder| below(folder, &referenced.words))
+            .flat_map(|folder| named_paths_below(folder, &referenced.words))
             .filter(|path| path.is_dir())
             .collect();
-        all.extend(
+        all_folders.extend(
             inside
                 .into_iter()
                 .filter(|path| path.canonicalize().is_ok_and(|real| visited.insert(real))),
         );
-        if all.len() > MAX_SEARCHED_DIRS {
+        if all_folders.len() > MAX_SEARCHED_DIRS {
             return None;
         }
     }
-    let in_each = |words| all.iter().flat_map(move |folder| below(folder, words));
-    let own: Vec<&Path> = folders
+    let in_each_folder = |words| {
+        all_folders
+            .iter()
+            .flat_map(move |folder| named_paths_below(folder, words))
+    };
+    let own_folders: Vec<&Path> = folders
         .iter()
         .map(PathBuf::as_path)
         .chain([project])
         .collect();
-    let mut files: BTreeSet<PathBuf> = in_each(&referenced.words).collect();
-    files.extend(referenced.implied_files(&all, &own));
-    files.extend(referenced.changeable_programs(&all, &own));
+    let mut files: BTreeSet<PathBuf> = in_each_folder(&referenced.words).collect();
+    files.extend(referenced.implied_files(&all_folders, &own_folders));
+    files.extend(referenced.changeable_programs(&all_folders, &own_folders));
     files.retain(|path| path.is_file());
-    let read = || in_each(&referenced.words).chain(in_each(&referenced.read_words));
+    let read_files =
+        || in_each_folder(&referenced.words).chain(in_each_folder(&referenced.read_words));
     if referenced.installs_packages() {
-        files.extend(requirement_files(read()));
+        files.extend(requirement_files(read_files()));
     }
     if referenced.runs_version_control || referenced.loads_code {
-        files.extend(all.iter().flat_map(|folder| repository_files(folder)));
+        files.extend(
+            all_folders
+                .iter()
+                .flat_map(|folder| repository_files(folder)),
+        );
     }
     if referenced.loads_code {
         let around_scripts = files.iter().filter_map(|file| file.parent());
         let around_scripts: Vec<PathBuf> = around_scripts.map(Path::to_owned).collect();
-        let directories = all.iter().cloned().chain(in_each(&referenced.words));
-        let mut known = BTreeSet::new();
+        let directories = all_folders
+            .iter()
+            .cloned()
+            .chain(in_each_folder(&referenced.words));
+        let mut known_files = BTreeSet::new();
         for path in directories.chain(around_scripts) {
             let is_own = || {
                 let mut places = folders
                     .iter()
-                    .map(|folder| CodePlace::of(&path, folder, &own));
+                    .map(|folder| CodePlace::of(&path, folder, &own_folders));
                 folders.contains(&path) || places.any(|place| place != CodePlace::Other)
             };
             let real = path.canonicalize().ok().filter(|real| real.is_dir());
-            if real.is_some_and(|real| known.insert(real) && is_own()) {
+            if real.is_some_and(|real| known_files.insert(real) && is_own()) {
                 files.insert(path);
             }
         }
     }
-    files.extend(interpreters(&files, &all, None));
-    let sourced = sourced_files(lines, &files, &all, project);
+    files.extend(interpreters(&files, &all_folders, None));
+    let sourced = sourced_files(lines, &files, &all_folders, project);
     if sourced.are_unknown {
         return None;
     }
     files.extend(sourced.files.into_iter().chain(sourced.missing));
-    files.extend(in_each(&referenced.read_words).filter(|path| path.is_file()));
-    let variables = in_each(&referenced.variables).map(|path| (path, true));
-    let options = in_each(&referenced.options).map(|path| (path, false));
+    files.extend(in_each_folder(&referenced.read_words).filter(|path| path.is_file()));
+    let variables = in_each_folder(&referenced.variables).map(|path| (path, true));
+    let options = in_each_folder(&referenced.options).map(|path| (path, false));
     for (path, is_variable) in variables.chain(options) {
         let place = folders
             .iter()
-            .map(|folder| CodePlace::of(&path, folder, &own));
+            .map(|folder| CodePlace::of(&path, folder, &own_folders));
         match place.max() {
             Some(CodePlace::ContainsWorkdir) if is_variable => return None,
             Some(CodePlace::Directory) => drop(files.insert(path)),
             _ => {}
         }
     }
-    let named = read().chain(in_each(&referenced.data_words));
-    let links = named.filter_map(|path| {
+    let named_files = read_files().chain(in_each_folder(&referenced.data_words));
+    let links = named_files.filter_map(|path| {
         let target = real_path(&path).unwrap_or_default();
         (target != protected_paths::normalize_path(&path)).then_some((path, target))
     });
-    let mut run = in_each(&referenced.words).chain(in_each(&referenced.piped_words));
+    let mut run = in_each_folder(&referenced.words).chain(in_each_folder(&referenced.piped_words));
     Some(ReferencedPaths {
         files,
         link_targets: links.collect(),
@@ -284,15 +296,15 @@ impl ReferencedWords {
                 let mut own_parts = parts
                     .iter()
                     .filter(|part| part.command == Some(command.number));
-                let named = words.iter().flat_map(|word| pieces(word));
+                let named_pieces = words.iter().flat_map(|word| pieces(word));
                 if own_parts.all(never_reads_files) {
-                    self.data_words.extend(named);
+                    self.data_words.extend(named_pieces);
                 } else {
-                    let named: Vec<String> = named.collect();
+                    let named_pieces: Vec<String> = named_pieces.collect();
                     if !reading_parts.is_empty() {
-                        self.piped_words.extend(named.iter().cloned());
+                        self.piped_words.extend(named_pieces.iter().cloned());
                     }
-                    self.read_words.extend(named);
+                    self.read_words.extend(named_pieces);
                 }
             }
         }
@@ -309,7 +321,9 @@ impl ReferencedWords {
 
     /// Adds the words of a command, and the directories of code that they name.
     fn add_words(&mut self, words: &[String]) {
-        words.iter().for_each(|word| self.add_word(word));
+        for word in words {
+            self.add_word(word);
+        }
         self.add_code_directories(words);
     }
 
@@ -349,11 +363,11 @@ impl ReferencedWords {
     fn changeable_programs(&self, folders: &[PathBuf], own: &[&Path]) -> Vec<PathBuf> {
         let temporary = std::env::temp_dir();
         let words = self.words.iter();
-        let found = words.flat_map(|word| {
+        let candidates = words.flat_map(|word| {
             let folders = folders.iter();
             folders.filter_map(move |folder| find_program(word, None, folder))
         });
-        found
+        candidates
             .filter(|path| is_below(path, own) || is_below(path, &[&temporary]))
             .collect()
     }
@@ -379,7 +393,8 @@ impl ReferencedWords {
         }
         // Quotes may have another meaning in that language, so the string is also split without
         // them.
-        let (mut starts, mut at) = (Vec::new(), 0);
+        let mut starts = Vec::new();
+        let mut at = 0;
         for piece in text.split_inclusive(is_end) {
             let name = piece.trim_end_matches(is_end);
             if !name.is_empty() {
@@ -407,19 +422,19 @@ fn assigned_value(word: &str) -> Option<&str> {
 /// Returns true if the first word of a command is a program for which `is_match` returns true. A
 /// variable before it, such as `LD_PRELOAD`, can make the program load a file.
 fn has_first_word(part: &CommandPart, is_match: impl Fn(&str) -> bool) -> bool {
-    let whole = text(&part.whole);
-    whole.split_whitespace().next().is_some_and(is_match)
+    let whole_text = text(&part.whole);
+    whole_text.split_whitespace().next().is_some_and(is_match)
 }
 
 /// Returns the directories, and those around them up to the directories in `own`.
 fn with_parents(folders: &[PathBuf], own: &[&Path]) -> Vec<PathBuf> {
     let is_own = |path: &&Path| own.iter().any(|own| path.starts_with(own));
-    let each = |folder: &'_ PathBuf| -> Vec<PathBuf> {
+    let folder_and_parents = |folder: &'_ PathBuf| -> Vec<PathBuf> {
         let above = folder.ancestors().skip(1).take_while(is_own);
         let above = above.map(Path::to_owned);
         std::iter::once(folder.clone()).chain(above).collect()
     };
-    folders.iter().flat_map(each).collect()
+    folders.iter().flat_map(folder_and_parents).collect()
 }
 
 /// Returns the lists of Python packages in `paths`, and the lists that they name, such as
@@ -429,14 +444,14 @@ fn requirement_files(paths: impl Iterator<Item = PathBuf>) -> BTreeSet<PathBuf> 
         let suffix = path.extension().unwrap_or_default();
         (suffix == "txt" || suffix == "in") && path.is_file()
     };
-    let mut found: BTreeSet<PathBuf> = paths.filter(is_list).collect();
-    let mut todo: Vec<PathBuf> = found.iter().cloned().collect();
-    while let Some(list) = todo.pop().filter(|_| found.len() < MAX_REQUIREMENT_FILES) {
+    let mut lists: BTreeSet<PathBuf> = paths.filter(is_list).collect();
+    let mut todo: Vec<PathBuf> = lists.iter().cloned().collect();
+    while let Some(list) = todo.pop().filter(|_| lists.len() < MAX_REQUIREMENT_FILES) {
         let folder = list.parent().unwrap_or(&list);
-        let named = paths_in_settings(&list, folder).into_iter();
-        todo.extend(named.filter(|path| is_list(path) && found.insert(path.clone())));
+        let named_lists = paths_in_settings(&list, folder).into_iter();
+        todo.extend(named_lists.filter(|path| is_list(path) && lists.insert(path.clone())));
     }
-    found
+    lists
 }
 
 /// Returns true if the command may run a file that its words do not name: a word contains the output
@@ -462,14 +477,14 @@ fn names_unknown_file(command: &ShellCommand, words: &[String], has_form: bool) 
 
 /// Returns the word with unknown parts replaced by `*`.
 fn word_pattern(word: &CommandWord) -> String {
-    let of = |piece: &WordPiece| {
+    let piece_pattern = |piece: &WordPiece| {
         if let WordPiece::Text(text) = piece {
             text.clone()
         } else {
             "*".to_owned()
         }
     };
-    word.pieces.iter().map(of).collect()
+    word.pieces.iter().map(piece_pattern).collect()
 }
 
 /// Returns a pattern as text, with `*` for each unknown part.

@@ -53,8 +53,8 @@ impl ResolvedPaths {
         )
     }
 
-    /// Works like [`ResolvedPaths::of`], with parsed redirections, and with the further files that
-    /// the call writes.
+    /// Resolves the paths of a call like [`ResolvedPaths::of`], with parsed redirections and the
+    /// additional files that the call writes.
     pub(crate) fn with(
         environment: &PathEnvironment<'_>,
         marked: &MarkedArguments,
@@ -68,7 +68,8 @@ impl ResolvedPaths {
             .folders
             .iter()
             .filter_map(|name| arguments.get(name)?.as_str());
-        let (mut folders, mut linked_folders) = (Vec::new(), BTreeMap::new());
+        let mut folders = Vec::new();
+        let mut linked_folders = BTreeMap::new();
         for stated in stated_folders {
             let path = workdir.join(stated);
             let target = protected_paths::real_path_or_self(&path);
@@ -108,12 +109,13 @@ impl ResolvedPaths {
 
     /// Returns the targets of the paths that contain symbolic links, by path.
     pub(crate) fn link_targets(&self) -> BTreeMap<String, String> {
-        let of_arguments = self.arguments.linked_paths();
-        let of_arguments = of_arguments.map(|(path, target)| (path.to_owned(), target.to_owned()));
+        let argument_targets = self.arguments.linked_paths();
+        let argument_targets =
+            argument_targets.map(|(path, target)| (path.to_owned(), target.to_owned()));
         self.linked_folders
             .clone()
             .into_iter()
-            .chain(of_arguments)
+            .chain(argument_targets)
             .collect()
     }
 
@@ -125,7 +127,7 @@ impl ResolvedPaths {
     /// Returns the reason why a call that `decision` allows requires an approval anyway: the call
     /// names a protected path that no rule of `permissions` names. `None` if it requires no
     /// approval.
-    pub fn asked_about(
+    pub fn approval_reason(
         &self,
         permissions: Option<&Permissions>,
         question: PolicyQuestion<'_>,
@@ -140,11 +142,11 @@ impl ResolvedPaths {
         let unapproved = unapproved.find(|path| is_direct || !path.is_redirected_to());
         let unclear_reason =
             || "it changes directory too often to resolve its redirections".to_owned();
-        let why = unapproved
+        let reason = unapproved
             .map(ProtectedPath::approval_reason)
             .or_else(|| (is_direct && self.are_unclear).then(unclear_reason))?;
         Some(ApprovalReason {
-            why,
+            why: reason,
             rule: unapproved.map(|unapproved| unapproved.allow_rule(question.tool_name)),
         })
     }

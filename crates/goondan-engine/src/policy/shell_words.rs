@@ -26,7 +26,7 @@ pub(super) fn words(text: &str) -> Option<Vec<String>> {
 /// Characters that quote or escape others.
 const QUOTES: [char; 3] = ['\'', '"', '\\'];
 
-/// Returns `true` if the text contains quotes or escapes.
+/// Returns true if the text contains quotes or escapes.
 fn is_quoted(text: &str) -> bool {
     text.contains(QUOTES)
 }
@@ -89,7 +89,7 @@ impl ShellWordReader<'_> {
         Some(())
     }
 
-    /// Returns `true` if no quote follows. Cached, because this only changes from `false` to
+    /// Returns true if no quote follows. Cached, because this only changes from `false` to
     /// `true`.
     fn has_plain_rest(&mut self) -> bool {
         self.is_rest_plain = self.is_rest_plain || !self.rest.clone().any(|c| QUOTES.contains(&c));

@@ -25,16 +25,17 @@ fn rule_action(
         rules: vec![rule(None, None, &[("path", pattern)], action)],
         sandbox: None,
     };
-    let named = vec!["path".to_owned()];
-    let marked = match is_tree {
-        true => MarkedArguments {
-            trees: named,
+    let path_argument = vec!["path".to_owned()];
+    let marked = if is_tree {
+        MarkedArguments {
+            trees: path_argument,
             ..MarkedArguments::default()
-        },
-        false => MarkedArguments {
-            paths: named,
+        }
+    } else {
+        MarkedArguments {
+            paths: path_argument,
             ..MarkedArguments::default()
-        },
+        }
     };
     let arguments = json!({ "path": path }).as_object().cloned().unwrap();
     let paths = PathArguments::in_style(style, &marked, &arguments);

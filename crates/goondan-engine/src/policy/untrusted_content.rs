@@ -11,7 +11,7 @@ use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::{StoreError, update};
 use goondan_core::reserved_names::UNTRUSTED_RECORD as STATE;
 
-/// Returns `true` if the output of `tool` is untrusted.
+/// Returns true if the output of `tool` is untrusted.
 pub(crate) fn is_untrusted(engine: &Engine, tool: &RegisteredTool) -> bool {
     let generation = engine.generation.load();
     generation
@@ -69,7 +69,7 @@ pub(crate) async fn copy(
 
 /// Taints the conversation of `to`, which receives a message, if the conversation of `from` is
 /// tainted.
-pub(crate) async fn pass_on(
+pub(crate) async fn taint_receiver(
     engine: &Engine,
     from: &InstanceId,
     to: &InstanceId,

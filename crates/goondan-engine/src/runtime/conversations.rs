@@ -26,7 +26,7 @@ impl SwarmRuntime {
         message_id: Option<&str>,
     ) -> Result<Option<InstanceId>, SubmitError> {
         let messages = self.conversation(source).await?;
-        let Some(messages) = up_to(&messages, message_id) else {
+        let Some(messages) = messages_up_to(&messages, message_id) else {
             return Ok(None);
         };
         let source_meta = self
@@ -155,7 +155,10 @@ impl SwarmRuntime {
 
 /// Returns the messages up to `message_id`, including the results of its tool calls: providers
 /// refuse a call without a result.
-fn up_to<'m>(messages: &'m [Arc<Message>], message_id: Option<&str>) -> Option<&'m [Arc<Message>]> {
+fn messages_up_to<'m>(
+    messages: &'m [Arc<Message>],
+    message_id: Option<&str>,
+) -> Option<&'m [Arc<Message>]> {
     let Some(message_id) = message_id else {
         return Some(messages);
     };
@@ -166,14 +169,14 @@ fn up_to<'m>(messages: &'m [Arc<Message>], message_id: Option<&str>) -> Option<&
         .tool_calls()
         .map(|call| call.tool_call_id.as_str())
         .collect();
-    let answers = |message: &Arc<Message>| {
+    let answers_call = |message: &Arc<Message>| {
         message
             .tool_results()
             .any(|result| calls.contains(&&*result.tool_call_id))
     };
     let results = messages[last + 1..]
         .iter()
-        .take_while(|message| answers(message))
+        .take_while(|message| answers_call(message))
         .count();
     Some(&messages[..=last + results])
 }

@@ -168,21 +168,20 @@ impl SwarmRuntime {
         let instances = InstanceTable::restore(&*node.store, &recovered).await?;
         let timetable = Arc::new(JobTable::restore(&*node.store).await?);
         let (commands, queue) = unbounded_channel();
-        let roster = parts.crew.map(WorkerPool::new);
+        let worker_pool = parts.crew.map(WorkerPool::new);
         let engine = node.build_engine(NodeRole {
             approver: parts.approver,
             approvals: parts.approvals,
             reloader: parts.reloader,
             timetable: Arc::clone(&timetable),
-            uplink: None,
-            roster: roster.clone(),
+            leader_client: None,
+            worker_pool: worker_pool.clone(),
             commands,
         });
         let events = engine.bus.subscribe();
-        parts
-            .watchers
-            .into_iter()
-            .for_each(|watcher| engine.bus.pass_to(watcher));
+        for watcher in parts.watchers.into_iter() {
+            engine.bus.pass_to(watcher);
+        }
         let orchestrator = Orchestrator::new(Arc::clone(&engine), recovered, instances);
         let task = tokio::spawn(orchestrator.run(queue)).abort_handle();
         let timer = schedule::run(
@@ -191,8 +190,9 @@ impl SwarmRuntime {
             Arc::clone(&engine.clock),
         );
         let timer = tokio::spawn(timer).abort_handle();
-        let leader_task = roster.map(|roster| {
-            tokio::spawn(leader_service::listen(Arc::downgrade(&engine), roster)).abort_handle()
+        let leader_task = worker_pool.map(|worker_pool| {
+            tokio::spawn(leader_service::listen(Arc::downgrade(&engine), worker_pool))
+                .abort_handle()
         });
         Ok((
             SwarmRuntime {
@@ -213,9 +213,9 @@ impl SwarmRuntime {
     /// Replaces the generation. Running steps keep theirs (rule R3); agents that are no longer
     /// defined drain (R4).
     pub fn swap(&self, generation: Generation) {
-        if let Some(roster) = &self.engine.roster {
+        if let Some(worker_pool) = &self.engine.worker_pool {
             // Workers still have the previous project until they report the new one.
-            roster.mark_all_unfit();
+            worker_pool.mark_all_unfit();
         }
         self.engine.generation.store(Arc::new(generation));
         // Without an orchestrator no instance is left to evict.
@@ -351,7 +351,7 @@ impl SwarmRuntime {
             narrowing: None,
             answer_call: None,
             turn_id: turn_id.clone(),
-            life: self.engine.activity.tracker_for(&instance),
+            tracker: self.engine.activity.tracker_for(&instance),
             instance,
             layers: Arc::clone(agent.extensions.built_in()),
             agent,
@@ -377,7 +377,7 @@ impl SwarmRuntime {
             message: Arc::new(message),
             trace,
             cancel: CancellationToken::new(),
-            life: ActivityTracker::new(),
+            tracker: ActivityTracker::new(),
             metadata: JsonObject::new(),
             approval: None,
         };
@@ -532,7 +532,9 @@ impl SwarmRuntime {
         self.engine.dead.store(true, Ordering::Release);
         self.task.abort();
         self.timer.abort();
-        self.leader_task.iter().for_each(AbortHandle::abort);
+        if let Some(task) = self.leader_task.as_ref() {
+            task.abort();
+        }
     }
 
     /// Keeps approval requests open from now on, although clients disconnect during the shutdown.
@@ -541,7 +543,7 @@ impl SwarmRuntime {
     }
 
     /// Stops accepting inputs and waits up to `grace` for running turns. Turns that wait for an
-    /// approval, and turns that still run after that time, resume at the next start. Returns `false`
+    /// approval, and turns that still run after that time, resume at the next start. Returns false
     /// if there are such turns.
     pub async fn shutdown(&self, grace: Duration) -> bool {
         self.begin_shutdown();
@@ -552,7 +554,9 @@ impl SwarmRuntime {
             .send(OrchestratorCommand::Shutdown { grace });
         self.engine.commands.closed().await;
         self.timer.abort();
-        self.leader_task.iter().for_each(AbortHandle::abort);
+        if let Some(task) = self.leader_task.as_ref() {
+            task.abort();
+        }
         !self.engine.dead.load(Ordering::Acquire)
     }
 

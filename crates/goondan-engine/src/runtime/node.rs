@@ -65,8 +65,8 @@ pub(super) struct NodeRole {
     pub(super) approvals: Arc<dyn ApprovalStore>,
     pub(super) reloader: Option<Arc<dyn ProjectReloader>>,
     pub(super) timetable: Arc<JobTable>,
-    pub(super) uplink: Option<Arc<LeaderClient>>,
-    pub(super) roster: Option<Arc<WorkerPool>>,
+    pub(super) leader_client: Option<Arc<LeaderClient>>,
+    pub(super) worker_pool: Option<Arc<WorkerPool>>,
     pub(super) commands: UnboundedSender<OrchestratorCommand>,
 }
 
@@ -88,15 +88,15 @@ impl EngineNodeParts {
             approvals,
             reloader,
             timetable,
-            uplink,
-            roster,
+            leader_client,
+            worker_pool,
             commands,
         } = role;
         let bus = EventBus::new(
             Arc::clone(&store),
             Arc::clone(&clock),
             redactor.clone(),
-            uplink.clone(),
+            leader_client.clone(),
         );
         let activity = ActivityRegistry::default();
         Arc::new(Engine {
@@ -110,7 +110,7 @@ impl EngineNodeParts {
             generation: ArcSwap::new(generation),
             spent: UsageTotals::new(&activity.run),
             activity,
-            pace: RateLimiter::default(),
+            rate_limiter: RateLimiter::default(),
             tracing,
             model_calls: ModelCallLog::default(),
             timetable,
@@ -120,8 +120,8 @@ impl EngineNodeParts {
             reloader,
             dead: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            uplink,
-            roster,
+            leader_client,
+            worker_pool,
             commands,
         })
     }
@@ -130,19 +130,19 @@ impl EngineNodeParts {
 /// Runs turns that the leader assigns, until this node leaves the cluster. If the future is
 /// dropped, turns stop and resume on another node. New generations replace the first one.
 pub async fn work(parts: EngineNodeParts, leader: Arc<dyn LeaderChannel>, orders: WorkerControl) {
-    let uplink = LeaderClient::new(leader);
-    let book = GrantCache::new(&uplink);
+    let leader_client = LeaderClient::new(leader);
+    let grant_cache = GrantCache::new(&leader_client);
     let (commands, queue) = unbounded_channel();
     let engine = parts.build_engine(NodeRole {
-        approver: Arc::new(LeaderApprover(Arc::clone(&uplink))),
-        approvals: Arc::clone(&book) as _,
+        approver: Arc::new(LeaderApprover(Arc::clone(&leader_client))),
+        approvals: Arc::clone(&grant_cache) as _,
         reloader: None,
         timetable: Arc::default(),
-        uplink: Some(Arc::clone(&uplink)),
-        roster: None,
+        leader_client: Some(Arc::clone(&leader_client)),
+        worker_pool: None,
         commands,
     });
-    TurnWorker::new(engine, uplink, book)
+    TurnWorker::new(engine, leader_client, grant_cache)
         .run(queue, orders)
         .await;
 }

@@ -49,7 +49,7 @@ pub(crate) struct AgentCalls {
     trace: TraceContext,
     cancel: CancellationToken,
     /// Activity of the call.
-    life: Arc<ActivityTracker>,
+    tracker: Arc<ActivityTracker>,
     asked: AtomicU32,
 }
 
@@ -63,7 +63,7 @@ impl AgentCalls {
             place: format!("{}/{}", context.step_id, context.call.tool_call_id),
             trace: context.trace.clone(),
             cancel,
-            life: Arc::clone(&context.life),
+            tracker: Arc::clone(&context.tracker),
             asked: AtomicU32::new(0),
         }
     }
@@ -78,7 +78,7 @@ impl AgentCalls {
             trace: context.facts.trace.clone(),
             place,
             cancel: context.cancel.clone(),
-            life: ActivityTracker::new(),
+            tracker: ActivityTracker::new(),
             asked: AtomicU32::new(0),
         }
     }
@@ -172,12 +172,13 @@ impl AgentCalls {
         waits: bool,
     ) -> Result<Option<oneshot::Receiver<TurnResult>>, SubmissionFailure> {
         let passed_on =
-            untrusted_content::pass_on(&self.engine, &self.facts.instance, &event.target).await;
+            untrusted_content::taint_receiver(&self.engine, &self.facts.instance, &event.target)
+                .await;
         match passed_on {
             Err(error) if error.is_passing() => {
                 return Err(SubmissionFailure::Refused(error.into()));
             }
-            passed_on => passed_on.map_err(taint_failed)?,
+            passed_on => passed_on.map_err(taint_error)?,
         }
         let (accepted, answer) = oneshot::channel();
         let (waiter, result) = waits.then(oneshot::channel).unzip();
@@ -241,9 +242,9 @@ impl AgentCalls {
         let target = &event.target.agent;
         let (target_activity, caller_activities) = (
             self.engine.activity.tracker_for(&event.target),
-            [&self.life, &self.facts.life],
+            [&self.tracker, &self.facts.tracker],
         );
-        let _waiting = caller_activities.map(|life| life.wait_for(&target_activity));
+        let _waiting = caller_activities.map(|tracker| tracker.wait_for(&target_activity));
         tokio::select! {
             result = answer => result.map_err(|_| stopped_error()),
             () = target_activity.forward_approvals(caller_activities) => unreachable!("it holds for as long as this waits"),
@@ -262,7 +263,7 @@ impl AgentCalls {
 }
 
 /// Returns the error for untrusted input that could not be marked as untrusted.
-fn taint_failed(error: StoreError) -> HandlerError {
+fn taint_error(error: StoreError) -> HandlerError {
     HandlerError::new(format!(
         "the message is untrusted, and recording that failed: {error}"
     ))
@@ -308,9 +309,9 @@ impl AgentToolRuntime for AgentCalls {
             .filter(|ms| *ms > 0)
             .map_or(DEFAULT_REQUEST_TIMEOUT, Duration::from_millis);
         let turn = self.wait(&event, answer, limit).await?;
-        untrusted_content::pass_on(&self.engine, &event.target, &self.facts.instance)
+        untrusted_content::taint_receiver(&self.engine, &event.target, &self.facts.instance)
             .await
-            .map_err(taint_failed)?;
+            .map_err(taint_error)?;
         result.event_id = answer_id(&event.id);
         result.response = Some(response_of(target, &turn)?);
         Ok(result)
@@ -393,10 +394,10 @@ impl AgentToolRuntime for AgentCalls {
     ) -> Result<Vec<SpawnedAgentInfo>, HandlerError> {
         let metas = self.instance_metas().await?;
         let own_id = Some(&self.facts.instance);
-        let listed = metas
+        let listed_metas = metas
             .into_iter()
             .filter(|meta| include_all || (meta.owner.as_ref() == own_id && !is_retired(meta)));
-        Ok(listed
+        Ok(listed_metas
             .map(crate::delivery::orchestrator::describe_instance)
             .collect())
     }
@@ -447,7 +448,7 @@ impl From<HandlerError> for SubmissionFailure {
     }
 }
 
-/// Returns `true` for a retired instance.
+/// Returns true for a retired instance.
 fn is_retired(meta: &InstanceMeta) -> bool {
     meta.status == InstanceStatus::Retired
 }

@@ -99,15 +99,16 @@ impl AgentCalls {
 fn names(permissions: Option<&Permissions>, tool: &str, id: &InstanceId) -> bool {
     let rules = permissions.map(|permissions| permissions.rules.as_slice());
     rules.unwrap_or_default().iter().any(|rule| {
-        let states = |argument: &str, value: &str| {
-            let stated = rule.args.get(argument);
-            stated.is_some_and(|expected| pattern::matches(expected, value))
+        let allows_value = |argument: &str, value: &str| {
+            let patterns = rule.args.get(argument);
+            patterns.is_some_and(|expected| pattern::matches(expected, value))
         };
         rule.action == PermissionAction::Allow
             && rule
                 .tool
                 .as_ref()
                 .is_none_or(|expected| pattern::matches(expected, tool))
-            && (states(KEY_ARGUMENT, &id.instance_key) || states(ID_ARGUMENT, &id.to_string()))
+            && (allows_value(KEY_ARGUMENT, &id.instance_key)
+                || allows_value(ID_ARGUMENT, &id.to_string()))
     })
 }

@@ -1,44 +1,32 @@
 //! One tool call: catalog, arguments, policy, handler, limits. Always returns a [`ToolCallResult`].
 
-use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use goondan_spec::Code;
-use tokio_util::sync::CancellationToken;
 
-use crate::activity::{ActiveStopwatch, ActivityTracker};
-use crate::engine::Engine;
-use crate::middleware::{MiddlewareStack, ToolCallNext};
-use crate::plan::AgentPlan;
+use super::call_arguments::checked_arguments;
+pub use super::call_context::{ToolCallContext, TurnScope};
+pub(crate) use super::call_results::{error_result, shown_result};
+pub(crate) use super::tool_context::tool_context;
+use crate::activity::ActiveStopwatch;
+use crate::middleware::ToolCallNext;
 use crate::policy::permission::{self, CallPermit};
 use crate::policy::redact::SecretRedactor;
 use crate::policy::untrusted_content;
-use crate::tooling::agents::AgentCalls;
 use crate::tooling::excerpt::{ValueExcerpt, excerpt};
-use crate::tooling::registry::{RegisteredTool, ToolCatalog};
+use crate::tooling::registry::RegisteredTool;
 use crate::tooling::reporter::ToolCallReporter;
 use crate::tooling::workdir;
-use goondan_core::JsonObject;
-use goondan_core::agent_event::{AgentEvent, AnswerCall, TurnTerms};
-use goondan_core::event::{RuntimeEventKind, ShownError, ShownResult};
-use goondan_core::ids::{InstanceId, TraceContext};
-use goondan_core::limits::{bounded_metadata, cut_error_message, cut_output, head, surely_fits};
-use goondan_core::message::{Message, ToolCall};
-use goondan_core::ports::journal::TurnJournal;
+use goondan_core::event::RuntimeEventKind;
+use goondan_core::limits::{cut_output, surely_fits};
 use goondan_core::ports::tool::{
-    HandlerError, ToolCallError, ToolCallResult, ToolCallStatus, ToolContext, ToolLogger,
-    ToolOutput,
+    HandlerError, ToolCallResult, ToolCallStatus, ToolContext, ToolOutput,
 };
-use goondan_core::private_files;
 use goondan_core::reserved_names::UNTRUSTED_KEY;
-use goondan_core::run_mode::RunMode;
-use goondan_core::schema::{ArgumentSchema, InvalidArguments};
-use goondan_core::tool_allowlist::ToolAllowlist;
+use goondan_core::{JsonObject, private_files};
 
 /// Time that a cancelled handler has to clean up; then the handler is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
@@ -46,118 +34,10 @@ const CANCEL_GRACE: Duration = Duration::from_secs(2);
 /// Maximum characters of an error message if no tool sets a limit.
 const DEFAULT_ERROR_CHARS: usize = 1_000;
 
-/// Maximum characters of a title in an event.
-const MAX_TITLE_CHARS: usize = 200;
-const MAX_MESSAGE_CHARS: usize = 600;
-
-/// Facts shared by all calls of a turn.
-#[derive(Clone)]
-pub struct TurnScope {
-    pub(crate) instance: InstanceId,
-    pub(crate) turn_id: String,
-    pub(crate) trace: TraceContext,
-    /// Instances that called this one, outermost first.
-    pub(crate) callers: Vec<InstanceId>,
-    /// Time at which the chain of callers began.
-    pub(crate) since: DateTime<Utc>,
-    /// Agents outside the call chain whose policies also restrict the turn.
-    pub(crate) bound_by: BTreeSet<String>,
-    /// The only tools that may run in the turn.
-    pub(crate) narrowing: Option<ToolAllowlist>,
-    /// Call that answers the sender of the event.
-    pub(crate) answer_call: Option<Arc<AnswerCall>>,
-    /// The agent as it was when the turn began.
-    pub(crate) agent: Arc<AgentPlan>,
-    pub(crate) workdir: PathBuf,
-    /// Directory that must contain the working directory after links are resolved. `None` if the
-    /// user has set the working directory, and for instance directories.
-    pub(crate) anchor: Option<PathBuf>,
-    /// Middleware around the turn and its parts.
-    pub(crate) layers: Arc<MiddlewareStack>,
-    /// Activity of the instance.
-    pub(crate) life: Arc<ActivityTracker>,
-}
-
-impl TurnScope {
-    /// Returns the agents whose policies restrict the turn (rule S1b), with the instances of those
-    /// in the call chain.
-    pub(crate) fn narrowing_agents(&self) -> impl Iterator<Item = (&str, Option<&InstanceId>)> {
-        let callers = self
-            .callers
-            .iter()
-            .map(|caller| (caller.agent.as_str(), Some(caller)));
-        callers.chain(self.bound_by.iter().map(|agent| (agent.as_str(), None)))
-    }
-
-    /// Adds the restrictions of an event that joined the turn. Later actions may follow the event's
-    /// text, so they need the same limits as a turn of that event.
-    pub(crate) fn join(&mut self, event: &AgentEvent) {
-        let agents = event
-            .callers
-            .iter()
-            .map(|caller| &caller.agent)
-            .chain(&event.terms.bound_by);
-        let strangers =
-            agents.filter(|agent| self.callers.iter().all(|caller| caller.agent != **agent));
-        self.bound_by.extend(strangers.cloned());
-        self.narrowing =
-            ToolAllowlist::intersection(self.narrowing.as_ref(), event.terms.narrowing.as_ref());
-    }
-
-    /// Returns the restrictions that do not come from the call chain.
-    pub(crate) fn terms(&self) -> TurnTerms {
-        TurnTerms {
-            narrowing: self.narrowing.clone(),
-            bound_by: self.bound_by.clone(),
-            since: Some(self.since),
-            answer_call: self.answer_call.clone(),
-            ..TurnTerms::default()
-        }
-    }
-}
-
-/// A tool call, as middleware receives it.
-pub struct ToolCallContext {
-    /// The call; middleware may change its arguments.
-    pub call: ToolCall,
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) facts: Arc<TurnScope>,
-    pub(crate) step_id: String,
-    pub(crate) catalog: ToolCatalog,
-    pub(crate) message: Arc<Message>,
-    pub(crate) trace: TraceContext,
-    pub(crate) cancel: CancellationToken,
-    /// Activity of the call: pending approvals and agents that it waits for.
-    pub(crate) life: Arc<ActivityTracker>,
-    /// Metadata that the middleware of this call share.
-    pub(crate) metadata: JsonObject,
-    /// Journal and effect id of the approval; `None` for a call outside a turn.
-    pub(crate) approval: Option<(Arc<dyn TurnJournal>, String)>,
-}
-
-impl ToolCallContext {
-    /// Returns the calling instance.
-    pub fn instance(&self) -> &InstanceId {
-        &self.facts.instance
-    }
-
-    /// Returns the id of the turn.
-    pub fn turn_id(&self) -> &str {
-        &self.facts.turn_id
-    }
-
-    /// Publishes a runtime event of this call.
-    pub(crate) fn publish(&self, kind: RuntimeEventKind) {
-        self.engine
-            .bus
-            .runtime(&self.facts.instance, &self.trace, kind);
-    }
-}
-
 /// Runs a call through the agent's middleware, with its runtime events.
 pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
-    let started = ActiveStopwatch::start(&context.life);
-    context.facts.life.record_heartbeat();
+    let started = ActiveStopwatch::start(&context.tracker);
+    context.facts.tracker.record_heartbeat();
     let (tool_call_id, tool_name) = (
         context.call.tool_call_id.clone(),
         context.call.tool_name.clone(),
@@ -176,10 +56,12 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
         is_cut,
     });
     let layers = Arc::clone(&context.facts.layers);
-    let mut result = ToolCallNext::new(&layers.tool_call).run(&mut context).await;
+    let mut result = ToolCallNext::new(&layers.tool_call, |context| Box::pin(run_core(context)))
+        .run(&mut context)
+        .await;
     redact_result(&context.engine.redactor, &mut result);
-    let duration = started.elapsed_millis(&context.life);
-    context.facts.life.record_heartbeat();
+    let duration = started.elapsed_millis(&context.tracker);
+    context.facts.tracker.record_heartbeat();
     let (status, shown) = (
         result.status,
         shown_result(&context.engine.redactor, &result),
@@ -196,29 +78,6 @@ pub(crate) async fn call(mut context: ToolCallContext) -> ToolCallResult {
     result
 }
 
-/// Returns the excerpt of a result for events. The result must not contain secrets.
-pub(crate) fn shown_result(redactor: &SecretRedactor, result: &ToolCallResult) -> Box<ShownResult> {
-    let output = result
-        .output
-        .as_ref()
-        .map(|output| excerpt(redactor, output));
-    let is_cut = output.as_ref().is_some_and(|output| output.is_cut);
-    let error = result.error.as_ref().map(|error| ShownError {
-        code: head(&error.code, MAX_TITLE_CHARS).to_owned(),
-        message: cut_error_message(&error.message, MAX_MESSAGE_CHARS),
-    });
-    Box::new(ShownResult {
-        title: result
-            .title
-            .as_deref()
-            .map(|title| head(title, MAX_TITLE_CHARS).to_owned()),
-        metadata: bounded_metadata(&result.metadata),
-        output: output.map(|output| output.value).unwrap_or_default(),
-        is_cut,
-        error,
-    })
-}
-
 /// Removes secrets from a result, which is sent to the model provider, the store and subscribers.
 fn redact_result(redactor: &SecretRedactor, result: &mut ToolCallResult) {
     if let Some(output) = &mut result.output {
@@ -226,10 +85,10 @@ fn redact_result(redactor: &SecretRedactor, result: &mut ToolCallResult) {
     }
     if let Some(error) = &mut result.error {
         redactor.clean(&mut error.message);
-        let more = [&mut error.name, &mut error.suggestion, &mut error.help_url];
-        more.into_iter()
-            .flatten()
-            .for_each(|text| redactor.clean(text));
+        let optional_texts = [&mut error.name, &mut error.suggestion, &mut error.help_url];
+        for text in optional_texts.into_iter().flatten() {
+            redactor.clean(text);
+        }
     }
     if let Some(title) = &mut result.title {
         redactor.clean(title);
@@ -244,7 +103,7 @@ fn redact_result(redactor: &SecretRedactor, result: &mut ToolCallResult) {
 }
 
 /// Runs the call itself, inside all middleware.
-pub(crate) async fn run_core(context: &mut ToolCallContext) -> ToolCallResult {
+async fn run_core(context: &mut ToolCallContext) -> ToolCallResult {
     // Middleware builds the catalog of a step but must not add tools outside the turn's
     // restrictions.
     let is_in_bounds = |tool: &&Arc<RegisteredTool>| {
@@ -260,20 +119,25 @@ pub(crate) async fn run_core(context: &mut ToolCallContext) -> ToolCallResult {
         .filter(is_in_bounds)
         .cloned()
     else {
-        return error_result(&context.call, DEFAULT_ERROR_CHARS, not_in_catalog(context));
+        return error_result(
+            &context.call,
+            DEFAULT_ERROR_CHARS,
+            unavailable_tool_error(context),
+        );
     };
     let outcome = match permitted_arguments(context, &tool).await {
         Ok((arguments, permit)) => run_handler(context, &tool, arguments, permit).await,
         Err(error) => return error_result(&context.call, tool.limits.error_message, error),
     };
     let is_untrusted = untrusted_content::is_untrusted(&context.engine, &tool);
-    let outcome = match is_untrusted {
+    let outcome = if is_untrusted {
+        taint_output(context, &tool, outcome).await
+    } else {
         // A tool must not decide about the trust in its own output.
-        false => outcome.map(|mut output| {
+        outcome.map(|mut output| {
             output.metadata.shift_remove(UNTRUSTED_KEY);
             output
-        }),
-        true => taint_output(context, &tool, outcome).await,
+        })
     };
     match outcome {
         Ok(output) => success_result(context, &tool, output).await,
@@ -291,24 +155,8 @@ async fn permitted_arguments(
     Ok((arguments, permit))
 }
 
-/// Returns the arguments of a call with defaults filled in, or the error for the model.
-pub(crate) async fn checked_arguments(
-    schema: &ArgumentSchema,
-    call: &ToolCall,
-) -> Result<JsonObject, HandlerError> {
-    let checked = schema.check_in_time(&call.input).await;
-    checked.map_err(invalid_arguments)
-}
-
-/// Returns the error for arguments that do not match the schema.
-fn invalid_arguments(invalid: InvalidArguments) -> HandlerError {
-    HandlerError::new(invalid.message)
-        .code(Code::TOOL_INVALID_ARGS)
-        .suggest(invalid.suggestion)
-}
-
 /// Returns the error for an unavailable tool, with a similar name and all names.
-fn not_in_catalog(context: &ToolCallContext) -> HandlerError {
+fn unavailable_tool_error(context: &ToolCallContext) -> HandlerError {
     let (name, agent) = (&context.call.tool_name, &context.facts.agent);
     if let Some(unavailable) = agent.unavailable.iter().find(|tool| tool.has_export(name)) {
         let message = format!("the tool `{name}` is unavailable: {}", unavailable.reason);
@@ -317,9 +165,9 @@ fn not_in_catalog(context: &ToolCallContext) -> HandlerError {
             .suggest("Continue without this tool, or report the reason to the user.");
     }
     let names: Vec<&str> = context.catalog.names().collect();
-    let near = goondan_spec::closest(&context.call.tool_name, &names);
-    let near = near
-        .map(|near| format!("Did you mean `{near}`? "))
+    let closest_name = goondan_spec::closest(&context.call.tool_name, &names);
+    let name_hint = closest_name
+        .map(|name| format!("Did you mean `{name}`? "))
         .unwrap_or_default();
     let names = if names.is_empty() {
         "none".to_owned()
@@ -331,7 +179,7 @@ fn not_in_catalog(context: &ToolCallContext) -> HandlerError {
         context.call.tool_name
     ))
     .code(Code::TOOL_NOT_IN_CATALOG)
-    .suggest(format!("{near}Tools that can be called: {names}."))
+    .suggest(format!("{name_hint}Tools that can be called: {names}."))
 }
 
 /// Runs the handler with time-out, cancellation and panic guard. Dropping this future also drops
@@ -343,9 +191,10 @@ async fn run_handler(
     permit: CallPermit,
 ) -> Result<ToolOutput, HandlerError> {
     // Built-in tools without permissions do not use the working directory.
-    let workdir = match tool.builtin.is_none() || !tool.spec.permissions.is_empty() {
-        true => workdir::prepare_workdir(context).await?,
-        false => context.facts.workdir.clone(),
+    let workdir = if tool.builtin.is_none() || !tool.spec.permissions.is_empty() {
+        workdir::prepare_workdir(context).await?
+    } else {
+        context.facts.workdir.clone()
     };
     let cancellation = context.cancel.child_token();
     let CallPermit {
@@ -363,7 +212,7 @@ async fn run_handler(
         workdir,
         ..tool_context(context, tool, cancellation.clone(), Arc::clone(&reporter))
     };
-    let _working = context.facts.life.wait_for(&context.life);
+    let _working = context.facts.tracker.wait_for(&context.tracker);
     let running = AssertUnwindSafe(tool.handler.call(&tool_context, arguments)).catch_unwind();
     tokio::pin!(running);
     let stopped = tokio::select! {
@@ -374,7 +223,7 @@ async fn run_handler(
             return outcome.unwrap_or_else(|panic| Err(panic_error(tool, panic.as_ref())));
         }
         never = reporter.publish_output() => match never {},
-        () = context.life.wait_for_silence(tool.limits.timeout) => timed_out(tool),
+        () = context.tracker.wait_for_silence(tool.limits.timeout) => call_timeout_error(tool),
         () = context.cancel.cancelled() => cancelled_error(tool),
     };
     cancellation.cancel();
@@ -407,7 +256,7 @@ async fn taint_output(
 }
 
 /// Returns the error for a call that exceeded its time limit.
-fn timed_out(tool: &RegisteredTool) -> HandlerError {
+fn call_timeout_error(tool: &RegisteredTool) -> HandlerError {
     HandlerError::new(format!(
         "{} did not finish within {} ms",
         tool.name,
@@ -437,36 +286,6 @@ fn panic_error(tool: &RegisteredTool, panic: &(dyn std::any::Any + Send)) -> Han
     HandlerError::new(format!("{} panicked: {text}", tool.name))
         .code(Code::TOOL_PANIC)
         .suggest("This is a bug in the tool. Try other arguments or another tool.")
-}
-
-/// Creates the context that a tool receives for this call.
-pub(crate) fn tool_context(
-    context: &ToolCallContext,
-    tool: &RegisteredTool,
-    cancellation: CancellationToken,
-    reporter: Arc<ToolCallReporter>,
-) -> ToolContext {
-    let facts = &context.facts;
-    ToolContext {
-        agent_name: facts.instance.agent.clone(),
-        instance_key: facts.instance.instance_key.clone(),
-        turn_id: facts.turn_id.clone(),
-        trace_id: context.trace.trace_id.clone(),
-        caller: context.engine.tracing.caller_trace(&context.trace),
-        tool_call_id: context.call.tool_call_id.clone(),
-        message: Arc::clone(&context.message),
-        workdir: facts.workdir.clone(),
-        project_dir: context.engine.generation.load().project.clone(),
-        sandboxes: permission::sandboxes(context),
-        granted: tool.spec.permissions.clone(),
-        run_mode: RunMode::Shell,
-        approved_files: Arc::default(),
-        approved_code: None,
-        runtime: Arc::new(AgentCalls::of_call(context, cancellation.clone())),
-        logger: Arc::clone(&reporter) as Arc<dyn ToolLogger>,
-        progress: reporter,
-        cancellation,
-    }
 }
 
 /// Returns the result of a successful call. An output over the limit is cut, and its full text is
@@ -525,24 +344,4 @@ async fn save(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     tokio::task::spawn_blocking(write)
         .await
         .map_err(std::io::Error::other)?
-}
-
-/// Returns the result of a failed call; its message has at most `limit` characters.
-pub(crate) fn error_result(call: &ToolCall, limit: usize, error: HandlerError) -> ToolCallResult {
-    ToolCallResult {
-        tool_call_id: call.tool_call_id.clone(),
-        tool_name: call.tool_name.clone(),
-        status: ToolCallStatus::Error,
-        output: None,
-        error: Some(ToolCallError {
-            name: error.name,
-            message: cut_error_message(&error.message, limit),
-            code: error.code.unwrap_or_else(|| Code::TOOL_FAILED.into()),
-            suggestion: error.suggestion,
-            help_url: error.help_url,
-        }),
-        title: None,
-        metadata: JsonObject::new(),
-        attachments: Vec::new(),
-    }
 }

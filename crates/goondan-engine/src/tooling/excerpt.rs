@@ -63,12 +63,14 @@ impl ExcerptBuilder<'_> {
         self.room = self.room.saturating_sub(VALUE_OVERHEAD_CHARS);
         match value {
             Value::String(text) => Value::String(self.text(text)),
-            Value::Array(_) | Value::Object(_) if depth >= MAX_EXCERPT_DEPTH => self.left_out(),
+            Value::Array(_) | Value::Object(_) if depth >= MAX_EXCERPT_DEPTH => {
+                self.omission_marker()
+            }
             Value::Array(items) => {
                 let mut excerpt: Vec<Value> = Vec::new();
                 for item in items {
                     if self.is_full(excerpt.len()) {
-                        excerpt.push(self.left_out());
+                        excerpt.push(self.omission_marker());
                         break;
                     }
                     excerpt.push(self.value(item, depth + 1));
@@ -79,7 +81,7 @@ impl ExcerptBuilder<'_> {
                 let mut excerpt = Map::new();
                 for (name, field) in fields {
                     if self.is_full(excerpt.len()) {
-                        excerpt.insert(OMISSION_MARKER.to_owned(), self.left_out());
+                        excerpt.insert(OMISSION_MARKER.to_owned(), self.omission_marker());
                         break;
                     }
                     let name = self.name(name);
@@ -91,13 +93,13 @@ impl ExcerptBuilder<'_> {
         }
     }
 
-    /// Returns `true` if a list with this number of entries must end.
+    /// Returns true if a list with this number of entries must end.
     fn is_full(&self, entries: usize) -> bool {
         entries >= MAX_EXCERPT_ENTRIES || self.room == 0
     }
 
     /// Returns the marker for an omitted value and marks the excerpt as cut.
-    fn left_out(&mut self) -> Value {
+    fn omission_marker(&mut self) -> Value {
         self.is_cut = true;
         OMISSION_MARKER.into()
     }
@@ -105,10 +107,10 @@ impl ExcerptBuilder<'_> {
     /// Returns a field name without secrets, cut to its limit.
     fn name(&mut self, name: &str) -> String {
         let name = self.redactor.text(name);
-        let shown = head(&name, MAX_FIELD_NAME_CHARS);
-        self.is_cut |= shown.len() < name.len();
-        self.room = self.room.saturating_sub(shown.len());
-        shown.to_owned()
+        let beginning = head(&name, MAX_FIELD_NAME_CHARS);
+        self.is_cut |= beginning.len() < name.len();
+        self.room = self.room.saturating_sub(beginning.len());
+        beginning.to_owned()
     }
 
     /// Removes secrets before truncating: a truncated secret would no longer be recognized.
@@ -116,15 +118,14 @@ impl ExcerptBuilder<'_> {
         let text = self.redactor.text(text);
         let length = text.chars().count();
         let room = self.room.min(HEAD_CHARS + TAIL_CHARS);
-        let shown = match length <= room {
-            true => text.into_owned(),
-            false => {
-                self.is_cut = true;
-                cut_middle(&text, length, room)
-            }
+        let excerpt = if length <= room {
+            text.into_owned()
+        } else {
+            self.is_cut = true;
+            cut_middle(&text, length, room)
         };
         self.room = self.room.saturating_sub(length.min(room));
-        shown
+        excerpt
     }
 }
 

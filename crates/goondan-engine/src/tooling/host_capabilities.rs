@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use goondan_spec::Code;
 use serde_json::Value;
 
+use super::state_records::record_name;
 use crate::plan::ModelPlan;
 use crate::policy::untrusted_content;
 use crate::tooling::agents::AgentCalls;
@@ -25,10 +26,10 @@ impl ConversationAccess for AgentCalls {
 
     async fn history(&self, id: &InstanceId) -> Result<Vec<Arc<Message>>, HandlerError> {
         // Content read from a tainted conversation is untrusted as well.
-        untrusted_content::pass_on(&self.engine, id, &self.facts.instance)
+        untrusted_content::taint_receiver(&self.engine, id, &self.facts.instance)
             .await
-            .map_err(of_store)?;
-        let stored = self.engine.store.read(id).await.map_err(of_store)?;
+            .map_err(store_tool_error)?;
+        let stored = self.engine.store.read(id).await.map_err(store_tool_error)?;
         Ok(Conversation::restore(stored).0.messages().to_vec())
     }
 
@@ -45,7 +46,7 @@ impl ToolStateStore for AgentCalls {
             .store
             .get(&self.facts.instance, &record_name(name))
             .await
-            .map_err(of_store)?;
+            .map_err(store_tool_error)?;
         Ok(record.map(|record| record.value))
     }
 
@@ -55,7 +56,7 @@ impl ToolStateStore for AgentCalls {
             Some(value.clone())
         })
         .await
-        .map_err(of_store)
+        .map_err(store_tool_error)
     }
 
     async fn all_values(&self, name: &str) -> Result<Vec<(InstanceId, Value)>, HandlerError> {
@@ -64,7 +65,7 @@ impl ToolStateStore for AgentCalls {
             .store
             .all_records(&record_name(name))
             .await
-            .map_err(of_store)?;
+            .map_err(store_tool_error)?;
         Ok(records
             .into_iter()
             .map(|(id, record)| (id, record.value))
@@ -83,7 +84,7 @@ impl EmbeddingModels for AgentCalls {
             .client
             .embed(texts)
             .await
-            .map_err(|error| of_model(&error))
+            .map_err(|error| model_tool_error(&error))
     }
 }
 
@@ -97,26 +98,20 @@ impl AgentCalls {
                 .code(Code::MODEL_NOT_FOUND);
             error.suggest(format!("the models are: {names}"))
         })?;
-        planned.clone().map_err(|error| of_model(&error))
+        planned.clone().map_err(|error| model_tool_error(&error))
     }
 }
 
 /// Converts the error of a model for a tool.
-fn of_model(error: &ModelError) -> HandlerError {
+fn model_tool_error(error: &ModelError) -> HandlerError {
     HandlerError {
         suggestion: error.suggestion.clone(),
         ..HandlerError::new(&*error.message).code(Code::MODEL_FAILED)
     }
 }
 
-/// Returns the record name of a tool's state. Extension names contain no dot, so the names cannot
-/// collide.
-pub(crate) fn record_name(name: &str) -> String {
-    format!("tool.{name}")
-}
-
 /// Converts the error of the store for a tool.
-pub(crate) fn of_store(error: StoreError) -> HandlerError {
+pub(crate) fn store_tool_error(error: StoreError) -> HandlerError {
     HandlerError::new(error.to_string())
         .code(Code::STORE)
         .suggest("Free disk space or fix the permissions of the state directory.")

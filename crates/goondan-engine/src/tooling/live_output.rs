@@ -88,7 +88,9 @@ impl LiveOutput {
         let text = reader.masked.push(piece);
         let mut complete = Vec::new();
         reader.add(&text, |line| complete.push(line));
-        complete.into_iter().for_each(|line| self.push_line(line));
+        for line in complete {
+            self.push_line(line);
+        }
     }
 
     /// Returns the earliest time of the next update.
@@ -116,7 +118,9 @@ impl LiveOutput {
             let text = reader.masked.finish() + "\n";
             let mut complete = Vec::new();
             reader.add(&text, |line| complete.push(line));
-            complete.into_iter().for_each(|line| self.push_line(line));
+            for line in complete {
+                self.push_line(line);
+            }
         }
         // No later output has to wait.
         self.take(DateTime::<Utc>::MIN_UTC)

@@ -1,6 +1,9 @@
 //! Tools of agents: registry, dispatch of calls, and capabilities of running calls.
 
 pub(crate) mod agents;
+pub(crate) mod call_arguments;
+mod call_context;
+pub(crate) mod call_results;
 mod conversation_reach;
 pub mod dispatch;
 pub(crate) mod excerpt;
@@ -10,4 +13,6 @@ pub mod registry;
 pub(crate) mod reporter;
 pub(crate) mod schema_difference;
 pub(crate) mod skills;
+pub(crate) mod state_records;
+pub(crate) mod tool_context;
 mod workdir;

@@ -53,16 +53,16 @@ impl ToolCallReporter {
     pub(crate) async fn publish_output(&self) -> Infallible {
         loop {
             self.has_output.notified().await;
-            let due = self.lock_live_output().next_update();
-            if let Some(due) = due {
+            let update = self.lock_live_output().next_update();
+            if let Some(update) = update {
                 let clock = &self.engine.clock;
-                // After a clock was set back, `due` is too far away to wait for.
+                // After a clock was set back, `update` is too far away to wait for.
                 let is_due_soon = || {
-                    let wait = (due - clock.now()).to_std();
+                    let wait = (update - clock.now()).to_std();
                     wait.is_ok_and(|wait| !wait.is_zero() && wait <= OUTPUT_INTERVAL)
                 };
                 while is_due_soon() {
-                    clock.sleep_until(due).await;
+                    clock.sleep_until(update).await;
                 }
             }
             let lines = self.lock_live_output().take(self.engine.clock.now());
@@ -92,7 +92,7 @@ impl ToolCallReporter {
             title: goondan_core::limits::head(title, 200).to_owned(),
             metadata: goondan_core::limits::bounded_metadata(&metadata),
         };
-        self.facts.life.record_heartbeat();
+        self.facts.tracker.record_heartbeat();
         self.engine
             .bus
             .runtime(&self.facts.instance, &self.trace, kind);
@@ -109,7 +109,7 @@ impl ToolCallReporter {
 struct UpdateRate(Option<(Instant, u32)>);
 
 impl UpdateRate {
-    /// Counts an update; `false` if more than the maximum number of updates came within a second.
+    /// Counts an update; false if more than the maximum number of updates came within a second.
     fn allows_update(&mut self, now: Instant) -> bool {
         match &mut self.0 {
             Some((since, count)) if now.duration_since(*since) < Duration::from_secs(1) => {
@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn a_flood_of_updates_is_thinned_out() {
-        let (mut rate, start) = (UpdateRate::default(), Instant::now());
+        let mut rate = UpdateRate::default();
+        let start = Instant::now();
         let passed =
             |rate: &mut UpdateRate, at| (0..10_000).filter(|_| rate.allows_update(at)).count();
         assert_eq!(passed(&mut rate, start), 100);

@@ -37,7 +37,8 @@ pub(crate) fn describe_difference(declared: &Value, stated: &Value) -> Option<St
         declared_properties.keys().collect::<BTreeSet<_>>(),
         stated_properties.keys().collect::<BTreeSet<_>>(),
     );
-    let missing: BTreeSet<&String> = declared_names.difference(&stated_names).copied().collect();
+    let missing_names: BTreeSet<&String> =
+        declared_names.difference(&stated_names).copied().collect();
     let unknown: BTreeSet<&String> = stated_names.difference(&declared_names).copied().collect();
     let changed: BTreeSet<&String> = declared_names
         .intersection(&stated_names)
@@ -45,7 +46,7 @@ pub(crate) fn describe_difference(declared: &Value, stated: &Value) -> Option<St
         .filter(|name| declared_properties[*name] != stated_properties[*name])
         .collect();
     let parts = [
-        (missing, "missing"),
+        (missing_names, "missing"),
         (unknown, "unknown to the library:"),
         (changed, "different type or range for"),
     ];

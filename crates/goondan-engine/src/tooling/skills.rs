@@ -138,11 +138,14 @@ struct SkillDirectory {
 
 /// Returns the directory of a skill. Fails if it is outside the project.
 fn skill_directory(skill: &Skill, root: &Path) -> Result<SkillDirectory, HandlerError> {
-    let gone = |error: std::io::Error| {
+    let missing_error = |error: std::io::Error| {
         HandlerError::new(format!("the skill `{}` can't be read: {error}", skill.name))
     };
-    let root = root.canonicalize().map_err(gone)?;
-    let path = root.join(&skill.folder).canonicalize().map_err(gone)?;
+    let root = root.canonicalize().map_err(missing_error)?;
+    let path = root
+        .join(&skill.folder)
+        .canonicalize()
+        .map_err(missing_error)?;
     if path.starts_with(&root) {
         Ok(SkillDirectory { root, path })
     } else {
@@ -168,7 +171,7 @@ fn text_in(folder: &SkillDirectory, file: &str) -> Result<String, HandlerError> 
     if !is_plain || is_hidden || file.contains('\0') {
         return Err(path_escape_error(file));
     }
-    let unreadable = |reason: String| {
+    let unreadable_error = |reason: String| {
         HandlerError::new(format!("`{file}` can't be read: {reason}"))
             .suggest("Load the skill without `file` to list its files.")
     };
@@ -176,27 +179,29 @@ fn text_in(folder: &SkillDirectory, file: &str) -> Result<String, HandlerError> 
         .path
         .join(file)
         .canonicalize()
-        .map_err(|error| unreadable(error.to_string()))?;
+        .map_err(|error| unreadable_error(error.to_string()))?;
     if !path.starts_with(&folder.path) {
         return Err(path_escape_error(file));
     }
     let mut bytes = Vec::new();
-    let opened =
-        open_regular_file(&folder.root, &path).map_err(|error| unreadable(error.to_string()))?;
+    let opened = open_regular_file(&folder.root, &path)
+        .map_err(|error| unreadable_error(error.to_string()))?;
     let metadata = opened
         .metadata()
-        .map_err(|error| unreadable(error.to_string()))?;
+        .map_err(|error| unreadable_error(error.to_string()))?;
     if SecretFiles::below([&folder.root]).contains(&path, &metadata) {
-        return Err(unreadable("it may contain keys of the project".to_owned()));
+        return Err(unreadable_error(
+            "it may contain keys of the project".to_owned(),
+        ));
     }
     opened
         .take(MAX_SKILL_FILE_BYTES + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(error.to_string()))?;
+        .map_err(|error| unreadable_error(error.to_string()))?;
     if bytes.len() as u64 > MAX_SKILL_FILE_BYTES {
-        return Err(unreadable("it is larger than 1 MiB".to_owned()));
+        return Err(unreadable_error("it is larger than 1 MiB".to_owned()));
     }
-    String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".to_owned()))
+    String::from_utf8(bytes).map_err(|_| unreadable_error("it is not UTF-8 text".to_owned()))
 }
 
 /// Adds the files below a directory, with paths relative to the skill. Does not follow links.

@@ -31,9 +31,10 @@ pub(super) async fn prepare_workdir(context: &ToolCallContext) -> Result<PathBuf
 /// Creates `workdir`. With `is_own`, only this user can access it: the instance's own directory is
 /// private state. Any other directory belongs to the project and gets the usual permissions.
 async fn create_workdir(workdir: &Path, is_own: bool) -> io::Result<()> {
-    match is_own {
-        true => private_files::create_directory(workdir),
-        false => tokio::fs::create_dir_all(workdir).await,
+    if is_own {
+        private_files::create_directory(workdir)
+    } else {
+        tokio::fs::create_dir_all(workdir).await
     }
 }
 

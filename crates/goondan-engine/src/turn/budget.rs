@@ -9,14 +9,14 @@ use goondan_spec::Code;
 use goondan_spec::kinds::BudgetLimits;
 
 use crate::activity::{ActiveStopwatch, ActivityTracker};
-use crate::engine::UsageIncrement;
+use crate::usage_increment::UsageIncrement;
 use goondan_core::event::{TurnError, UsageCost};
 use goondan_core::ports::model::TokenUsage;
 
 /// Usage of all turns of a run, or of one turn.
 pub(crate) struct UsageTotals {
     /// Provides the clock, which pauses while an approval is pending.
-    life: Arc<ActivityTracker>,
+    tracker: Arc<ActivityTracker>,
     since: ActiveStopwatch,
     tokens: AtomicU64,
     steps: AtomicU64,
@@ -24,10 +24,10 @@ pub(crate) struct UsageTotals {
 }
 
 impl UsageTotals {
-    pub(crate) fn new(life: &Arc<ActivityTracker>) -> Self {
-        let (life, since) = (Arc::clone(life), ActiveStopwatch::start(life));
+    pub(crate) fn new(tracker: &Arc<ActivityTracker>) -> Self {
+        let (tracker, since) = (Arc::clone(tracker), ActiveStopwatch::start(tracker));
         UsageTotals {
-            life,
+            tracker,
             since,
             tokens: AtomicU64::new(0),
             steps: AtomicU64::new(0),
@@ -37,14 +37,14 @@ impl UsageTotals {
 
     /// Adds the usage of a model call: tokens and cost, and a step if it was one.
     pub(crate) fn add(&self, spending: &UsageIncrement) {
-        match spending.is_step {
-            true => self.add_step(spending.usage),
-            false => self.add_tokens(spending.usage),
+        if spending.is_step {
+            self.add_step(spending.usage)
+        } else {
+            self.add_tokens(spending.usage)
         }
         self.add_cost(spending.cost.as_ref());
     }
 
-    /// Adds a step and its tokens.
     pub(crate) fn add_step(&self, usage: TokenUsage) {
         self.steps.fetch_add(1, Ordering::Relaxed);
         self.add_tokens(usage);
@@ -72,7 +72,7 @@ impl UsageTotals {
         limit: Option<Duration>,
         budget_field: &str,
     ) -> Result<(), TurnError> {
-        let seconds = self.since.elapsed(&self.life).as_secs();
+        let seconds = self.since.elapsed(&self.tracker).as_secs();
         match limit.map(|limit| limit.as_secs()) {
             Some(limit) if seconds >= limit => Err(exceeded_error(
                 &seconds.to_string(),
@@ -90,11 +90,11 @@ impl UsageTotals {
             return std::future::pending().await;
         };
         loop {
-            let left = limit.saturating_sub(self.since.elapsed(&self.life));
-            if left.is_zero() {
+            let time_left = limit.saturating_sub(self.since.elapsed(&self.tracker));
+            if time_left.is_zero() {
                 return;
             }
-            tokio::time::sleep(left).await;
+            tokio::time::sleep(time_left).await;
         }
     }
 

@@ -40,9 +40,10 @@ impl CallOrder {
             .collect();
         let may_conflict = usages.iter().filter(|usage| usage.uses_files()).count() > 1
             && usages.iter().any(|usage| usage.changes);
-        let waits_for = match may_conflict {
-            true => tokio::task::spawn_blocking(|| find_conflicts(usages)).await,
-            false => Ok(Vec::new()),
+        let waits_for = if may_conflict {
+            tokio::task::spawn_blocking(|| find_conflicts(usages)).await
+        } else {
+            Ok(Vec::new())
         };
         CallOrder {
             ended: calls.iter().map(|_| CancellationToken::new()).collect(),
@@ -78,7 +79,7 @@ impl FileUsage {
             call.input.get(name).or_else(|| default.get("default"))
         };
         // The working directory of a command says nothing about the files that it uses.
-        let named = marked
+        let named_paths = marked
             .paths
             .iter()
             .filter(|name| !marked.folders.contains(name))
@@ -91,7 +92,7 @@ impl FileUsage {
             .filter_map(argument)
             .flat_map(argument_strings)
             .flat_map(patch_headers::paths);
-        let paths: Vec<PathBuf> = named
+        let paths: Vec<PathBuf> = named_paths
             .chain(patched)
             .take(MAX_COMPARED_PATHS + 1)
             .map(|path| workdir.join(path))
@@ -108,14 +109,14 @@ impl FileUsage {
     }
 
     fn conflicts_with(&self, other: &FileUsage) -> bool {
-        let overlap = |path: &PathBuf| {
-            let mut others = other.paths.iter();
-            others.any(|other| path.starts_with(other) || other.starts_with(path))
+        let overlaps = |path: &PathBuf| {
+            let mut other_paths = other.paths.iter();
+            other_paths.any(|other| path.starts_with(other) || other.starts_with(path))
         };
         let both_use_files = self.uses_files() && other.uses_files();
         (self.changes || other.changes)
             && both_use_files
-            && (self.is_wide || other.is_wide || self.paths.iter().any(overlap))
+            && (self.is_wide || other.is_wide || self.paths.iter().any(overlaps))
     }
 }
 

@@ -23,7 +23,8 @@ pub(crate) fn of_request(request: &ModelRequest, window: u64) -> ContextUsage {
     let system = request.system.as_deref().unwrap_or_default();
     let mut skills = skill_list(system).chars().count();
     let system = system.chars().count() - skills;
-    let (mut messages, mut results) = (0, 0);
+    let mut messages = 0;
+    let mut results = 0;
     let skill_tool = format!("{}__{}", SKILL_EXPORT.0, SKILL_EXPORT.1);
     for part in request
         .messages

@@ -36,9 +36,9 @@ pub(super) async fn run(
         .emit(MessageEvent::Append { message: marker })
         .await?;
     let changed = match operation {
-        ConversationOperation::Compact => {
-            middleware::compact_all(context).await.map(|()| json!({}))
-        }
+        ConversationOperation::Compact => middleware::compact_conversation(context)
+            .await
+            .map(|()| json!({})),
         ConversationOperation::Undo => undo(context, &target_id).await,
     };
     context.emit(MessageEvent::Remove { target_id }).await?;

@@ -22,14 +22,14 @@ impl Engine {
         if let Some(agent) = generation.agent(name) {
             return Ok(Arc::clone(agent));
         }
-        let known = generation
+        let agent_names = generation
             .agents()
             .map(|agent| agent.name.clone())
             .collect();
         Err(SubmitError::NoSuchAgent {
             swarm: generation.swarm.name.clone(),
             agent: name.to_owned(),
-            known,
+            known: agent_names,
         })
     }
 
@@ -87,7 +87,7 @@ impl Engine {
             turn_id,
             layers: Arc::clone(agent.extensions.built_in()),
             agent,
-            life: self.activity.tracker_for(&event.target),
+            tracker: self.activity.tracker_for(&event.target),
         }
     }
 
@@ -97,7 +97,7 @@ impl Engine {
         let Some(agent) = self.agent(&id.agent) else {
             return true;
         };
-        let builtin = |name: &str| {
+        let builtin_name = |name: &str| {
             agent
                 .catalog
                 .get(name)
@@ -106,7 +106,7 @@ impl Engine {
         agent
             .catalog
             .names()
-            .filter_map(builtin)
+            .filter_map(builtin_name)
             .any(|name| name.starts_with(RELOAD_TOOL_PREFIX))
     }
 }

@@ -8,57 +8,27 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use super::turn_start::{TurnEnd, TurnStart, failed_result};
 use crate::activity::ActiveStopwatch;
-use crate::delivery::failed_events;
-use crate::delivery::responses;
+use crate::delivery::{failed_events, responses};
 use crate::engine::Engine;
 use crate::middleware::{ExtensionStates, TurnNotes};
 use crate::policy::untrusted_content;
 use crate::tooling::dispatch::TurnScope;
 use crate::turn::{
-    self, ConversationLog, JoiningEvents, TurnContext, TurnInterruption, TurnProgress, store_failed,
+    self, ConversationLog, TurnContext, TurnInterruption, TurnProgress, journal_repair, poison,
+    step, store_failure_error,
 };
-use crate::turn::{journal_repair, poison, step};
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::conversation::Conversation;
-use goondan_core::event::{FinishReason, TurnError, TurnResult, UsageCost};
+use goondan_core::event::{FinishReason, TurnError, TurnResult};
 use goondan_core::ids::turn_of_message;
 use goondan_core::message::{Message, MessageData, MessageEvent, MessageRole, MessageSource};
 use goondan_core::ports::journal::TurnJournal;
-use goondan_core::ports::model::TokenUsage;
 use goondan_core::ports::store::{
     FinishedTurn, InstanceMeta, InstanceStatus, OpenConversation, StoreError, StoredConversation,
 };
 use goondan_spec::Code;
-
-/// Input of a turn from the orchestrator.
-pub(crate) struct TurnStart {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) facts: Arc<TurnScope>,
-    pub(crate) event: AgentEvent,
-    pub(crate) meta: InstanceMeta,
-    /// The store has no entry for the instance yet.
-    pub(crate) is_new: bool,
-    pub(crate) joined: JoiningEvents,
-    pub(crate) cancel: CancellationToken,
-    /// Interruption of the turn by the end of an earlier process; `None` at the first start.
-    pub(crate) interruption: Option<TurnInterruption>,
-    /// Conversation from the in-memory cache.
-    pub(crate) warm: Option<ConversationLog>,
-}
-
-/// Result of a turn for the orchestrator.
-pub(crate) struct TurnEnd {
-    pub(crate) result: TurnResult,
-    /// Ids of the handled events; empty if the outcome could not be stored.
-    pub(crate) handled: Vec<String>,
-    /// Answer to an asynchronous request. The store has already accepted the answer.
-    pub(crate) answer: Option<AgentEvent>,
-    pub(crate) warm: Option<ConversationLog>,
-    pub(crate) meta: InstanceMeta,
-    /// Cost of the turn, if prices are known.
-    pub(crate) cost: Option<UsageCost>,
-}
 
 /// Runs one turn, from the opening of the conversation to its stored end.
 pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
@@ -73,7 +43,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         interruption,
         warm,
     } = start;
-    let started = ActiveStopwatch::start(&facts.life);
+    let started = ActiveStopwatch::start(&facts.tracker);
     meta.status = InstanceStatus::Processing;
     meta.retired_at = None;
     let new_meta = is_new.then_some(&meta);
@@ -88,7 +58,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
     });
     let mut end = match opened {
         Err(error) => TurnEnd {
-            result: not_begun(&facts, &error),
+            result: not_started_result(&facts, &error),
             handled: vec![],
             answer: None,
             warm: None,
@@ -117,7 +87,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
             };
             let result = match course {
                 TurnCourse::Run => run_within_limit(&mut context, &event).await,
-                TurnCourse::Fail(error) => give_up(&mut context, &event, error).await,
+                TurnCourse::Fail(error) => end_without_run(&mut context, &event, error).await,
                 TurnCourse::IsOver => earlier_end(&context),
             };
             finish(context, result, meta).await
@@ -129,7 +99,7 @@ pub(crate) async fn handle(start: TurnStart) -> TurnEnd {
         &of,
         &end.result,
         end.cost.take(),
-        started.elapsed_millis(&of.life),
+        started.elapsed_millis(&of.tracker),
     );
     end
 }
@@ -142,12 +112,12 @@ async fn run_within_limit(context: &mut TurnContext, event: &Arc<AgentEvent>) ->
     let Some(limit) = limit.filter(|ms| *ms > 0).map(Duration::from_millis) else {
         return turn::run(context, event).await;
     };
-    let (life, cancel) = (Arc::clone(&context.facts.life), context.cancel.clone());
+    let (tracker, cancel) = (Arc::clone(&context.facts.tracker), context.cancel.clone());
     let mut run = pin!(turn::run(context, event));
     tokio::select! {
         biased;
         result = &mut run => return result,
-        () = life.wait_for_silence(limit) => cancel.cancel(),
+        () = tracker.wait_for_silence(limit) => cancel.cancel(),
     }
     let result = run.await;
     let message = responses::timeout_message(&event.target.agent, limit);
@@ -214,7 +184,11 @@ fn damaged_journal() -> TurnError {
 }
 
 /// Ends a turn that must not run. Its recorded messages stay in the conversation.
-async fn give_up(context: &mut TurnContext, event: &AgentEvent, error: TurnError) -> TurnResult {
+async fn end_without_run(
+    context: &mut TurnContext,
+    event: &AgentEvent,
+    error: TurnError,
+) -> TurnResult {
     let turn_id = context.facts.turn_id.clone();
     let messages = context.conversation().messages();
     let is_recorded = messages
@@ -281,9 +255,10 @@ async fn load(
         lost.then(damaged_journal)
     });
     let resumed_turn = error.is_none().then_some(&*facts.turn_id);
-    let recorded_times = match is_begun(facts, &stored) {
-        true => message_times(&stored),
-        false => HashMap::new(),
+    let recorded_times = if is_begun(facts, &stored) {
+        message_times(&stored)
+    } else {
+        HashMap::new()
     };
     let (conversation, warnings) =
         restore_conversation(&mut *store, stored, resumed_turn, engine.clock.now()).await?;
@@ -322,14 +297,14 @@ fn message_times(stored: &StoredConversation) -> HashMap<String, DateTime<Utc>> 
 /// Number of latest messages that are searched for messages of a turn.
 const RECENT_MESSAGES: usize = 64;
 
-/// Returns whether the end of a conversation in memory contains messages of the turn. Such a turn is
+/// Returns true if the end of a conversation in memory contains messages of the turn. Such a turn is
 /// over: the log lost its event, which was then sent again.
 fn has_recent_messages(conversation: &Conversation, turn_id: &str) -> bool {
     let mut recent = conversation.messages().iter().rev().take(RECENT_MESSAGES);
     recent.any(|message| turn_of_message(&message.id) == Some(turn_id))
 }
 
-/// Returns whether the stored events belong to the turn.
+/// Returns true if the stored events belong to the turn.
 fn is_begun(facts: &TurnScope, stored: &StoredConversation) -> bool {
     turn_after_base(stored) == Some(&facts.turn_id)
 }
@@ -460,7 +435,7 @@ async fn finish(mut context: TurnContext, result: TurnResult, mut meta: Instance
         Err(error) => {
             let result = TurnResult {
                 finish_reason: FinishReason::Error,
-                error: Some(store_failed(&error)),
+                error: Some(store_failure_error(&error)),
                 ..result
             };
             TurnEnd {
@@ -491,7 +466,7 @@ async fn end_turn(
     } = context;
     states.save(&*engine.store, &facts.instance).await?;
     if let Some(answer) = &turn.answer {
-        untrusted_content::pass_on(&engine, &facts.instance, &answer.target).await?;
+        untrusted_content::taint_receiver(&engine, &facts.instance, &answer.target).await?;
     }
     drop(journal);
     let is_usable = log
@@ -515,20 +490,6 @@ async fn end_turn(
 }
 
 /// Returns the result of a turn whose conversation could not be opened.
-fn not_begun(facts: &TurnScope, error: &StoreError) -> TurnResult {
-    failed_result(facts.turn_id.clone(), store_failed(error))
-}
-
-/// Returns the result of a turn that ended before its first step.
-pub(crate) fn failed_result(turn_id: String, error: TurnError) -> TurnResult {
-    TurnResult {
-        turn_id,
-        finish_reason: FinishReason::Error,
-        model_finish_reason: None,
-        response_message: None,
-        output: None,
-        error: Some(error),
-        usage: TokenUsage::default(),
-        step_count: 0,
-    }
+fn not_started_result(facts: &TurnScope, error: &StoreError) -> TurnResult {
+    failed_result(facts.turn_id.clone(), store_failure_error(error))
 }

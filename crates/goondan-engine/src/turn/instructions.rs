@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::policy::PathArguments;
 use crate::turn::step::StepContext;
-use crate::turn::{TurnContext, model_effect, store_failed};
+use crate::turn::{TurnContext, model_effect, store_failure_error};
 use goondan_core::JsonObject;
 use goondan_core::event::TurnError;
 use goondan_core::message::{Message, MessagePart, MessageRole, MessageSource, ToolCall};
@@ -81,7 +81,8 @@ pub(super) async fn append_instructions(
         .journal
         .run(effect, Box::pin(async move { files }))
         .await;
-    let EffectOutcome::Done { value: files, .. } = outcome.map_err(|error| store_failed(&error))?
+    let EffectOutcome::Done { value: files, .. } =
+        outcome.map_err(|error| store_failure_error(&error))?
     else {
         unreachable!("an interrupted effect runs again")
     };
@@ -144,19 +145,19 @@ fn path_arguments(
         return Vec::new();
     }
     let went_well = |call: &&ToolCall| {
-        let of_call = results
+        let call_result = results
             .iter()
             .find(|result| result.tool_call_id == call.tool_call_id);
-        of_call.is_some_and(|result| result.status == ToolCallStatus::Ok)
+        call_result.is_some_and(|result| result.status == ToolCallStatus::Ok)
     };
     let calls = message.tool_calls().filter(went_well);
-    let of_call = |call: &ToolCall| {
+    let call_paths = |call: &ToolCall| {
         let marked = &catalog.get(&call.tool_name)?.marked_arguments;
         let has_paths =
             !(marked.paths.is_empty() && marked.trees.is_empty() && marked.patches.is_empty());
         Some((marked.clone(), call.input.as_object()?.clone())).filter(|_| has_paths)
     };
-    calls.filter_map(of_call).collect()
+    calls.filter_map(call_paths).collect()
 }
 
 /// Returns the instruction files of the directories in `path_arguments`, except those whose current version
@@ -179,10 +180,12 @@ async fn find_new_instructions(
         let mut folders = BTreeSet::new();
         for (marked, arguments) in &path_arguments {
             let paths = PathArguments::within(&workdir, marked, arguments);
-            paths
+            for path in paths
                 .absolute()
                 .flat_map(|(_argument, _text, targets)| targets)
-                .for_each(|path| folders.extend(directories_between(&workdir, path)));
+            {
+                folders.extend(directories_between(&workdir, path));
+            }
         }
         let files = folders
             .iter()
@@ -197,7 +200,7 @@ async fn find_new_instructions(
     files.await.unwrap_or_default()
 }
 
-/// Returns `true` if the conversation contains this version of the file.
+/// Returns true if the conversation contains this version of the file.
 fn is_in_conversation(messages: &[std::sync::Arc<Message>], file: &NestedInstructions) -> bool {
     let fingerprint = json!(file.fingerprint);
     let newest_first = messages

@@ -86,8 +86,9 @@ fn stored_steps<'a>(facts: &TurnScope, stored: &'a StoredConversation) -> Vec<St
             (MessageSource::Tool { step_id }, _) => {
                 let number = index(step_id);
                 let step = steps.iter_mut().rfind(|step| Some(step.index) == number);
-                step.into_iter()
-                    .for_each(|step| add_results(&mut step.results, message));
+                if let Some(step) = step {
+                    add_results(&mut step.results, message);
+                }
             }
             _ => {}
         }
@@ -101,10 +102,9 @@ fn add_results<'a>(results: &mut Vec<(&'a ToolResultPart, Vec<Attachment>)>, mes
         match part {
             MessagePart::ToolResult(result) => results.push((result, Vec::new())),
             MessagePart::File(file) => {
-                results
-                    .last_mut()
-                    .into_iter()
-                    .for_each(|(_, files)| files.push(file.clone()));
+                if let Some((_, files)) = results.last_mut() {
+                    files.push(file.clone());
+                }
             }
             _ => {}
         }
@@ -136,9 +136,10 @@ async fn lost_outcomes(
                 if begun.is_none() {
                     begun = Some(begun_calls(engine, facts).await?);
                 }
-                match begun.iter().flatten().any(|id| *id == call.tool_call_id) {
-                    true => step::interrupted_result(call),
-                    false => continue,
+                if begun.iter().flatten().any(|id| *id == call.tool_call_id) {
+                    step::interrupted_result(call)
+                } else {
+                    continue;
                 }
             }
         };
@@ -150,7 +151,7 @@ async fn lost_outcomes(
     Ok(lost)
 }
 
-/// Returns whether the export must run at most once.
+/// Returns true if the export must run at most once.
 fn is_once_only(facts: &TurnScope, tool_name: &str) -> bool {
     let tool = facts.agent.catalog.get(tool_name);
     tool.is_some_and(|tool| !tool.may_repeat())

@@ -33,8 +33,9 @@ const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 /// `maxRetries`.
 const SERVER_START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The same time if the server ended in the middle of a call. It has worked, so it is probably
-/// restarting, and the turn has work to lose.
+/// Time during which a server that ended in the middle of a call is retried, regardless of
+/// `maxRetries`. It is longer than [`SERVER_START_TIMEOUT`], because the server worked before and is
+/// probably restarting.
 const SERVER_RESTART_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Longest wait between two calls to a server that is starting.
@@ -79,7 +80,7 @@ pub(crate) struct ModelCall<'a> {
     pub(crate) engine_bus: &'a EventBus,
     pub(crate) cancel: &'a CancellationToken,
     /// Activity of the calling instance.
-    pub(crate) life: &'a Arc<ActivityTracker>,
+    pub(crate) tracker: &'a Arc<ActivityTracker>,
     /// True if another model follows when this one fails.
     pub(crate) has_fallback: bool,
 }
@@ -200,7 +201,7 @@ impl<'a> ModelCall<'a> {
 
     /// Waits until the rate limits allow another call.
     async fn wait_for_room(&self) {
-        let tell = |scope: RateScope, full: RateLimitHit| {
+        let publish_wait = |scope: RateScope, full: RateLimitHit| {
             let wait = full.until.saturating_duration_since(Instant::now());
             let kind = RuntimeEventKind::ModelWaiting {
                 turn_id: self.turn_id.to_owned(),
@@ -214,21 +215,26 @@ impl<'a> ModelCall<'a> {
             self.engine_bus
                 .runtime(&self.request.instance, &self.trace, kind);
         };
-        let (pace, limits) = self.swarm;
-        if let Some(uplink) = self.leader_if_limited() {
-            let waits = self.life.pause();
-            uplink.acquire_rate_limit(self.rate_limit_request()).await;
+        let (rate_limiter, limits) = self.swarm;
+        if let Some(leader_client) = self.leader_if_limited() {
+            let waits = self.tracker.pause();
+            leader_client
+                .acquire_rate_limit(self.rate_limit_request())
+                .await;
             drop(waits);
             return;
         }
         // The model's limiter comes last because a request counts from the time at which it admits
         // the call.
-        pace.acquire(limits, self.life, |full| tell(RateScope::Swarm, full))
+        rate_limiter
+            .acquire(limits, self.tracker, |full| {
+                publish_wait(RateScope::Swarm, full)
+            })
             .await;
         self.model
-            .pace
-            .acquire(self.model.limits, self.life, |full| {
-                tell(RateScope::Model, full)
+            .rate_limiter
+            .acquire(self.model.limits, self.tracker, |full| {
+                publish_wait(RateScope::Model, full)
             })
             .await;
     }
@@ -271,26 +277,28 @@ impl<'a> ModelCall<'a> {
         let mut streamed_bytes = 0;
         while let Some(chunk) = stream.next().await {
             let chunk = chunk?;
-            self.life.record_heartbeat();
+            self.tracker.record_heartbeat();
             self.course.record_first_part(begun);
             match chunk {
                 ModelChunk::Text(delta) => {
                     check_size(&mut streamed_bytes, delta.len())?;
-                    text.iter_mut()
-                        .for_each(|text| self.show_text(text.push(&delta)));
+                    if let Some(text) = text.as_mut() {
+                        self.show_text(text.push(&delta));
+                    }
                 }
                 ModelChunk::Reasoning(delta) => {
                     check_size(&mut streamed_bytes, delta.len())?;
-                    reasoning
-                        .iter_mut()
-                        .for_each(|stream| self.show_reasoning(stream.push(&delta)));
+                    if let Some(stream) = reasoning.as_mut() {
+                        self.show_reasoning(stream.push(&delta));
+                    }
                 }
                 ModelChunk::Finish(answer) => {
-                    reasoning
-                        .iter_mut()
-                        .for_each(|stream| self.show_reasoning(stream.finish()));
-                    text.iter_mut()
-                        .for_each(|text| self.show_text(text.finish()));
+                    if let Some(stream) = reasoning.as_mut() {
+                        self.show_reasoning(stream.finish());
+                    }
+                    if let Some(text) = text.as_mut() {
+                        self.show_text(text.finish());
+                    }
                     return self.record_answer(*answer);
                 }
             }
@@ -314,10 +322,12 @@ impl<'a> ModelCall<'a> {
             .zip(self.model.pricing.as_ref())
             .map(|(usage, pricing)| UsageCost::for_usage(usage, pricing));
         match self.leader_if_limited() {
-            Some(uplink) => uplink.report_model_usage(&self.model.identity, tokens, cost.clone()),
+            Some(leader_client) => {
+                leader_client.report_model_usage(&self.model.identity, tokens, cost.clone())
+            }
             None => {
                 self.model
-                    .pace
+                    .rate_limiter
                     .record_usage(self.model.limits, tokens, cost.as_ref());
                 self.swarm
                     .0
@@ -383,11 +393,11 @@ fn wait_before_retry(error: &ModelError, retries: u32) -> Duration {
     };
     error
         .retry_after
-        .unwrap_or_else(|| with_jitter(back_off(retries).min(longest)))
+        .unwrap_or_else(|| with_jitter(retry_wait(retries).min(longest)))
 }
 
 /// Returns the wait before a retry: doubled each time, up to the maximum.
-fn back_off(retries: u32) -> Duration {
+fn retry_wait(retries: u32) -> Duration {
     FIRST_RETRY_WAIT
         .saturating_mul(1_u32.checked_shl(retries).unwrap_or(u32::MAX))
         .min(MAX_RETRY_WAIT)
@@ -435,7 +445,7 @@ fn part_bytes(part: &MessagePart) -> usize {
 
 /// Replaces missing and repeated call ids, because results refer to calls by id.
 fn with_unique_ids(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
-    let mut seen = HashSet::new();
+    let mut seen_ids = HashSet::new();
     let calls = parts.iter_mut().filter_map(|part| match part {
         MessagePart::ToolCall(call) => Some(call),
         _ => None,
@@ -444,7 +454,7 @@ fn with_unique_ids(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
         if call.tool_call_id.is_empty() {
             call.tool_call_id = format!("call-{index}");
         }
-        while !seen.insert(call.tool_call_id.clone()) {
+        while !seen_ids.insert(call.tool_call_id.clone()) {
             call.tool_call_id.push_str(&format!("-{index}"));
         }
     }
@@ -470,13 +480,13 @@ mod tests {
     #[test]
     fn waits_double_up_to_a_bound() {
         let waits: Vec<u128> = (0..8)
-            .map(|retries| back_off(retries).as_millis())
+            .map(|retries| retry_wait(retries).as_millis())
             .collect();
         assert_eq!(
             waits,
             [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
         );
-        assert_eq!(back_off(200), MAX_RETRY_WAIT);
+        assert_eq!(retry_wait(200), MAX_RETRY_WAIT);
     }
 
     #[test]

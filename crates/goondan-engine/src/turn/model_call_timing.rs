@@ -28,9 +28,9 @@ struct AttemptTiming {
 impl ModelCallTiming {
     /// Counts a retry; the time to the first token starts again.
     pub(crate) fn record_retry(&self) {
-        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *taken = AttemptTiming {
-            retries: taken.retries + 1,
+        let mut timing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *timing = AttemptTiming {
+            retries: timing.retries + 1,
             first: None,
         };
     }

@@ -49,7 +49,7 @@ struct RestartRecord {
     interruption: TurnInterruption,
 }
 
-/// Process ends at the same place of a turn, without progress in between.
+/// Number of process ends at one place of a turn without progress in between.
 #[derive(Debug, Clone, Copy)]
 struct StuckEnds {
     total: usize,
@@ -90,21 +90,21 @@ pub(super) async fn record_restart(
 /// Counts the latest process ends without progress. Returns `None` for a turn that waits for an
 /// approval or for another agent: any number of ends may interrupt it.
 fn stuck_ends(restarts: &[RestartRecord], progress: &JournalProgress) -> Option<StuckEnds> {
-    let repeats = |kind| progress.repeated.contains(&kind);
-    let in_tool = repeats(EffectKind::ToolCall);
-    if repeats(EffectKind::Approval) || !in_tool && repeats(EffectKind::AgentRequest) {
+    let is_repeated = |kind| progress.repeated.contains(&kind);
+    let tool_repeats = is_repeated(EffectKind::ToolCall);
+    if is_repeated(EffectKind::Approval) || !tool_repeats && is_repeated(EffectKind::AgentRequest) {
         return None;
     }
     let outcomes = restarts.last()?.outcomes;
-    let stuck = || {
+    let stuck_restarts = || {
         let latest = restarts.iter().rev();
         latest.take_while(|restart| restart.outcomes == outcomes)
     };
     let is_alone = |restart: &&RestartRecord| restart.interruption == TurnInterruption::Alone;
     Some(StuckEnds {
-        total: stuck().count(),
-        alone: if in_tool {
-            stuck().take_while(is_alone).count()
+        total: stuck_restarts().count(),
+        alone: if tool_repeats {
+            stuck_restarts().take_while(is_alone).count()
         } else {
             0
         },
@@ -130,7 +130,7 @@ async fn wait_before_restart(ends: StuckEnds, cancel: &CancellationToken) {
     let _ = cancel.run_until_cancelled(tokio::time::sleep(wait)).await;
 }
 
-/// Returns the record of a restart if there is one, and otherwise records `restart`.
+/// Returns the recorded restart of the turn. Records `restart` if there is no record.
 async fn run_restart(
     journal: &Arc<dyn TurnJournal>,
     number: usize,

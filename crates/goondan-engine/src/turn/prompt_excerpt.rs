@@ -31,9 +31,9 @@ pub(crate) fn prompt_excerpt(
     let mut output = answer
         .map(|answer| answer.parts.clone())
         .unwrap_or_default();
-    output
-        .iter_mut()
-        .for_each(|part| redact_part(redactor, part));
+    for part in &mut output {
+        redact_part(redactor, part);
+    }
     Some(Arc::new(CapturedContent {
         system: call
             .request
@@ -55,9 +55,9 @@ pub(crate) fn newest_messages<'m>(
     let mut messages: Vec<MessageData> = newest_first
         .map(|message| {
             let mut content: Vec<MessagePart> = message.content.iter().map(without_data).collect();
-            content
-                .iter_mut()
-                .for_each(|part| redact_part(redactor, part));
+            for part in &mut content {
+                redact_part(redactor, part);
+            }
             MessageData {
                 role: message.role,
                 content,
@@ -65,9 +65,9 @@ pub(crate) fn newest_messages<'m>(
         })
         .take_while(|message| {
             let size = serde_json::to_string(message).map_or(usize::MAX, |text| text.len());
-            let fits = size <= room;
+            let has_room = size <= room;
             room = room.saturating_sub(size);
-            fits
+            has_room
         })
         .collect();
     messages.reverse();
@@ -106,14 +106,12 @@ pub(crate) fn redact_part(redactor: &SecretRedactor, part: &mut MessagePart) {
             call.provider_metadata.clear();
         }
         MessagePart::ToolResult(result) => {
-            result
-                .output
-                .iter_mut()
-                .for_each(|output| redactor.clean_value(output));
-            result
-                .error
-                .iter_mut()
-                .for_each(|error| redactor.clean(&mut error.message));
+            if let Some(output) = result.output.as_mut() {
+                redactor.clean_value(output);
+            }
+            if let Some(error) = result.error.as_mut() {
+                redactor.clean(&mut error.message);
+            }
         }
         MessagePart::File(_) => {}
     }

@@ -52,15 +52,16 @@ impl RateLimiter {
     pub(crate) async fn acquire(
         &self,
         limits: RateLimits,
-        life: &Arc<ActivityTracker>,
+        tracker: &Arc<ActivityTracker>,
         tell: impl FnOnce(RateLimitHit),
     ) {
         if limits.is_none() {
             return;
         }
-        let (mut tell, mut waits) = (Some(tell), None);
+        let mut tell = Some(tell);
+        let mut waits = None;
         let mut say = |full: RateLimitHit| {
-            waits.get_or_insert_with(|| life.pause());
+            waits.get_or_insert_with(|| tracker.pause());
             if let Some(tell) = tell.take() {
                 tell(full);
             }
@@ -68,10 +69,9 @@ impl RateLimiter {
         let _line = match self.line.try_lock() {
             Ok(line) => line,
             Err(_) => {
-                self.lock_window()
-                    .exceeded_limit(limits, Instant::now())
-                    .into_iter()
-                    .for_each(&mut say);
+                if let Some(hit) = self.lock_window().exceeded_limit(limits, Instant::now()) {
+                    say(hit);
+                }
                 self.line.lock().await
             }
         };
@@ -82,7 +82,7 @@ impl RateLimiter {
             };
             say(full);
             tokio::time::sleep_until(full.until.min(now + WAIT_HEARTBEAT_INTERVAL)).await;
-            life.record_heartbeat();
+            tracker.record_heartbeat();
         }
     }
 
@@ -110,11 +110,11 @@ impl RateLimiter {
 impl RateWindow {
     /// Counts a request if the limits allow it; otherwise returns the limit.
     fn take(&mut self, limits: RateLimits, now: Instant) -> Option<RateLimitHit> {
-        let full = self.exceeded_limit(limits, now);
-        if full.is_none() && limits.requests_per_minute.is_some() {
+        let exceeded = self.exceeded_limit(limits, now);
+        if exceeded.is_none() && limits.requests_per_minute.is_some() {
             self.requests.push_back(now);
         }
-        full
+        exceeded
     }
 
     /// Returns the limit that prevents a request now; if several do, the one with the latest end.
@@ -134,15 +134,16 @@ impl RateWindow {
         let cost = limits
             .cost_per_minute
             .and_then(|limit| full_until(&self.cost, limit));
-        let full = |limit, until: Option<Instant>| until.map(|until| RateLimitHit { limit, until });
+        let limit_hit =
+            |limit, until: Option<Instant>| until.map(|until| RateLimitHit { limit, until });
         [
             self.requests_full(limits),
-            full("tokensPerMinute", tokens),
-            full("costPerMinute", cost),
+            limit_hit("tokensPerMinute", tokens),
+            limit_hit("costPerMinute", cost),
         ]
         .into_iter()
         .flatten()
-        .max_by_key(|full| full.until)
+        .max_by_key(|hit| hit.until)
     }
 
     /// Returns the request limit if it prevents a request now; `None` if it does not.
@@ -169,15 +170,15 @@ where
     T: Copy + PartialOrd + Sum + SubAssign,
 {
     let mut sum: T = used.iter().map(|(_, amount)| *amount).sum();
-    let mut until = None;
+    let mut end = None;
     for (at, amount) in used {
         if sum < limit {
             break;
         }
         sum -= *amount;
-        until = Some(*at + RATE_WINDOW);
+        end = Some(*at + RATE_WINDOW);
     }
-    until
+    end
 }
 
 #[cfg(test)]
@@ -194,47 +195,57 @@ mod tests {
     }
 
     async fn enter(
-        pace: &RateLimiter,
+        rate_limiter: &RateLimiter,
         limits: RateLimits,
-        life: &Arc<ActivityTracker>,
+        tracker: &Arc<ActivityTracker>,
     ) -> Option<&'static str> {
         let mut told = None;
-        pace.acquire(limits, life, |full| told = Some(full.limit))
+        rate_limiter
+            .acquire(limits, tracker, |full| told = Some(full.limit))
             .await;
         told
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_waits_until_the_minute_of_an_earlier_one_is_over() {
-        let (pace, life, limits) = (
+        let (rate_limiter, tracker, limits) = (
             RateLimiter::default(),
             ActivityTracker::new(),
             limits(Some(2), None),
         );
         let begun = Instant::now();
-        assert_eq!(enter(&pace, limits, &life).await, None);
+        assert_eq!(enter(&rate_limiter, limits, &tracker).await, None);
         tokio::time::sleep(Duration::from_secs(20)).await;
-        assert_eq!(enter(&pace, limits, &life).await, None);
-        assert_eq!(enter(&pace, limits, &life).await, Some("requestsPerMinute"));
+        assert_eq!(enter(&rate_limiter, limits, &tracker).await, None);
+        assert_eq!(
+            enter(&rate_limiter, limits, &tracker).await,
+            Some("requestsPerMinute")
+        );
         assert_eq!(begun.elapsed().as_secs(), 60);
-        assert_eq!(enter(&pace, limits, &life).await, Some("requestsPerMinute"));
+        assert_eq!(
+            enter(&rate_limiter, limits, &tracker).await,
+            Some("requestsPerMinute")
+        );
         assert_eq!(begun.elapsed().as_secs(), 80);
     }
 
     #[tokio::test(start_paused = true)]
     async fn tokens_count_from_their_answer_and_the_last_one_may_go_over() {
-        let (pace, life, limits) = (
+        let (rate_limiter, tracker, limits) = (
             RateLimiter::default(),
             ActivityTracker::new(),
             limits(None, Some(100)),
         );
         let begun = Instant::now();
-        enter(&pace, limits, &life).await;
-        pace.record_usage(limits, 60, None);
+        enter(&rate_limiter, limits, &tracker).await;
+        rate_limiter.record_usage(limits, 60, None);
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(enter(&pace, limits, &life).await, None);
-        pace.record_usage(limits, 500, None);
-        assert_eq!(enter(&pace, limits, &life).await, Some("tokensPerMinute"));
+        assert_eq!(enter(&rate_limiter, limits, &tracker).await, None);
+        rate_limiter.record_usage(limits, 500, None);
+        assert_eq!(
+            enter(&rate_limiter, limits, &tracker).await,
+            Some("tokensPerMinute")
+        );
         assert_eq!(
             begun.elapsed().as_secs(),
             70,
@@ -244,7 +255,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn money_counts_from_its_answer() {
-        let (pace, life) = (RateLimiter::default(), ActivityTracker::new());
+        let (rate_limiter, tracker) = (RateLimiter::default(), ActivityTracker::new());
         let limits = RateLimits {
             cost_per_minute: Some(0.5),
             ..RateLimits::default()
@@ -254,28 +265,31 @@ mod tests {
             currency: "EUR".to_owned(),
         };
         let begun = Instant::now();
-        pace.record_usage(limits, 10, Some(&cost(0.3)));
-        assert_eq!(enter(&pace, limits, &life).await, None);
+        rate_limiter.record_usage(limits, 10, Some(&cost(0.3)));
+        assert_eq!(enter(&rate_limiter, limits, &tracker).await, None);
         tokio::time::sleep(Duration::from_secs(10)).await;
-        pace.record_usage(limits, 10, Some(&cost(0.3)));
-        assert_eq!(enter(&pace, limits, &life).await, Some("costPerMinute"));
+        rate_limiter.record_usage(limits, 10, Some(&cost(0.3)));
+        assert_eq!(
+            enter(&rate_limiter, limits, &tracker).await,
+            Some("costPerMinute")
+        );
         assert_eq!(begun.elapsed().as_secs(), 60);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_is_served_in_order_and_may_go_away() {
-        let (pace, limits) = (Arc::new(RateLimiter::default()), limits(Some(1), None));
+        let (rate_limiter, limits) = (Arc::new(RateLimiter::default()), limits(Some(1), None));
         let begun = Instant::now();
-        enter(&pace, limits, &ActivityTracker::new()).await;
-        let wait = |pace: Arc<RateLimiter>| {
+        enter(&rate_limiter, limits, &ActivityTracker::new()).await;
+        let wait = |rate_limiter: Arc<RateLimiter>| {
             tokio::spawn(async move {
-                let told = enter(&pace, limits, &ActivityTracker::new()).await;
+                let told = enter(&rate_limiter, limits, &ActivityTracker::new()).await;
                 (told, begun.elapsed().as_secs())
             })
         };
         let mut waiting = Vec::new();
         for _ in 0..3 {
-            waiting.push(wait(Arc::clone(&pace)));
+            waiting.push(wait(Arc::clone(&rate_limiter)));
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         // Cancelling a waiting turn must not delay the others.
@@ -287,22 +301,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_clock_of_the_turn_stands_still_and_it_gives_signs_of_life() {
-        let (pace, life, above, limits) = (
+        let (rate_limiter, tracker, above, limits) = (
             RateLimiter::default(),
             ActivityTracker::new(),
             ActivityTracker::new(),
             limits(Some(1), None),
         );
-        let _waits = above.wait_for(&life);
-        let watch = ActiveStopwatch::start(&life);
-        enter(&pace, limits, &life).await;
-        let entering = enter(&pace, limits, &life);
+        let _waits = above.wait_for(&tracker);
+        let watch = ActiveStopwatch::start(&tracker);
+        enter(&rate_limiter, limits, &tracker).await;
+        let entering = enter(&rate_limiter, limits, &tracker);
         tokio::select! {
             told = entering => assert_eq!(told, Some("requestsPerMinute")),
             () = above.wait_for_silence(Duration::from_secs(30)) => panic!("nobody may take it for dead"),
         }
         assert_eq!(
-            (watch.elapsed(&life).as_secs(), life.is_paused()),
+            (watch.elapsed(&tracker).as_secs(), tracker.is_paused()),
             (0, false)
         );
     }

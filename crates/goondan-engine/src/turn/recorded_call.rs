@@ -32,7 +32,9 @@ pub(crate) fn record(
     };
     let redactor = &engine.redactor;
     let mut http = recorder.take();
-    http.iter_mut().for_each(|http| http.clean(redactor));
+    if let Some(http) = http.as_mut() {
+        http.clean(redactor);
+    }
     let (response, error) = match answer {
         Ok(answer) => (Some(response(redactor, answer)), None),
         Err(ModelCallError::Failed(error)) => {
@@ -66,7 +68,8 @@ pub(crate) fn record(
 /// limits of prompt excerpts.
 fn request(redactor: &SecretRedactor, request: &ModelRequest) -> RecordedRequest {
     let messages = &request.messages;
-    let kept = newest_messages(messages.iter().rev().map(|message| &message.data), redactor);
+    let kept_messages =
+        newest_messages(messages.iter().rev().map(|message| &message.data), redactor);
     let mut params = (*request.params).clone();
     for stop in &mut params.stop {
         redactor.clean(stop);
@@ -76,8 +79,8 @@ fn request(redactor: &SecretRedactor, request: &ModelRequest) -> RecordedRequest
             .system
             .as_ref()
             .map(|text| head(&redactor.text(text), MAX_EXCERPT_BYTES).to_owned()),
-        left_out: messages.len() - kept.len(),
-        messages: kept,
+        left_out: messages.len() - kept_messages.len(),
+        messages: kept_messages,
         tools: request
             .tools
             .iter()
@@ -102,9 +105,9 @@ fn redact_tool(redactor: &SecretRedactor, tool: &ToolDefinition) -> ToolDefiniti
 /// Returns the answer to record, without secrets.
 fn response(redactor: &SecretRedactor, answer: &ModelAnswer) -> RecordedResponse {
     let mut parts = answer.parts.clone();
-    parts
-        .iter_mut()
-        .for_each(|part| redact_part(redactor, part));
+    for part in &mut parts {
+        redact_part(redactor, part);
+    }
     RecordedResponse {
         parts,
         finish_reason: answer.finish_reason.clone(),

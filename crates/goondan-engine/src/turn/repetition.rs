@@ -141,7 +141,8 @@ mod tests {
             limit: 2,
             exclude: ["poll".to_owned()].into(),
         };
-        let (mut parts, mut results) = (Vec::new(), Vec::new());
+        let mut parts = Vec::new();
+        let mut results = Vec::new();
         for (index, text) in calls.split(' ').enumerate() {
             let (tool, output) = text.split_once('=').unwrap();
             let id = format!("c{index}");

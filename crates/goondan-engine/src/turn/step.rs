@@ -7,34 +7,31 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
 use goondan_spec::Code;
-use serde_json::{Value, json};
+use serde_json::json;
 
+pub use super::step_context::{StepContext, StepOutcome};
+pub(crate) use super::step_messages::{interrupted_result, message, result_parts};
 use crate::activity::{ActiveStopwatch, ActivityTracker};
-use crate::engine::UsageIncrement;
 use crate::middleware::{StateJournal, StepNext};
 use crate::plan::ModelPlan;
 use crate::policy::redact::SecretRedactor;
 use crate::tooling::dispatch::{self, ToolCallContext};
-use crate::tooling::registry::ToolCatalog;
 use crate::turn::call_order::CallOrder;
 use crate::turn::model_call::{ModelAnswer, ModelCall, ModelCallError, turn_error};
 use crate::turn::model_call_timing::{ModelCallStart, ModelCallTiming};
 use crate::turn::{
-    TurnContext, cancelled_error, instructions, model_effect, step_id, store_failed, tool_effect,
+    TurnContext, cancelled_error, instructions, model_effect, step_id, store_failure_error,
+    tool_effect,
 };
+use crate::usage_increment::UsageIncrement;
 use goondan_core::JsonObject;
 use goondan_core::event::{RuntimeEventKind, TurnError};
 use goondan_core::ids::TraceContext;
-use goondan_core::message::{
-    Message, MessageData, MessagePart, MessageRole, MessageSource, ToolCall, ToolResultPart,
-};
+use goondan_core::message::{Message, MessagePart, MessageRole, MessageSource, ToolCall};
 use goondan_core::notices::CutNotice;
 use goondan_core::ports::journal::{EffectKind, EffectOutcome, InterruptionPolicy, TurnEffect};
-use goondan_core::ports::model::{
-    ModelError, ModelErrorKind, ModelFinishReason, ModelRequest, TokenUsage,
-};
+use goondan_core::ports::model::{ModelError, ModelErrorKind, ModelFinishReason, ModelRequest};
 use goondan_core::ports::tool::{HandlerError, ToolCallResult};
-use goondan_core::reserved_names::UNTRUSTED_KEY;
 
 /// Maximum calls of one answer that run. Each further call gets an error result.
 const MAX_CALLS_PER_ANSWER: usize = 1_000;
@@ -47,72 +44,11 @@ const AGENT_REQUEST_TOOLS: [&str; 4] = [
     "squad__route",
 ];
 
-/// A running step, as middleware receives it.
-pub struct StepContext<'a> {
-    turn: &'a mut TurnContext,
-    /// Index of the step in the turn, from 0.
-    pub index: u32,
-    /// Tools that the model is offered and may call in this step.
-    pub catalog: ToolCatalog,
-    /// Metadata that the middleware of this step share.
-    pub(crate) metadata: JsonObject,
-    id: String,
-    trace: TraceContext,
-    /// True if part of the step was not recorded before the turn was resumed.
-    pub(crate) is_new: AtomicBool,
-}
-
-/// Result of a step.
-#[derive(Debug, Clone)]
-pub struct StepOutcome {
-    /// True if another step follows. The core sets this field if the model called tools; middleware
-    /// may change it.
-    pub should_continue: bool,
-    /// Message of the model; `None` for an empty answer.
-    pub message: Option<Arc<Message>>,
-    /// Results of the tool calls, in call order.
-    pub results: Vec<ToolCallResult>,
-    /// Token usage of the model call.
-    pub usage: Option<TokenUsage>,
-    /// Reason for the end of the answer.
-    pub finish_reason: ModelFinishReason,
-}
-
-impl StepContext<'_> {
-    /// Returns the turn.
-    pub fn turn(&mut self) -> &mut TurnContext {
-        self.turn
-    }
-
-    /// Returns the step id, `<turnId>-step-<index>`.
-    pub fn step_id(&self) -> &str {
-        &self.id
-    }
-
-    /// Returns all tools of the agent, without the changes of middleware.
-    pub(crate) fn all_tools(&self) -> ToolCatalog {
-        self.turn.current_catalog()
-    }
-
-    /// Returns the id of the journal effect `what` of this step.
-    fn effect_id(&self, what: &str) -> String {
-        format!("step-{}/{what}", self.index)
-    }
-
-    /// Publishes a runtime event of this step.
-    fn publish(&self, kind: RuntimeEventKind) {
-        self.turn
-            .engine
-            .bus
-            .runtime(&self.turn.facts.instance, &self.trace, kind);
-    }
-}
-
 /// Runs step `index` through the agent's middleware, with its runtime events.
 pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcome, TurnError> {
-    let life = Arc::clone(&turn.facts.life);
-    let started = ActiveStopwatch::start(&life);
-    life.record_heartbeat();
+    let tracker = Arc::clone(&turn.facts.tracker);
+    let started = ActiveStopwatch::start(&tracker);
+    tracker.record_heartbeat();
     let layers = Arc::clone(&turn.facts.layers);
     let id = step_id(&turn.facts.turn_id, index);
     let trace = turn.facts.trace.child(&id);
@@ -139,9 +75,11 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
             turn_id: turn_id.clone(),
         });
     }
-    let outcome = StepNext::new(&layers.step).run(&mut context).await;
-    let duration = started.elapsed_millis(&life);
-    life.record_heartbeat();
+    let outcome = StepNext::new(&layers.step, |context| Box::pin(run_core(context)))
+        .run(&mut context)
+        .await;
+    let duration = started.elapsed_millis(&tracker);
+    tracker.record_heartbeat();
     if !context.is_new.load(Ordering::Relaxed) {
         // The whole step was recorded and published before the turn was resumed.
         return outcome;
@@ -168,7 +106,7 @@ pub(crate) async fn run(turn: &mut TurnContext, index: u32) -> Result<StepOutcom
 }
 
 /// Runs the step itself, inside all middleware.
-pub(crate) async fn run_core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
+async fn run_core(context: &mut StepContext<'_>) -> Result<StepOutcome, TurnError> {
     let answer = ask_model(context).await?;
     let usage = answer.usage;
     context.turn.engine.record_usage(UsageIncrement {
@@ -226,7 +164,7 @@ pub(crate) async fn run_core(context: &mut StepContext<'_>) -> Result<StepOutcom
     })
 }
 
-/// Returns whether an answer contains text or calls, or is part of a paused answer.
+/// Returns true if an answer contains text or calls, or is part of a paused answer.
 fn has_content(parts: &[MessagePart], finish_reason: &ModelFinishReason) -> bool {
     let is_content = |part: &MessagePart| match part {
         MessagePart::Text { text, .. } => !text.is_empty(),
@@ -264,7 +202,8 @@ fn cut_calls(message: &Message, finish_reason: &ModelFinishReason) -> Vec<ToolCa
 /// Calls the model. If it refuses the answer schema or the length of the conversation, calls it
 /// again with the answer tool or with a shorter conversation, once for each reason.
 async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnError> {
-    let (mut effect, mut is_shortened) = ("model", false);
+    let mut effect = "model";
+    let mut is_shortened = false;
     loop {
         let error = match call_model(context, effect).await? {
             Ok(answer) => return Ok(answer),
@@ -285,7 +224,7 @@ async fn ask_model(context: &mut StepContext<'_>) -> Result<ModelAnswer, TurnErr
     }
 }
 
-/// Activates the answer tool after the server refused the answer schema. Returns `false` if there is
+/// Activates the answer tool after the server refused the answer schema. Returns false if there is
 /// none, or if it is active.
 fn answer_through_tool(context: &mut StepContext<'_>, error: &ModelError) -> bool {
     let fallback = &mut context.turn.progress.answer_fallback;
@@ -300,7 +239,7 @@ fn answer_through_tool(context: &mut StepContext<'_>, error: &ModelError) -> boo
     true
 }
 
-/// Shortens the conversation that is too long for the model. Returns `false` if no extension can.
+/// Shortens the conversation that is too long for the model. Returns false if no extension can.
 async fn shorten_conversation(
     context: &mut StepContext<'_>,
     error: &ModelError,
@@ -337,7 +276,7 @@ async fn call_model(
     let turn = &*context.turn;
     let agent = &turn.facts.agent;
     let trace = context.trace.child(&format!("{}-{effect}", context.id));
-    let by_tool = turn.progress.answer_fallback.is_active;
+    let answers_by_tool = turn.progress.answer_fallback.is_active;
     let call = ModelCall {
         model: &agent.models[0],
         request: ModelRequest {
@@ -346,7 +285,7 @@ async fn call_model(
             messages: turn.conversation().history(),
             tools: Arc::clone(context.catalog.definitions()),
             params: Arc::clone(&agent.params),
-            output: agent.output.clone().filter(|_| !by_tool),
+            output: agent.output.clone().filter(|_| !answers_by_tool),
             caller: turn.engine.tracing.caller_trace(&trace),
             exchange: turn.engine.exchange_recorder(),
         },
@@ -355,10 +294,13 @@ async fn call_model(
         trace,
         course: ModelCallTiming::default(),
         bus: Some(&turn.engine.bus),
-        swarm: (&turn.engine.pace, turn.engine.generation.load().limits),
+        swarm: (
+            &turn.engine.rate_limiter,
+            turn.engine.generation.load().limits,
+        ),
         engine_bus: &turn.engine.bus,
         cancel: &turn.cancel,
-        life: &turn.facts.life,
+        tracker: &turn.facts.tracker,
         has_fallback: false,
     };
     let effect = context.effect_id(effect);
@@ -407,7 +349,7 @@ pub(crate) async fn call_journaled(
         .journal
         .run(effect, work)
         .await
-        .map_err(|error| store_failed(&error))?
+        .map_err(|error| store_failure_error(&error))?
     {
         EffectOutcome::Done {
             value: Ok(answer), ..
@@ -452,15 +394,15 @@ fn name_retry_time(error: &mut ModelError, max_wait: Duration, now: DateTime<Utc
         return;
     };
     let seconds = wait.as_secs_f64().ceil();
-    let at = TimeDelta::from_std(wait)
+    let retry_time = TimeDelta::from_std(wait)
         .ok()
         .and_then(|wait| now.checked_add_signed(wait));
-    let at = at.map_or(String::new(), |at| {
-        format!(", at {}", at.format("%Y-%m-%d %H:%M:%S UTC"))
+    let retry_time = retry_time.map_or(String::new(), |time| {
+        format!(", at {}", time.format("%Y-%m-%d %H:%M:%S UTC"))
     });
-    error
-        .message
-        .push_str(&format!(" The provider allows a retry in {seconds} s{at}."));
+    error.message.push_str(&format!(
+        " The provider allows a retry in {seconds} s{retry_time}."
+    ));
     error.suggestion.get_or_insert_with(|| {
         "Send the input again at that time, add `fallbacks` to the agent, or raise \
         `options.maxRetryWaitMs` of the Model."
@@ -544,7 +486,7 @@ async fn run_call(
         message: Arc::clone(message),
         trace: context.trace.child(&format!("{}-tool-{index}", context.id)),
         cancel: turn.cancel.clone(),
-        life: ActivityTracker::new(),
+        tracker: ActivityTracker::new(),
         metadata: JsonObject::new(),
         approval: Some((Arc::clone(&turn.journal), approval)),
     };
@@ -564,15 +506,15 @@ async fn run_call(
         .journal
         .run(effect, work)
         .await
-        .map_err(|error| store_failed(&error))?;
-    noted.map_err(|error| store_failed(&error))?;
+        .map_err(|error| store_failure_error(&error))?;
+    noted.map_err(|error| store_failure_error(&error))?;
     match outcome {
         EffectOutcome::Done { value, replayed } => {
             context.is_new.fetch_or(!replayed, Ordering::Relaxed);
             if replayed && let Some(kept) = &kept {
-                kept.put_back(&turn.journal, id)
+                kept.restore_states(&turn.journal, id)
                     .await
-                    .map_err(|error| store_failed(&error))?;
+                    .map_err(|error| store_failure_error(&error))?;
             }
             Ok(value)
         }
@@ -581,17 +523,6 @@ async fn run_call(
             Ok(publish_interrupted(context, &trace, &call))
         }
     }
-}
-
-/// Returns the result of an interrupted call whose effects are unknown (rule C4).
-pub(crate) fn interrupted_result(call: &ToolCall) -> ToolCallResult {
-    let error = HandlerError::new(format!(
-        "{} was running when the process ended; its effects are unknown, and it was not run again",
-        call.tool_name
-    ))
-    .code(Code::TOOL_INTERRUPTED)
-    .suggest("Check the effects of the call before you repeat it.");
-    dispatch::error_result(call, usize::MAX, error)
 }
 
 /// Publishes and returns the result of a call that was interrupted and must not run again.
@@ -616,39 +547,4 @@ fn publish_interrupted(
         .bus
         .runtime(&context.turn.facts.instance, trace, kind);
     result
-}
-
-/// Returns the conversation parts of a result.
-pub(crate) fn result_parts(result: &ToolCallResult) -> impl Iterator<Item = MessagePart> {
-    let part = ToolResultPart {
-        tool_call_id: result.tool_call_id.clone(),
-        tool_name: result.tool_name.clone(),
-        status: result.status,
-        output: result.output.clone(),
-        error: result.error.clone(),
-        untrusted: result
-            .metadata
-            .get(UNTRUSTED_KEY)
-            .and_then(Value::as_bool)
-            .unwrap_or(false),
-    };
-    std::iter::once(MessagePart::ToolResult(part))
-        .chain(result.attachments.iter().cloned().map(MessagePart::File))
-}
-
-/// Creates a message with the current time.
-pub(crate) fn message(
-    id: String,
-    role: MessageRole,
-    content: Vec<MessagePart>,
-    source: MessageSource,
-    turn: &TurnContext,
-) -> Message {
-    Message {
-        id,
-        data: MessageData { role, content },
-        metadata: goondan_core::JsonObject::new(),
-        created_at: turn.engine.clock.now(),
-        source,
-    }
 }

@@ -28,7 +28,7 @@ impl<'a> StoreRetry<'a> {
         }
     }
 
-    /// Waits before the next attempt. Returns `false` if another attempt can't help: the call is
+    /// Waits before the next attempt. Returns false if another attempt can't help: the call is
     /// cancelled, or `error` stays.
     pub(crate) async fn wait(&mut self, error: &StoreError) -> bool {
         if !error.is_passing() {

@@ -147,7 +147,7 @@ impl FlowScanner<'_, '_> {
         at
     }
 
-    /// Returns whether the line at `start` belongs to the collection.
+    /// Returns true if the line at `start` belongs to the collection.
     fn continues_at(&self, start: usize) -> bool {
         let line = self.scanner.text[start..self.scanner.end]
             .split('\n')

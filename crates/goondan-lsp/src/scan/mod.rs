@@ -40,7 +40,7 @@ pub(crate) struct DocumentScan {
 }
 
 impl ScannedElement {
-    /// Returns whether a cursor at `offset` refers to the value.
+    /// Returns true if a cursor at `offset` refers to the value.
     pub(crate) fn is_about(&self, offset: usize) -> bool {
         self.value.is_some() && self.cursor_range.start <= offset && offset <= self.cursor_range.end
     }

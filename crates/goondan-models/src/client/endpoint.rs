@@ -36,8 +36,8 @@ impl ModelEndpoint {
         wire: ProviderWireFormat,
     ) -> Result<Self, ModelError> {
         let namespace = provider.quirks.namespace_address(&model.spec.model);
-        let own = model.spec.endpoint.as_deref();
-        let base = own
+        let own_endpoint = model.spec.endpoint.as_deref();
+        let base = own_endpoint
             .or(namespace)
             .or(provider.address.as_deref())
             .ok_or_else(|| {
@@ -58,7 +58,7 @@ impl ModelEndpoint {
         })
     }
 
-    /// Returns whether the URL needs TLS.
+    /// Returns true if the URL needs TLS.
     pub(crate) fn is_secure(&self) -> bool {
         self.base.scheme() == "https"
     }
@@ -104,15 +104,15 @@ fn base_url(
     endpoint: &str,
     wire: ProviderWireFormat,
 ) -> Result<Url, ModelError> {
-    let wrong = |reason: String| {
+    let endpoint_error = |reason: String| {
         configuration_error(
             format!("The endpoint of {} is not usable: {reason}.", model.id),
             "Write a complete URL, such as `endpoint: http://localhost:1234/v1`.",
         )
     };
-    let mut url = Url::parse(endpoint.trim()).map_err(|error| wrong(error.to_string()))?;
+    let mut url = Url::parse(endpoint.trim()).map_err(|error| endpoint_error(error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(wrong(format!(
+        return Err(endpoint_error(format!(
             "the URL begins with {}:, not with http: or https:",
             url.scheme()
         )));

@@ -104,9 +104,10 @@ impl FailureContext {
         let failure = if error.is_builder() {
             self.unsendable_error(host, &reason)
         } else if error.is_connect() || error.is_timeout() {
-            let kind = match is_refused(error) {
-                true => ModelErrorKind::Starting,
-                false => ModelErrorKind::Connection,
+            let kind = if is_refused(error) {
+                ModelErrorKind::Starting
+            } else {
+                ModelErrorKind::Connection
             };
             let failure = ModelError::new(kind, format!("{host} is not reachable: {reason}."));
             with_suggestion(failure, self.suggestion_to_reach(host, &reason))
@@ -182,7 +183,7 @@ impl FailureContext {
                 ModelErrorKind::Declined,
                 format!(
                     "The model declined to answer ({reason}){}",
-                    after_colon(&explanation)
+                    quoted_ending(&explanation)
                 ),
             ),
             ProviderError::Failed {
@@ -190,7 +191,7 @@ impl FailureContext {
                 explanation,
             } => connection_error(format!(
                 "{host} aborted the answer ({reason}){}",
-                after_colon(&explanation)
+                quoted_ending(&explanation)
             )),
         };
         self.without_secrets(failure)
@@ -209,7 +210,7 @@ impl FailureContext {
         self.without_secrets(with_suggestion(
             protocol_error(format!(
                 "{host} returned an error instead of a stream{}",
-                after_colon(&reported.message)
+                quoted_ending(&reported.message)
             )),
             format!("Check `endpoint` and `model` of {}.", self.resource),
         ))
@@ -225,7 +226,7 @@ impl FailureContext {
             None if is_quota(reported) => {
                 let message = format!(
                     "{host} refused the request{}",
-                    after_colon(&reported.message)
+                    quoted_ending(&reported.message)
                 );
                 self.quota_error(402, message)
             }
@@ -233,7 +234,7 @@ impl FailureContext {
                 retry_after: reported.retry_after,
                 ..connection_error(format!(
                     "{host} aborted the answer{}",
-                    after_colon(&reported.message)
+                    quoted_ending(&reported.message)
                 ))
             },
         }
@@ -251,7 +252,7 @@ impl FailureContext {
         let message = format!(
             "{host} answered {}{}",
             code_and_reason(status),
-            after_colon(&reported.message)
+            quoted_ending(&reported.message)
         );
         let code = status.as_u16();
         if is_quota(reported) && matches!(code, 400 | 402 | 403 | 429) || code == 402 {
@@ -270,12 +271,13 @@ impl FailureContext {
             () => ModelErrorKind::Status(code),
         };
         self.without_secrets(ModelError {
-            suggestion: match refuses_schema {
-                true => Some(format!(
+            suggestion: if refuses_schema {
+                Some(format!(
                     "Write `capabilities: {{structuredOutput: false}}` in {}.",
                     self.resource
-                )),
-                false => self.suggestion_for_status(status, location),
+                ))
+            } else {
+                self.suggestion_for_status(status, location)
             },
             retry_after: reported.retry_after,
             ..ModelError::new(kind, message)
@@ -389,7 +391,7 @@ impl FailureContext {
     }
 
     /// Returns the error for an embeddings request that takes too long.
-    pub(crate) fn no_embeddings_within(&self, host: &str, limit: Duration) -> ModelError {
+    pub(crate) fn embeddings_timeout_error(&self, host: &str, limit: Duration) -> ModelError {
         connection_error(format!(
             "{host} returned no embeddings within {} seconds.",
             limit.as_secs()
@@ -459,15 +461,14 @@ impl FailureContext {
     /// Redacts the key and the headers in `failure`.
     fn without_secrets(&self, mut failure: ModelError) -> ModelError {
         self.redactor.clean(&mut failure.message);
-        failure
-            .suggestion
-            .iter_mut()
-            .for_each(|text| self.redactor.clean(text));
+        if let Some(text) = failure.suggestion.as_mut() {
+            self.redactor.clean(text);
+        }
         failure
     }
 }
 
-/// Returns whether the server refused the connection, as it does while it starts.
+/// Returns true if the server refused the connection, as it does while it starts.
 fn is_refused(error: &reqwest::Error) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = next {
@@ -479,12 +480,12 @@ fn is_refused(error: &reqwest::Error) -> bool {
     false
 }
 
-/// Returns whether a retry cannot help after `status`.
+/// Returns true if a retry cannot help after `status`.
 fn is_permanent(status: StatusCode) -> bool {
     !ModelError::new(ModelErrorKind::Status(status.as_u16()), "").is_transient()
 }
 
-/// Returns whether the provider refused the conversation because it is too long.
+/// Returns true if the provider refused the conversation because it is too long.
 fn is_overflow(code: u16, reported: &ReportedError) -> bool {
     let has_code = reported.code.as_deref().is_some_and(|code| {
         code == "context_length_exceeded" || code == "model_context_window_exceeded"
@@ -493,14 +494,14 @@ fn is_overflow(code: u16, reported: &ReportedError) -> bool {
         || matches!(code, 400 | 413 | 422) && ModelError::is_overflow_message(&reported.message)
 }
 
-/// Returns whether the provider reported an account without credit.
+/// Returns true if the provider reported an account without credit.
 fn is_quota(reported: &ReportedError) -> bool {
     let code = reported.code.as_deref().unwrap_or_default();
     let text = format!("{code} {}", reported.message).to_lowercase();
     QUOTA_WORDS.iter().any(|words| text.contains(words))
 }
 
-/// Returns whether `text` begins like a web page.
+/// Returns true if `text` begins like a web page.
 pub(crate) fn is_html(text: &str) -> bool {
     let start = text
         .trim_start()
@@ -521,7 +522,7 @@ fn code_and_reason(status: StatusCode) -> String {
 }
 
 /// Returns the end of a sentence that quotes a provider.
-fn after_colon(explanation: &str) -> String {
+fn quoted_ending(explanation: &str) -> String {
     let explanation = clip_message(explanation.trim());
     match explanation.chars().last() {
         None => ".".to_owned(),

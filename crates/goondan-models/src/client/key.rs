@@ -1,4 +1,4 @@
-//! The key of a Model.
+//! API key of a Model, from the variable that its resource or its provider names.
 
 use goondan_core::ports::model::ModelError;
 use goondan_spec::kinds::Model;

@@ -120,7 +120,7 @@ impl LiveClient {
             .map_err(|error| self.failures.transport_error(&self.host, &error))?;
         let status = response.status();
         if let Some(recorder) = recorder {
-            recorder.answered(status.as_u16());
+            recorder.record_status(status.as_u16());
         }
         if status.is_success() {
             return Ok(response);
@@ -133,13 +133,14 @@ impl LiveClient {
         .await
         .unwrap_or_default();
         if let Some(recorder) = recorder {
-            recorder.received(body.as_bytes());
+            recorder.record_piece(body.as_bytes());
         }
         Err(self
             .failures
             .http_status_error(&self.host, status, &body, &headers, sends_schema))
     }
 
+    /// Requests the vectors of `texts`. Fails if the provider has no embeddings.
     async fn embed_texts(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
         let (wire, model) = (self.format.wire_format(), &self.target.model);
         let has_embeddings = self.target.provider.name != "vertex";
@@ -201,9 +202,10 @@ impl LiveClient {
             requests.with_transcript(&request, |transcript| {
                 let mut ids = CallIds::new(&transcript.messages.call_ids);
                 let answer = answer.complete(&mut ids)?;
-                Ok(match recovers {
-                    true => extract_calls(answer, &request.tools, &mut ids),
-                    false => answer,
+                Ok(if recovers {
+                    extract_calls(answer, &request.tools, &mut ids)
+                } else {
+                    answer
                 })
             })
         })
@@ -276,9 +278,10 @@ impl ModelClient for LiveClient {
             Some((answer.next().await?, answer))
         });
         let chunks = futures::stream::iter(first).chain(rest);
-        Ok(match self.settings.text_tool_calls {
-            true => filter_stream(chunks, TextCallFilter::new(Arc::clone(&request.tools))),
-            false => chunks.boxed(),
+        Ok(if self.settings.text_tool_calls {
+            filter_stream(chunks, TextCallFilter::new(Arc::clone(&request.tools)))
+        } else {
+            chunks.boxed()
         })
     }
 
@@ -287,7 +290,7 @@ impl ModelClient for LiveClient {
         vectors.unwrap_or_else(|_| {
             Err(self
                 .failures
-                .no_embeddings_within(&self.host, EMBEDDING_TIMEOUT))
+                .embeddings_timeout_error(&self.host, EMBEDDING_TIMEOUT))
         })
     }
 

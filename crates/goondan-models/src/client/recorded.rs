@@ -45,21 +45,21 @@ impl ShownKey {
 
     /// Returns the headers with variables in place of keys.
     fn shown_headers(&self, headers: &HeaderMap) -> Vec<(String, String)> {
-        let shown = headers.iter().map(|(name, value)| {
+        let shown_headers = headers.iter().map(|(name, value)| {
             let text = String::from_utf8_lossy(value.as_bytes());
-            let shown = match self.in_header(&text) {
+            let shown_value = match self.replace_key(&text) {
                 Some(shown) => shown,
                 None if value.is_sensitive() => format!("${}", variable_for(name.as_str())),
                 None => text.into_owned(),
             };
-            (name.as_str().to_owned(), shown)
+            (name.as_str().to_owned(), shown_value)
         });
-        shown.collect()
+        shown_headers.collect()
     }
 
     /// Returns a header value with the variable in place of the key; `None` if the value has no
     /// key.
-    fn in_header(&self, value: &str) -> Option<String> {
+    fn replace_key(&self, value: &str) -> Option<String> {
         let key = self.value.as_ref()?.expose();
         let before = value.strip_suffix(key).filter(|_| !key.is_empty())?;
         matches!(before, "" | "Bearer ").then(|| format!("{before}${}", self.variable))

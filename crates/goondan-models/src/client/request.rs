@@ -1,4 +1,4 @@
-//! Request bodies: what stays the same in every step is encoded once.
+//! Request bodies. Parts that do not change between steps are encoded once.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::formats::{EncodedTranscript, OpenTurn, RequestContext, TranscriptCache, WireFormat};
 use crate::transport::SharedBody;
 
-/// Encoded heads that are kept: one for each set of tools and params that is in use.
+/// Maximum number of encoded heads in memory: one for each set of params and tools in use.
 const MAX_HEADS: usize = 64;
 
 /// Maker of the request bodies of one model.
@@ -158,6 +158,7 @@ impl RequestBuilder {
         head
     }
 
+    /// Encodes all fields of a request except the messages and the system prompt.
     fn encode_head(
         &self,
         request: &ModelRequest,
@@ -208,7 +209,8 @@ impl CachedHead {
             && self.output.as_ref().map(Weak::as_ptr) == request.output.as_ref().map(Arc::as_ptr)
     }
 
-    /// A weak pointer keeps its memory, so no other params or tools can have the same address.
+    /// Returns true if the params and tools of this head are still in use. A weak pointer keeps its
+    /// memory, so no other params or tools can have that address.
     fn is_in_use(&self) -> bool {
         self.params.strong_count() > 0 && self.tools.strong_count() > 0
     }

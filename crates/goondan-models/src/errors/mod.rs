@@ -1,4 +1,4 @@
-//! Errors that providers report, wherever they stand in an answer.
+//! Errors that providers report, in a status or inside an answer.
 
 mod reported;
 mod retry_after;

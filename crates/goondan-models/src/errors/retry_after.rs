@@ -11,8 +11,8 @@ use serde_json::Value;
 pub(crate) fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let milliseconds = || parse_seconds(header("retry-after-ms")?, 1000.0);
-    let stated = || rate_limit::retry_after(header("retry-after")?, now);
-    milliseconds().or_else(stated)
+    let stated_wait = || rate_limit::retry_after(header("retry-after")?, now);
+    milliseconds().or_else(stated_wait)
 }
 
 /// Returns the wait in Google's RetryInfo: `error.details[].retryDelay`, such as `31s`. `body` is a body or its error.

@@ -28,7 +28,7 @@ pub(crate) fn attachment_form(wire: ProviderWireFormat, file: &Attachment) -> At
     })
 }
 
-/// Returns whether `wire` has a place for `media_type`. Whether the model understands it is another matter.
+/// Returns true if `wire` has a place for `media_type`. Whether the model understands it is another matter.
 fn accepts_media_type(wire: ProviderWireFormat, media_type: &str) -> bool {
     let (kind, _) = media_type.split_once('/').unwrap_or_default();
     let is_pdf = media_type == "application/pdf";

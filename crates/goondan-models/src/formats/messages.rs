@@ -14,8 +14,8 @@ pub(crate) struct DraftMessage {
     pub(crate) joins: bool,
 }
 
-/// The turn that the next model call continues, in the eyes of a provider that returns signed
-/// reasoning. Tool results and text after them belong to the turn.
+/// The turn that the next model call continues, for a provider that returns signed reasoning. Tool
+/// results and text after them belong to the turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) enum OpenTurn {
     /// The model call begins a turn.
@@ -23,7 +23,7 @@ pub(crate) enum OpenTurn {
     None,
     /// The turn contains reasoning of this provider.
     WithReasoning,
-    /// The turn contains no reasoning of this provider, or not where the provider requires it.
+    /// The turn contains no reasoning of this provider at the place where the provider requires it.
     WithoutReasoning,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct WireMessages {
     files: Vec<Value>,
     /// System messages of a conversation whose format has no place for them among the messages.
     pub(crate) notes: Vec<String>,
-    /// Formats whose requests depend on it keep it up to date.
+    /// The open turn, for formats whose requests depend on it.
     pub(crate) open_turn: OpenTurn,
     pub(crate) call_ids: HashSet<String>,
     pub(crate) called_tools: BTreeSet<String>,

@@ -49,7 +49,8 @@ fn close_schema(schema: &Value) -> Value {
     let Value::Object(schema) = schema else {
         return schema.clone();
     };
-    let (mut sent, mut refused) = (Map::new(), Map::new());
+    let mut sent = Map::new();
+    let mut refused = Map::new();
     for (key, value) in schema {
         match key.as_str() {
             "oneOf" => sent.insert("anyOf".to_owned(), close_list(value)),
@@ -66,7 +67,7 @@ fn close_schema(schema: &Value) -> Value {
     Value::Object(sent)
 }
 
-/// Returns whether the provider accepts the keyword `key` with `value`.
+/// Returns true if the provider accepts the keyword `key` with `value`.
 fn is_accepted(key: &str, value: &Value) -> bool {
     match key {
         "format" => value

@@ -56,10 +56,10 @@ fn command_text(fields: &JsonObject) -> Option<String> {
     );
     header.extend(text("process_id").map(str::to_owned));
     let mut lines = vec![header.join(" · ")];
-    let others = fields
+    let other_fields = fields
         .iter()
         .filter(|(name, value)| !COMMAND_FIELDS.contains(&name.as_str()) && !value.is_null());
-    lines.extend(others.map(|(name, value)| match value {
+    lines.extend(other_fields.map(|(name, value)| match value {
         Value::String(text) => format!("{name}: {text}"),
         value => format!("{name}: {value}"),
     }));

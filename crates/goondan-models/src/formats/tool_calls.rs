@@ -35,31 +35,32 @@ pub(crate) struct CallAssembler {
 impl CallAssembler {
     /// Adds a piece and returns the position of the call to which it belongs, or `None` for a piece without content.
     pub(crate) fn add(&mut self, piece: CallPiece<'_>) -> Option<usize> {
-        let known = self.find(&piece);
-        if known.is_none()
+        let known_index = self.find(&piece);
+        if known_index.is_none()
             && piece.id().is_empty()
             && piece.name().is_empty()
             && piece.text().is_empty()
         {
             return None;
         }
-        let at = match known {
-            Some(at) if !self.calls[at].ends_before(&piece) => at,
+        let index = match known_index {
+            Some(index) if !self.calls[index].ends_before(&piece) => index,
             _ => {
-                let repeated = known.and_then(|at| self.calls[at].next_of_same_tool(&piece));
+                let repeated =
+                    known_index.and_then(|index| self.calls[index].next_of_same_tool(&piece));
                 self.calls.push(repeated.unwrap_or_default());
                 self.calls.len() - 1
             }
         };
-        self.calls[at].add(&piece);
-        Some(at)
+        self.calls[index].add(&piece);
+        Some(index)
     }
 
     /// Finds the call of `piece`: by its index, else by its id, else the last call.
     fn find(&self, piece: &CallPiece<'_>) -> Option<usize> {
         let last = self.calls.len().checked_sub(1)?;
         let is_later_piece = piece.name().is_empty();
-        let by_id = || {
+        let find_by_id = || {
             let id = Some(piece.id()).filter(|id| !id.is_empty())?;
             self.calls.iter().rposition(|call| call.id == id)
         };
@@ -70,7 +71,7 @@ impl CallAssembler {
                 .rposition(|call| call.index == Some(index));
             // Some servers add the index only to later pieces.
             let by_late_index =
-                || by_id().or(Some(last).filter(|_| is_later_piece && piece.id().is_empty()));
+                || find_by_id().or(Some(last).filter(|_| is_later_piece && piece.id().is_empty()));
             return by_index
                 .or_else(|| by_late_index().filter(|at| self.calls[*at].index.is_none()));
         }
@@ -79,7 +80,7 @@ impl CallAssembler {
         }
         // Some servers add the id only to later pieces.
         let has_late_id = is_later_piece && self.calls[last].id.is_empty();
-        by_id().or(Some(last).filter(|_| has_late_id))
+        find_by_id().or(Some(last).filter(|_| has_late_id))
     }
 
     /// Returns the call with the number `at`.
@@ -107,7 +108,7 @@ impl CallPiece<'_> {
 }
 
 impl PartialToolCall {
-    /// Returns whether this call is complete and `piece` begins another one.
+    /// Returns true if this call is complete and `piece` begins another one.
     fn ends_before(&self, piece: &CallPiece<'_>) -> bool {
         if self.name.is_empty() {
             return false;
@@ -167,7 +168,7 @@ impl PartialToolCall {
     }
 }
 
-/// Returns whether `arguments` are whole. After an empty object, the real one may follow.
+/// Returns true if `arguments` are whole. After an empty object, the real one may follow.
 fn is_complete(arguments: &str) -> bool {
     let text = without_empty(arguments).unwrap_or(arguments).trim();
     text.ends_with(['}', ']', '"']) && serde_json::from_str::<IgnoredAny>(text).is_ok()

@@ -47,7 +47,7 @@ impl TranscriptCache {
     /// Returns the transcript for `key`, which is empty when it is new.
     pub(crate) fn transcript(&mut self, key: &str) -> &mut EncodedTranscript {
         let position = self.transcripts.iter().position(|(known, _)| known == key);
-        let at = position.unwrap_or_else(|| {
+        let insert_position = position.unwrap_or_else(|| {
             if self.transcripts.len() == MAX_TRANSCRIPTS {
                 self.transcripts.remove(0);
             }
@@ -55,7 +55,7 @@ impl TranscriptCache {
                 .push((key.to_owned(), EncodedTranscript::default()));
             self.transcripts.len() - 1
         });
-        &mut self.transcripts[at].1
+        &mut self.transcripts[insert_position].1
     }
 }
 
@@ -73,16 +73,16 @@ impl EncodedTranscript {
         self.last = messages.last().cloned();
     }
 
-    /// Returns whether `messages` begins with the encoded messages. Messages are only ever added,
+    /// Returns true if `messages` begins with the encoded messages. Messages are only ever added,
     /// so comparing the last encoded message is sufficient.
     fn is_prefix_of(&self, messages: &[Arc<Message>]) -> bool {
-        let same = self
+        let last_encoded = self
             .encoded_count
             .checked_sub(1)
             .and_then(|last| messages.get(last));
-        match (&self.last, same) {
+        match (&self.last, last_encoded) {
             (None, _) => true,
-            (Some(last), Some(same)) => Arc::ptr_eq(last, same),
+            (Some(last), Some(last_encoded)) => Arc::ptr_eq(last, last_encoded),
             (Some(_), None) => false,
         }
     }
@@ -118,7 +118,7 @@ impl EncodedTranscript {
         }
     }
 
-    /// Returns whether the oldest recent message may carry a mark in some later request.
+    /// Returns true if the oldest recent message may carry a mark in some later request.
     fn can_carry_mark(&self, mark: Option<CacheMark>) -> bool {
         let Some(mark) = mark else { return false };
         let marked = self
@@ -151,11 +151,11 @@ impl EncodedTranscript {
                 }
             }
         }
-        let mut all = self.blocks.clone();
+        let mut all_blocks = self.blocks.clone();
         if !rest.is_empty() {
-            all.push(Bytes::from(rest));
+            all_blocks.push(Bytes::from(rest));
         }
-        all
+        all_blocks
     }
 
     /// Encodes the open message and the attachments after it.
@@ -190,9 +190,9 @@ impl EncodedMessage {
     }
 
     fn write_marked(&self, mark: CacheMark, out: &mut Vec<u8>) {
-        let at = self.json.len().saturating_sub(mark.bytes_from_end);
-        out.extend_from_slice(&self.json[..at]);
+        let insert_position = self.json.len().saturating_sub(mark.bytes_from_end);
+        out.extend_from_slice(&self.json[..insert_position]);
         out.extend_from_slice(mark.text.as_bytes());
-        out.extend_from_slice(&self.json[at..]);
+        out.extend_from_slice(&self.json[insert_position..]);
     }
 }

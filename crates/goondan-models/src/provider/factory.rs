@@ -69,30 +69,31 @@ pub fn missing_key(model: &Resource<Model>, environment: &Environment) -> Option
     client::missing_key(model, provider, environment)
 }
 
+/// Returns the error of a Model with an unknown provider. It suggests similar names.
 fn unknown_provider(model: &Resource<Model>) -> ModelError {
     let name = &model.spec.provider;
     let message = format!(
         "{} names the provider `{name}`, which does not exist.",
         model.id
     );
-    let all: Vec<_> = providers()
+    let provider_names: Vec<_> = providers()
         .iter()
         .map(|provider| provider.name.as_str())
         .collect();
-    let others = format!(
+    let suggestion = format!(
         "Use one of: {}. For any other service with OpenAI's format, write `provider: \
         openai-compatible` and its `endpoint`.",
-        all.join(", ")
+        provider_names.join(", ")
     );
     let similar: Vec<_> = similar_providers(name)
         .iter()
         .map(|name| format!("`{name}`"))
         .collect();
     match similar.as_slice() {
-        [] => configuration_error(message, others),
+        [] => configuration_error(message, suggestion),
         names => configuration_error(
             message,
-            format!("Did you mean {}? {others}", names.join(" or ")),
+            format!("Did you mean {}? {suggestion}", names.join(" or ")),
         ),
     }
     .within("spec.provider", None)

@@ -62,7 +62,7 @@ impl ModelProvider {
         self.format
     }
 
-    /// Returns whether the provider is a service on a network, unlike a script or a recording.
+    /// Returns true if the provider is a service on a network, unlike a script or a recording.
     pub fn is_live(&self) -> bool {
         !matches!(
             self.format,
@@ -94,7 +94,7 @@ impl ModelProvider {
         })
     }
 
-    /// Returns whether requests contain the schema of a structured answer unless the Model says otherwise. Some
+    /// Returns true if requests contain the schema of a structured answer unless the Model says otherwise. Some
     /// providers accept a schema for some models only and refuse the request for the others.
     pub(crate) fn takes_schemas(&self, wire: ProviderWireFormat) -> bool {
         match wire {
@@ -108,7 +108,7 @@ impl ModelProvider {
     }
 }
 
-/// Returns whether OpenAI recommends the responses format for `model`, or accepts no other format.
+/// Returns true if OpenAI recommends the responses format for `model`, or accepts no other format.
 fn prefers_responses(model: &str) -> bool {
     let has_pro_or_codex = || model.contains("codex") || model.contains("-pro");
     ["gpt-5", "gpt-6", "o1-pro", "o3-pro"]
@@ -129,10 +129,13 @@ pub fn provider(name: &str) -> Option<&'static ModelProvider> {
 
 /// Returns up to three provider names that resemble `name`, the most similar first.
 pub fn similar_providers(name: &str) -> Vec<&'static str> {
-    let wanted = name.to_lowercase();
-    let similarity = |known: &str| match known.contains(&wanted) || wanted.contains(known) {
-        true => 1.0,
-        false => strsim::jaro_winkler(&wanted, known),
+    let lowercase_name = name.to_lowercase();
+    let similarity = |known: &str| {
+        if known.contains(&lowercase_name) || lowercase_name.contains(known) {
+            1.0
+        } else {
+            strsim::jaro_winkler(&lowercase_name, known)
+        }
     };
     let mut similar: Vec<_> = providers()
         .iter()

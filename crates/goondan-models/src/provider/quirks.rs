@@ -1,10 +1,10 @@
-//! Differences between a provider and the format that it speaks.
+//! Differences between a provider and its wire format.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// Differences between a provider and the format that it speaks.
+/// Differences between a provider and its wire format.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProviderQuirks {

@@ -1,4 +1,4 @@
-//! Reads a cassette.
+//! Reads a cassette: a file with recorded model calls.
 
 use std::path::Path;
 

@@ -22,7 +22,7 @@ impl IgnoredParts {
         self.0.contains(&part)
     }
 
-    /// Returns whether all parts are compared.
+    /// Returns true if all parts are compared.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

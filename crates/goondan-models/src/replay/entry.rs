@@ -1,4 +1,4 @@
-//! One line of a cassette.
+//! One line of a cassette: a recorded request and its answer.
 
 use goondan_core::ids::hex;
 use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};
@@ -134,7 +134,6 @@ impl RecordedPiece {
         CompletedAnswer::of_parts(text.into_iter().chain(calls).collect(), usage)
     }
 
-    /// Returns the chunks of a recorded answer.
     pub(crate) fn answer_chunks(recorded: &[RecordedPiece]) -> Vec<Result<ModelChunk, ModelError>> {
         let chunk = |piece: &RecordedPiece| match piece {
             RecordedPiece::Text(text) => Some(Ok(ModelChunk::Text(text.clone()))),
@@ -170,13 +169,16 @@ impl RecordedRequest {
 /// Returns the params in the layout of existing cassettes: three fields that are always present,
 /// and the others under `other`.
 fn recorded_params(params: &ModelParams) -> Value {
-    let mut other = params.to_json();
-    let mut take = |name: &str| other.shift_remove(name).unwrap_or_default();
-    let (temperature, max_tokens, top_p) = (take("temperature"), take("maxTokens"), take("topP"));
-    json!({"temperature": temperature, "maxTokens": max_tokens, "topP": top_p, "other": other})
+    let mut params_json = params.to_json();
+    let mut take = |name: &str| params_json.shift_remove(name).unwrap_or_default();
+    let temperature = take("temperature");
+    let max_tokens = take("maxTokens");
+    let top_p = take("topP");
+    json!({"temperature": temperature, "maxTokens": max_tokens, "topP": top_p, "other": params_json})
 }
 
 impl AskedMessage {
+    /// Returns the parts of a message by which recorded requests are compared.
     fn from_message(message: &Message) -> Self {
         let results = message.tool_results().map(|result| AskedResult {
             tool_call_id: result.tool_call_id.clone(),
@@ -190,7 +192,7 @@ impl AskedMessage {
                 Some(format!(
                     "{} {name} {}",
                     file.media_type,
-                    digest_of(&file.data)
+                    short_digest(&file.data)
                 ))
             }
             _ => None,
@@ -208,11 +210,11 @@ impl AskedMessage {
 /// Returns the digest of a request, including the descriptions and schemas of its tools.
 pub(crate) fn digest(asked: &RecordedRequest, request: &ModelRequest) -> String {
     let content = json!({"asked": asked, "tools": &*request.tools});
-    digest_of(&canonical_json(&content))
+    short_digest(&canonical_json(&content))
 }
 
 /// Returns the first 8 bytes of the SHA-256 of `text` in hexadecimal.
-fn digest_of(text: &str) -> String {
+fn short_digest(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes())[..8])
 }
 

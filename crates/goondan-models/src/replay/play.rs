@@ -1,4 +1,4 @@
-//! Replays a cassette.
+//! Answers model calls from the recorded calls of a cassette.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -109,7 +109,7 @@ impl ModelClient for ReplayClient {
         Ok(futures::stream::iter(RecordedPiece::answer_chunks(&entry.answer)).boxed())
     }
 
-    /// Returns whether the recorded requests had an output schema. Without one, they had the answer
+    /// Returns true if the recorded requests had an output schema. Without one, they had the answer
     /// tool.
     fn is_schema_sent(&self) -> bool {
         let has_answer_tool =
@@ -142,7 +142,7 @@ impl CassettePlayer {
         requested: &RecordedRequest,
         digest: &str,
     ) -> Result<&CassetteEntry, ModelError> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used_entries = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entry_count = 0;
         let mut first_mismatch = None;
         for (index, entry) in self.entries.iter().enumerate() {
@@ -150,12 +150,12 @@ impl CassettePlayer {
                 continue;
             }
             entry_count += 1;
-            if used[index] {
+            if used_entries[index] {
                 continue;
             }
             let differences = self.differences_from(entry, requested, digest);
             if differences.is_empty() {
-                used[index] = true;
+                used_entries[index] = true;
                 return Ok(entry);
             }
             first_mismatch.get_or_insert((index, differences));
@@ -193,7 +193,7 @@ impl CassettePlayer {
         found
     }
 
-    /// Returns whether the entry contains a mask. If so, the digest, which was computed from the
+    /// Returns true if the entry contains a mask. If so, the digest, which was computed from the
     /// unmasked request, cannot be compared.
     fn was_masked(&self, entry: &CassetteEntry) -> bool {
         serde_json::to_string(&entry.request).is_ok_and(|text| text.contains("***"))

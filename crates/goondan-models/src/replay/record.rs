@@ -1,4 +1,4 @@
-//! Writes a cassette.
+//! Writes model calls to a cassette while a real provider answers them.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -155,7 +155,7 @@ impl ModelScript {
 }
 
 impl RuleCondition {
-    /// Returns whether all conditions hold for the request.
+    /// Returns true if all conditions hold for the request.
     fn is_met(&self, request: &ModelRequest, context: &ReplyContext<'_>) -> bool {
         let last_role = request.messages.last().map(|message| message.data.role);
         self.agent

@@ -208,11 +208,11 @@ impl<'a> CallIdSource<'a> {
             "" => Some(1),
             rest => rest.strip_prefix('-')?.parse::<usize>().ok(),
         };
-        let used: HashSet<usize> = self.used_ids().filter_map(number_of).collect();
-        let free = (1..)
-            .find(|number| !used.contains(number))
+        let used_numbers: HashSet<usize> = self.used_ids().filter_map(number_of).collect();
+        let free_number = (1..)
+            .find(|number| !used_numbers.contains(number))
             .expect("numbers do not run out");
-        format!("{stem}-{free}")
+        format!("{stem}-{free_number}")
     }
 }
 

@@ -69,7 +69,7 @@ pub enum LastRole {
 pub struct ScriptPattern(Regex);
 
 impl ScriptPattern {
-    /// Returns whether the expression matches somewhere in `text`.
+    /// Returns true if the expression matches somewhere in `text`.
     pub fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
     }

@@ -246,6 +246,7 @@ fn results_by_id(request: &ModelRequest) -> BTreeMap<&str, ResultView<'_>> {
 }
 
 impl<'a> TemplateVariables<'a> {
+    /// Returns the variables that a template can use in the reply to `request`.
     fn for_request(request: &'a ModelRequest, last: &'a str) -> Self {
         let user_messages: Vec<_> = request
             .messages
@@ -314,7 +315,7 @@ fn template_environment() -> Environment<'static> {
     environment
 }
 
-/// Returns whether `text` contains template syntax.
+/// Returns true if `text` contains template syntax.
 fn is_template(text: &str) -> bool {
     ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
 }

@@ -1,4 +1,4 @@
-//! Amazon's binary event stream.
+//! Parser for Amazon's binary event stream, which Bedrock uses.
 
 use aws_smithy_eventstream::frame::{DecodedFrame, MessageFrameDecoder};
 use aws_smithy_types::event_stream::{HeaderValue, Message};
@@ -26,12 +26,14 @@ impl AmazonEvents {
         }
     }
 
+    /// Adds received bytes and passes all complete events to `sink`. Fails for a damaged or too
+    /// long event.
     pub(crate) fn take(&mut self, bytes: &[u8], sink: EventSink<'_>) -> Result<(), FramingError> {
         self.buffer.extend_from_slice(bytes);
         loop {
             let frame = self.decoder.decode_frame(&mut self.buffer);
             match frame.map_err(|error| FramingError::Damaged(error.to_string()))? {
-                DecodedFrame::Complete(message) => pass_on(&message, sink)?,
+                DecodedFrame::Complete(message) => emit_message(&message, sink)?,
                 DecodedFrame::Incomplete if self.buffer.len() > self.max_bytes => {
                     return Err(FramingError::TooLong);
                 }
@@ -41,7 +43,8 @@ impl AmazonEvents {
     }
 }
 
-fn pass_on(message: &Message, sink: EventSink<'_>) -> Result<(), FramingError> {
+/// Passes a message to `sink`, with its name from the headers.
+fn emit_message(message: &Message, sink: EventSink<'_>) -> Result<(), FramingError> {
     let value = |name: &str| {
         let header = message
             .headers()

@@ -101,7 +101,7 @@ impl HttpClients {
     }
 }
 
-/// Returns whether a proxy for URLs without TLS is configured.
+/// Returns true if a proxy for URLs without TLS is configured.
 fn has_proxy() -> bool {
     PROXY_VARIABLES
         .iter()

@@ -1,4 +1,4 @@
-//! One JSON value a line.
+//! Parser for streams with one JSON value a line, which Ollama uses.
 
 use memchr::memchr;
 

@@ -1,4 +1,4 @@
-//! Server-sent events.
+//! Parser for server-sent events, the streaming format of most providers.
 
 use memchr::memchr2;
 

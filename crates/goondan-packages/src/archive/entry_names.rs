@@ -77,7 +77,7 @@ fn is_repository_data(part: &str) -> bool {
     [".git", "git~1", ".hg", "hg~1"].contains(&name.as_str())
 }
 
-/// Returns whether Windows reserves the name for a device, such as `con` or `com1.txt`.
+/// Returns true if Windows reserves the name for a device, such as `con` or `com1.txt`.
 fn is_device(part: &str) -> bool {
     let stem = part
         .split('.')

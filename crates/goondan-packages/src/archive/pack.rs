@@ -67,7 +67,9 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<PackedArchive> {
             .operating_system(255)
             .write(Vec::new(), Compression::new(9)),
     );
-    let (mut listed, mut bytes, mut unbundled) = (Vec::new(), 0, Vec::new());
+    let mut listed = Vec::new();
+    let mut bytes = 0;
+    let mut unbundled = Vec::new();
     for (name, path) in files {
         let content = regular_file::read(&path, MAX_PACKAGE_BYTES)
             .map_err(|error| PackageError::io("read", &path, &error))?;
@@ -80,13 +82,13 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<PackedArchive> {
                 MAX_PACKAGE_BYTES / 1024 / 1024
             )));
         }
-        let wanted = if name.rsplit('/').next() == Some("package.json") {
+        let required_name = if name.rsplit('/').next() == Some("package.json") {
             dependencies(&content)
         } else {
             Vec::new()
         };
-        if !wanted.is_empty() {
-            unbundled.push((name.clone(), wanted));
+        if !required_name.is_empty() {
+            unbundled.push((name.clone(), required_name));
         }
         append_file(&mut builder, &name, &content, &metadata)
             .map_err(|error| PackageError::io("packed", &path, &error))?;
@@ -113,12 +115,12 @@ fn pack_files(folder: &Path, by_rules: bool) -> Result<PackedArchive> {
 /// Returns the runtime dependencies in a `package.json`.
 fn dependencies(text: &[u8]) -> Vec<String> {
     let read: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
-    let named = read
+    let dependency_map = read
         .get("dependencies")
         .and_then(serde_json::Value::as_object);
-    named
+    dependency_map
         .into_iter()
-        .flat_map(|named| named.keys().cloned())
+        .flat_map(|map| map.keys().cloned())
         .collect()
 }
 
@@ -139,7 +141,7 @@ fn append_file(
     builder.append_data(&mut header, format!("{ARCHIVE_TOP_DIR}/{name}"), content)
 }
 
-/// Returns whether the owner may execute the file.
+/// Returns true if the owner may execute the file.
 #[cfg(unix)]
 fn is_program(metadata: &Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
@@ -183,10 +185,10 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
         let relative = entry.path().strip_prefix(folder).unwrap_or(entry.path());
         let parts: Option<Vec<&str>> = relative.iter().map(|part| part.to_str()).collect();
         let name = parts.map(|parts| parts.join("/")).unwrap_or_default();
-        let shown = relative.display();
+        let shown_path = relative.display();
         if !kind.is_some_and(|kind| kind.is_file()) {
             let message = format!(
-                "`{shown}` is neither a file nor a directory. A package must not contain links."
+                "`{shown_path}` is neither a file nor a directory. A package must not contain links."
             );
             return Err(PackageError::archive(message).suggest(format!(
                 "replace it with a regular file, or list it in `{IGNORE_FILE}`"
@@ -194,12 +196,13 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
         }
         if let Err(why) = entry_names::parts(name.as_bytes()) {
             return Err(
-                PackageError::archive(format!("`{shown}` cannot be packed: {why}."))
+                PackageError::archive(format!("`{shown_path}` cannot be packed: {why}."))
                     .suggest("rename it"),
             );
         }
         if by_rules && is_key_file(entry.file_name().to_str().unwrap_or_default()) {
-            let message = format!("`{shown}` looks like a key file, so no archive was created.");
+            let message =
+                format!("`{shown_path}` looks like a key file, so no archive was created.");
             return Err(PackageError::archive(message)
                 .suggest(format!("list it in `{IGNORE_FILE}`, or rename it")));
         }
@@ -220,7 +223,7 @@ fn find(folder: &Path, by_rules: bool) -> Result<Vec<(String, PathBuf)>> {
     Ok(files)
 }
 
-/// Returns whether the file name suggests a private key.
+/// Returns true if the file name suggests a private key.
 fn is_key_file(name: &str) -> bool {
     let name = name.to_lowercase();
     KEY_FILE_NAMES.contains(&name.as_str())

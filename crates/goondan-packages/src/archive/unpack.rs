@@ -104,9 +104,10 @@ impl<'p> ArchiveUnpacker<'p> {
                 escape_line(&head)
             )));
         }
-        match self.written.values().any(|entry| !entry.is_directory) {
-            true => Ok(()),
-            false => Err(PackageError::archive("The archive contains no file.")),
+        if self.written.values().any(|entry| !entry.is_directory) {
+            Ok(())
+        } else {
+            Err(PackageError::archive("The archive contains no file."))
         }
     }
 
@@ -128,14 +129,14 @@ impl<'p> ArchiveUnpacker<'p> {
     /// Unpacks one entry. Rejects links, devices and paths that lead out of the directory.
     fn unpack_entry<R: Read>(&mut self, entry: &mut Entry<'_, R>) -> Result<()> {
         let bytes = entry.path_bytes().into_owned();
-        let shown = escape_line(
+        let shown_name = escape_line(
             &String::from_utf8_lossy(&bytes)
                 .chars()
                 .take(120)
                 .collect::<String>(),
         );
-        let refused = |why: &str| {
-            PackageError::archive(format!("The archive contains `{shown}`, but {why}."))
+        let refusal_error = |why: &str| {
+            PackageError::archive(format!("The archive contains `{shown_name}`, but {why}."))
         };
         let kind = entry.header().entry_type();
         if kind == EntryType::XGlobalHeader {
@@ -146,29 +147,37 @@ impl<'p> ArchiveUnpacker<'p> {
             EntryType::Directory => true,
             EntryType::Regular => false,
             EntryType::Symlink | EntryType::Link => {
-                return Err(refused("a package must not contain links"));
+                return Err(refusal_error("a package must not contain links"));
             }
-            _ => return Err(refused("a package must contain only files and directories")),
+            _ => {
+                return Err(refusal_error(
+                    "a package must contain only files and directories",
+                ));
+            }
         };
-        let parts = entry_names::parts(&bytes).map_err(refused)?;
-        let parts = self.below_top(&parts).map_err(refused)?;
+        let parts = entry_names::parts(&bytes).map_err(refusal_error)?;
+        let parts = self.below_top(&parts).map_err(refusal_error)?;
         if parts.is_empty() {
             return if is_folder {
                 Ok(())
             } else {
-                Err(refused("it is not in a directory"))
+                Err(refusal_error("it is not in a directory"))
             };
         }
         if parts[0].eq_ignore_ascii_case(INSTALLED_PACKAGES_DIR) {
-            return Err(refused("that directory is reserved for installed packages"));
+            return Err(refusal_error(
+                "that directory is reserved for installed packages",
+            ));
         }
         for end in 1..parts.len() {
             self.create_folder(&parts[..end])
-                .map_err(|why| refused(&why))?;
+                .map_err(|why| refusal_error(&why))?;
         }
-        match is_folder {
-            true => self.create_folder(parts).map_err(|why| refused(&why)),
-            false => self.write_file(parts, entry).map_err(|why| refused(&why)),
+        if is_folder {
+            self.create_folder(parts).map_err(|why| refusal_error(&why))
+        } else {
+            self.write_file(parts, entry)
+                .map_err(|why| refusal_error(&why))
         }
     }
 
@@ -178,9 +187,10 @@ impl<'p> ArchiveUnpacker<'p> {
             return Ok(parts);
         };
         let top = self.top.get_or_insert_with(|| (*first).to_owned());
-        match top == first {
-            true => Ok(rest),
-            false => Err("all entries must be in one directory"),
+        if top == first {
+            Ok(rest)
+        } else {
+            Err("all entries must be in one directory")
         }
     }
 
@@ -211,8 +221,8 @@ impl<'p> ArchiveUnpacker<'p> {
             spelling: parts.join("/"),
             is_directory: false,
         };
-        let known = self.written.insert(entry_names::key(parts), file);
-        if known.is_some() {
+        let previous = self.written.insert(entry_names::key(parts), file);
+        if previous.is_some() {
             return Err("another entry has the same name on some systems".to_owned());
         }
         let size = entry.size();
@@ -228,9 +238,10 @@ impl<'p> ArchiveUnpacker<'p> {
             .map_err(|error| format!("it cannot be written: {error}"))?;
         let copied = io::copy(entry, &mut file)
             .map_err(|error| format!("it cannot be unpacked: {error}"))?;
-        match copied == size {
-            true => Ok(()),
-            false => Err("the archive ends before the end of the file".to_owned()),
+        if copied == size {
+            Ok(())
+        } else {
+            Err("the archive ends before the end of the file".to_owned())
         }
     }
 

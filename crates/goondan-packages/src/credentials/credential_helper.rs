@@ -64,11 +64,12 @@ pub(super) async fn read_credentials(
             .take(MAX_HELPER_ERROR_CHARS)
             .collect();
         // The protocol has no exit code for missing credentials.
-        return match reason.contains("credentials not found") {
-            true => Ok(None),
-            false => Err(escape_line(&format!(
+        return if reason.contains("credentials not found") {
+            Ok(None)
+        } else {
+            Err(escape_line(&format!(
                 "`{HELPER_PROGRAM_PREFIX}{name}` failed: {reason}"
-            ))),
+            )))
         };
     }
     // The answer may contain the password, so it is not repeated in the error.
@@ -100,13 +101,13 @@ fn find(name: &str, path: &str) -> Result<PathBuf, String> {
         std::env::consts::EXE_SUFFIX
     );
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
-    let found = folders
+    let helper = folders
         .map(|folder| folder.join(&file))
         .find(|program| program.is_file());
-    found.ok_or_else(|| format!("`{file}`, which Docker's configuration uses, is not in PATH"))
+    helper.ok_or_else(|| format!("`{file}`, which Docker's configuration uses, is not in PATH"))
 }
 
-/// Runs the helper for a host. Returns whether it succeeded, and its output up to a limit.
+/// Runs the helper for a host. Returns true if it succeeded, and its output up to a limit.
 async fn run(program: &Path, host: &str) -> std::io::Result<(bool, Vec<u8>)> {
     let mut command = Command::new(program);
     command

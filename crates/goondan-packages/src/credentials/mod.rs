@@ -67,7 +67,7 @@ struct DockerAuth {
 impl RegistryCredentials {
     /// Reads the credentials from environment variables and the files they refer to.
     pub fn find(variable: &dyn Fn(&str) -> Option<String>) -> RegistryCredentials {
-        let mut found = RegistryCredentials {
+        let mut credentials = RegistryCredentials {
             path: variable("PATH").unwrap_or_default(),
             ..RegistryCredentials::default()
         };
@@ -91,7 +91,7 @@ impl RegistryCredentials {
             .flatten()
             .filter_map(|path| std::fs::read_to_string(path).ok())
         {
-            found.read(&text);
+            credentials.read(&text);
         }
         for entry in variable(REGISTRY_AUTH_VARIABLE)
             .unwrap_or_default()
@@ -101,7 +101,7 @@ impl RegistryCredentials {
                 .split_once('=')
                 .and_then(|(host, rest)| Some((host, rest.split_once(':')?)))
             {
-                found.stated.insert(
+                credentials.stated.insert(
                     host.to_lowercase(),
                     BasicCredentials {
                         user: user.into(),
@@ -110,8 +110,8 @@ impl RegistryCredentials {
                 );
             }
         }
-        found.registry = variable("GOONDAN_REGISTRY").zip(variable("GOONDAN_REGISTRY_TOKEN"));
-        found
+        credentials.registry = variable("GOONDAN_REGISTRY").zip(variable("GOONDAN_REGISTRY_TOKEN"));
+        credentials
     }
 
     /// Reads the logins of a Docker configuration file; ignores text that is not valid.

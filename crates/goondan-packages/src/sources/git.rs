@@ -106,30 +106,31 @@ pub(super) async fn candidates(reference: &GitReference) -> Result<Vec<Candidate
         }]);
     }
     let directory = empty_folder()?;
-    let listed = run_git(
+    let tag_list = run_git(
         directory.path(),
         &["ls-remote", "--tags", "--refs", "--", &reference.url],
     )
     .await?;
-    let listed = String::from_utf8_lossy(&listed).into_owned();
-    let tags = listed
+    let tag_list = String::from_utf8_lossy(&tag_list).into_owned();
+    let tags = tag_list
         .lines()
         .filter_map(|line| line.split_once("refs/tags/").map(|(_, tag)| tag));
-    let of_tag = |tag: &str| {
+    let version_of_tag = |tag: &str| {
         let version = Version::parse(tag.strip_prefix('v').unwrap_or(tag)).ok()?;
         Some(CandidateVersion {
             version: Some(version),
             pin: ExactLocation::Git(reference.with_revision(tag)),
         })
     };
-    let candidates: Vec<CandidateVersion> = tags.filter_map(of_tag).collect();
-    match candidates.is_empty() {
+    let candidates: Vec<CandidateVersion> = tags.filter_map(version_of_tag).collect();
+    if candidates.is_empty() {
         // Without version tags, use the default branch.
-        true => Ok(vec![CandidateVersion {
+        Ok(vec![CandidateVersion {
             version: None,
             pin: ExactLocation::Git(reference.clone()),
-        }]),
-        false => Ok(candidates),
+        }])
+    } else {
+        Ok(candidates)
     }
 }
 
@@ -157,7 +158,7 @@ pub(super) async fn fetch(reference: &GitReference) -> Result<FetchedArchive> {
         // Not every server permits fetching a commit by its id, so fetch all references.
         Err(error) if !is_commit(at) => return Err(error),
         Err(_) => {
-            let all = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
+            let all_refs = ["+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"];
             run_git(
                 folder,
                 &[
@@ -168,7 +169,7 @@ pub(super) async fn fetch(reference: &GitReference) -> Result<FetchedArchive> {
                         "--",
                         &reference.url,
                     ],
-                    &all[..],
+                    &all_refs[..],
                 ]
                 .concat(),
             )
@@ -199,7 +200,7 @@ pub(super) async fn fetch(reference: &GitReference) -> Result<FetchedArchive> {
     })
 }
 
-/// Returns whether the revision is a full commit id.
+/// Returns true if the revision is a full commit id.
 fn is_commit(at: &str) -> bool {
     at.len() >= 40 && at.chars().all(|c| c.is_ascii_hexdigit())
 }
@@ -256,12 +257,12 @@ async fn run_git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
         .current_dir(folder)
         .stdin(Stdio::null())
         .kill_on_drop(true);
-    let what = arguments.first().copied().unwrap_or_default();
+    let subcommand = arguments.first().copied().unwrap_or_default();
     let ended = tokio::time::timeout(GIT_COMMAND_TIMEOUT, output(&mut command))
         .await
         .map_err(|_| {
             PackageError::source(format!(
-                "`git {what}` did not finish within {} minutes.",
+                "`git {subcommand}` did not finish within {} minutes.",
                 GIT_COMMAND_TIMEOUT.as_secs() / 60
             ))
         })?;
@@ -271,7 +272,7 @@ async fn run_git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     })?;
     if answer.len() as u64 > MAX_TAR_BYTES {
         return Err(PackageError::archive(format!(
-            "The output of `git {what}` is larger than {} MiB.",
+            "The output of `git {subcommand}` is larger than {} MiB.",
             MAX_TAR_BYTES / 1024 / 1024
         )));
     }
@@ -280,7 +281,7 @@ async fn run_git(folder: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
     }
     let error_output = String::from_utf8_lossy(&complaints);
     Err(PackageError::source(format!(
-        "`git {what}` failed: {}.",
+        "`git {subcommand}` failed: {}.",
         failure_cause(&error_output)
     ))
     .suggest("check the URL, the tag, and your access to the repository"))
@@ -292,9 +293,9 @@ fn failure_cause(output: &str) -> &str {
     let fatal = output
         .lines()
         .find_map(|line| line.trim().strip_prefix("fatal: "));
-    let last = || output.lines().rfind(|line| !line.trim().is_empty());
+    let last_line = || output.lines().rfind(|line| !line.trim().is_empty());
     fatal
-        .or_else(last)
+        .or_else(last_line)
         .unwrap_or("no error message")
         .trim()
         .trim_end_matches('.')

@@ -17,7 +17,7 @@ pub(super) async fn fetch(path: &Path, manifest_dir: &Path) -> Result<FetchedArc
         .map_err(|panic| PackageError::source(panic.to_string()))?
 }
 
-/// Same as [`fetch`], on the current thread.
+/// Fetches a package like [`fetch`], on the current thread.
 fn fetch_blocking(path: &Path, manifest_dir: &Path) -> Result<FetchedArchive> {
     let metadata = path.metadata().map_err(|error| {
         PackageError::source(format!(

@@ -98,9 +98,10 @@ impl PackageSource {
                 ),
             );
         };
-        match settings.folder.is_none() && source.is_of_this_machine() {
-            true => Err(local_source_error(text)),
-            false => Ok(source),
+        if settings.folder.is_none() && source.is_of_this_machine() {
+            Err(local_source_error(text))
+        } else {
+            Ok(source)
         }
     }
 
@@ -169,9 +170,10 @@ impl ExactLocation {
     pub fn parse(resolved: &str, settings: &FetchSettings) -> Result<ExactLocation> {
         if resolved.starts_with("https://") || resolved.starts_with("http://") {
             let url = http::parse(resolved)?;
-            return match settings.folder.is_none() && http::is_local(&url) {
-                true => Err(local_source_error(resolved)),
-                false => Ok(ExactLocation::Archive(url, None)),
+            return if settings.folder.is_none() && http::is_local(&url) {
+                Err(local_source_error(resolved))
+            } else {
+                Ok(ExactLocation::Archive(url, None))
             };
         }
         match PackageSource::parse(resolved, settings)? {

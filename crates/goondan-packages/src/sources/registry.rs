@@ -108,10 +108,10 @@ pub(super) async fn fetch(
     settings: &FetchSettings,
 ) -> Result<FetchedArchive> {
     let client = http::client().await?;
-    let known = Url::parse(&settings.registry)
+    let own_registry = Url::parse(&settings.registry)
         .ok()
         .filter(|registry| registry.origin() == url.origin());
-    let request = match &known {
+    let request = match &own_registry {
         Some(registry) => with_token(client.get(url.clone()), registry, &settings.credentials),
         None => client.get(url.clone()),
     };

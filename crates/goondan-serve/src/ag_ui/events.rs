@@ -1,4 +1,4 @@
-//! Encoding of AG-UI events.
+//! Encoding of single AG-UI events as JSON.
 
 use goondan::ApprovalHandle;
 use goondan::event::{RuntimeEventKind, ShownResult, TurnResult};
@@ -140,12 +140,12 @@ fn encode_message(message: &Message) -> Vec<Value> {
     };
     match message.data.role {
         MessageRole::User => {
-            let given = message
+            let client_message_id = message
                 .metadata
                 .get(CLIENT_MESSAGE_ID)
                 .and_then(Value::as_str);
             vec![
-                json!({"id": given.unwrap_or(&message.id), "role": "user", "content": user_content(message, text)}),
+                json!({"id": client_message_id.unwrap_or(&message.id), "role": "user", "content": user_content(message, text)}),
             ]
         }
         MessageRole::Assistant => {
@@ -183,10 +183,11 @@ fn user_content(message: &Message, text: String) -> Value {
         _ => None,
     });
     let files: Vec<Value> = files.collect();
-    match files.is_empty() {
-        true => text.into(),
-        false => std::iter::once(json!({"type": "text", "text": text}))
+    if files.is_empty() {
+        text.into()
+    } else {
+        std::iter::once(json!({"type": "text", "text": text}))
             .chain(files)
-            .collect(),
+            .collect()
     }
 }

@@ -87,18 +87,19 @@ impl RunInput {
         };
         let is_before =
             |message: &JsonObject| !matches!(&*role(message), "user" | "system" | "developer");
-        let new = self
+        let new_messages = self
             .messages
             .iter()
             .rposition(is_before)
             .map_or(0, |last| last + 1);
         let mut said = ThreadMessages::default();
-        let (mut texts, mut instructions) = (Vec::new(), Vec::new());
+        let mut texts = Vec::new();
+        let mut instructions = Vec::new();
         for (index, message) in self.messages.iter().enumerate() {
             let (text, files) = content(message, index)?;
             match &*role(message) {
                 "system" | "developer" => instructions.push(text),
-                "user" if index >= new => {
+                "user" if index >= new_messages => {
                     texts.push(text);
                     said.files.extend(files);
                     said.id = message.get("id").and_then(Value::as_str).map(str::to_owned);
@@ -124,7 +125,6 @@ impl RunInput {
     }
 }
 
-/// Creates a history message.
 fn history_message(role: MessageRole, text: String, files: Vec<Attachment>) -> MessageData {
     let content = std::iter::once(MessagePart::text(text))
         .chain(files.into_iter().map(MessagePart::File))
@@ -148,7 +148,8 @@ fn content(message: &JsonObject, index: usize) -> Result<(String, Vec<Attachment
             )));
         }
     };
-    let (mut texts, mut files) = (Vec::new(), Vec::new());
+    let mut texts = Vec::new();
+    let mut files = Vec::new();
     for part in parts {
         let text = |value: &Value, field: &str| {
             value.get(field).and_then(Value::as_str).map(str::to_owned)

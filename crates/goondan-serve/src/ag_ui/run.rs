@@ -101,7 +101,7 @@ async fn resume_run(
     instance: InstanceId,
     answers: &[ResumeBody],
 ) -> Result<StartedRun, ApiProblem> {
-    let closed = || {
+    let closed_error = || {
         ApiProblem::new(
             Code::SERVE_CLOSED,
             "The thread has no open approval request with this id.",
@@ -115,7 +115,9 @@ async fn resume_run(
     let is_running = running.is_some();
     let turn_id = match running {
         Some(running) => running.turn_id,
-        None => last_turn(service, &instance).await.ok_or_else(closed)?,
+        None => last_turn(service, &instance)
+            .await
+            .ok_or_else(closed_error)?,
     };
     let event_suffix = turn_id.strip_prefix("turn-").unwrap_or(&turn_id);
     let mut followed = None;
@@ -125,12 +127,12 @@ async fn resume_run(
             followed = gateway.follow(&event_id, ApprovalReports::OneByOne).await;
         }
     }
-    let turn = followed.ok_or_else(closed)?;
+    let turn = followed.ok_or_else(closed_error)?;
     let conversation = instance.to_string();
-    let open = turn.open_approvals();
+    let open_approvals = turn.open_approvals();
     let mut chosen = Vec::new();
     for answer in answers {
-        let request = open
+        let request = open_approvals
             .iter()
             .find(|request| request.request.id == answer.interrupt_id);
         let meaning = answer.to_approval_answer();
@@ -141,7 +143,7 @@ async fn resume_run(
             None if gateway
                 .approvals()
                 .was_given(&conversation, &answer.interrupt_id) => {}
-            None => return Err(closed()),
+            None => return Err(closed_error()),
         }
     }
     for (request, meaning) in chosen {

@@ -1,4 +1,4 @@
-//! Event stream of a run.
+//! AG-UI event stream of a run, encoded from the events of its turn.
 
 use std::collections::HashMap;
 
@@ -58,7 +58,6 @@ pub(super) fn rejected_run(problem: &ApiProblem) -> Events {
     ))
 }
 
-/// Returns the stream of a run.
 pub(super) fn stream_run(service: &Service, input: &RunInput, run: StartedRun) -> Events {
     let StartedRun {
         instance,
@@ -97,7 +96,7 @@ impl TurnEncoder for RunStream {
 
     async fn encode(&mut self, update: TurnUpdate) -> Result<StreamFlow, ClientGone> {
         match update {
-            TurnUpdate::TextSoFar(running) => self.catch_up(&running.text).await?,
+            TurnUpdate::TextSoFar(running) => self.send_missed_text(&running.text).await?,
             TurnUpdate::Text(delta) => self.send_text(&delta).await?,
             TurnUpdate::Reasoning(delta) => self.send_reasoning(&delta).await?,
             TurnUpdate::Restarted => self.restart_text().await?,
@@ -126,10 +125,10 @@ impl TurnEncoder for RunStream {
 impl RunStream {
     /// Sends the missed rest of `text`, the text of the step so far. Sends all of it as a new
     /// message if no message is open, or if the sent text is not the beginning of `text`.
-    async fn catch_up(&mut self, text: &str) -> Result<(), ClientGone> {
-        let more = text.strip_prefix(&*self.sent_text).map(str::to_owned);
-        match more.filter(|_| self.message.is_some()) {
-            Some(more) => self.send_text(&more).await,
+    async fn send_missed_text(&mut self, text: &str) -> Result<(), ClientGone> {
+        let unsent_text = text.strip_prefix(&*self.sent_text).map(str::to_owned);
+        match unsent_text.filter(|_| self.message.is_some()) {
+            Some(text) => self.send_text(&text).await,
             None => {
                 self.restart_text().await?;
                 self.send_text(text).await

@@ -1,4 +1,4 @@
-//! Approval requests.
+//! Routes of approval requests: list the open requests and answer one.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -12,9 +12,10 @@ use crate::wire::{AnswerBody, QuestionBody};
 /// List the open approval requests, oldest first.
 #[utoipa::path(get, path = "/api/approvals", responses((status = 200, body = Vec<QuestionBody>), ErrorResponses))]
 pub(super) async fn list(State(service): State<Service>) -> Json<Vec<QuestionBody>> {
-    let open = service.gateway().approvals().open();
+    let open_requests = service.gateway().approvals().open();
     Json(
-        open.iter()
+        open_requests
+            .iter()
             .map(|question| QuestionBody::from(&*question.request))
             .collect(),
     )

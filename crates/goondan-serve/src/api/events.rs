@@ -1,4 +1,4 @@
-//! Stream of all events.
+//! Route of the event stream with all events of the swarm.
 
 use axum::extract::State;
 use axum::http::HeaderMap;

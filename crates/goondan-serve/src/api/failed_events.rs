@@ -1,4 +1,4 @@
-//! Failed events.
+//! Routes of failed events: list and discard.
 
 use axum::Json;
 use axum::extract::{Path, State};

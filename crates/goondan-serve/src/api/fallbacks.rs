@@ -5,7 +5,7 @@ use goondan::spec::Code;
 use crate::problem::ApiProblem;
 
 /// Error 404 for an unknown path.
-pub(super) async fn nothing_there() -> ApiProblem {
+pub(super) async fn unknown_path_error() -> ApiProblem {
     ApiProblem::new(Code::SERVE_NOT_FOUND, "There is nothing at this URL.")
         .suggest("/openapi.json lists all URLs.")
 }

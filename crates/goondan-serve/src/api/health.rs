@@ -15,12 +15,13 @@ pub(super) async fn alive() -> Json<Value> {
 }
 
 pub(super) async fn ready(State(service): State<Service>) -> (StatusCode, Json<Value>) {
-    match service.is_draining() {
-        false => (StatusCode::OK, Json(json!({"status": "ok"}))),
-        true => (
+    if service.is_draining() {
+        (
             StatusCode::SERVICE_UNAVAILABLE,
             Json(json!({"status": "draining"})),
-        ),
+        )
+    } else {
+        (StatusCode::OK, Json(json!({"status": "ok"})))
     }
 }
 

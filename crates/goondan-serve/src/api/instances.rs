@@ -1,4 +1,4 @@
-//! Conversations.
+//! Routes of conversations: list, read messages, cancel, retry and fork.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -116,11 +116,13 @@ async fn first_messages(
     count: usize,
 ) -> Result<Json<MessagesBody>, ApiProblem> {
     let (messages, omitted) = service.swarm().first_messages(id, count).await?;
-    let shown = messages.iter().take(count);
+    let first_messages = messages.iter().take(count);
     Ok(Json(MessagesBody {
         start: 0,
         total: messages.len() + omitted,
-        messages: shown.map(|message| Message::clone(message)).collect(),
+        messages: first_messages
+            .map(|message| Message::clone(message))
+            .collect(),
     }))
 }
 
@@ -174,12 +176,13 @@ pub(super) async fn cancel(
     Path((agent, key)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiProblem> {
     let id = existing_instance(&service, agent, key).await?;
-    match service.swarm().cancel(&id).await {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(ApiProblem::new(
+    if service.swarm().cancel(&id).await {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(ApiProblem::new(
             Code::SERVE_CLOSED,
             format!("The conversation {id} has no running turn."),
-        )),
+        ))
     }
 }
 
@@ -253,9 +256,10 @@ pub(super) async fn existing_instance(
     key: String,
 ) -> Result<InstanceId, ApiProblem> {
     let id = InstanceId::new(agent, key);
-    match service.swarm().has_instance(&id).await {
-        true => Ok(id),
-        false => Err(unknown_instance(&id)),
+    if service.swarm().has_instance(&id).await {
+        Ok(id)
+    } else {
+        Err(unknown_instance(&id))
     }
 }
 

@@ -32,8 +32,8 @@ use utoipa_axum::routes;
 
 use self::description::ApiDescription;
 pub(crate) use self::error_responses::ErrorResponses;
-use self::fallbacks::{nothing_there, wrong_method};
-use crate::auth::{AccessPolicy, no_larger, refuse_larger, require_access};
+use self::fallbacks::{unknown_path_error, wrong_method};
+use crate::auth::{AccessPolicy, refuse_larger, replace_larger_body, require_access};
 use crate::case_runner::CaseRunner;
 use crate::project_editor::ProjectEditor;
 use crate::recorder::CaseRecorder;
@@ -157,7 +157,7 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
     let (guarded, document) = documented_routes(has_studio.then_some(ports)).split_for_parts();
     let description = ApiDescription::new(document, has_studio, &service.inner.version);
     let description = Arc::new(description);
-    let no_larger = middleware::from_fn_with_state(limits.body, no_larger);
+    let limit_body = middleware::from_fn_with_state(limits.body, replace_larger_body);
     let readable = middleware::from_fn_with_state(limits.body, received_body::require_readable);
     let obey = middleware::from_fn_with_state(limits.body, crate::mcp::http_rules::enforce_rules);
     let mcp = Router::new()
@@ -166,13 +166,13 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
         .route_layer(middleware::from_fn_with_state(limits.body, refuse_larger));
     let guarded = guarded
         .route_layer(readable)
-        .route_layer(no_larger.clone())
+        .route_layer(limit_body.clone())
         .merge(mcp)
         .route_layer(middleware::from_fn_with_state(
             Arc::clone(&access),
             require_access,
         ));
-    let open = Router::new()
+    let open_routes = Router::new()
         .route("/healthz", axum::routing::get(health::alive))
         .route("/readyz", axum::routing::get(health::ready))
         .route(
@@ -181,24 +181,25 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
                 move |headers: HeaderMap| async move { description.response(&headers) },
             ),
         );
-    let open = if has_studio {
-        open.merge(studio::router(&access, limits.head))
+    let open_routes = if has_studio {
+        open_routes.merge(studio::router(&access, limits.head))
     } else {
-        open
+        open_routes
     };
-    let all = open.merge(guarded).nest(
+    let all_routes = open_routes.merge(guarded).nest(
         "/v1",
-        openai::router(Arc::clone(&access), limits).layer(no_larger),
+        openai::router(Arc::clone(&access), limits).layer(limit_body),
     );
-    let all = match site {
+    let all_routes = match site {
         Some(folder) => {
             // Resolved once: an agent can replace the directory with a link later.
             let folder = real_path(&folder).unwrap_or(folder);
-            all.fallback(move |request: Request| site::file(folder, request))
+            all_routes.fallback(move |request: Request| site::file(folder, request))
         }
-        None => all.fallback(nothing_there),
+        None => all_routes.fallback(unknown_path_error),
     };
-    all.method_not_allowed_fallback(wrong_method)
+    all_routes
+        .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(limits.body))
         .layer(Extension(Arc::clone(&access)))
         .layer(middleware::map_response(received_body::disable_buffering))
@@ -213,13 +214,13 @@ pub(crate) fn router(service: Service, offer: ServerOptions) -> Router {
 
 /// Allows pages of the configured origins. Browsers send a preflight request first.
 fn cors_layer(access: Arc<AccessPolicy>) -> CorsLayer {
-    let allowed = move |origin: &HeaderValue, head: &axum::http::request::Parts| {
+    let is_allowed = move |origin: &HeaderValue, head: &axum::http::request::Parts| {
         origin
             .to_str()
             .is_ok_and(|origin| access.allows_origin(origin, &head.headers, &head.uri))
     };
     CorsLayer::new()
-        .allow_origin(AllowOrigin::predicate(allowed))
+        .allow_origin(AllowOrigin::predicate(is_allowed))
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
         // OpenAI clients send many headers. The origin decides, so all headers are allowed.
         .allow_headers(AllowHeaders::mirror_request())

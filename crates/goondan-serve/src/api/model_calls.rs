@@ -1,4 +1,4 @@
-//! Recorded model calls.
+//! Routes of recorded model calls: list the calls, and show one call or its HTTP exchange.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -47,7 +47,7 @@ pub(super) async fn call(
     Path(span): Path<String>,
 ) -> Result<Json<ModelCallBody>, ApiProblem> {
     let call = service.swarm().model_calls().find(&span);
-    let call = call.ok_or_else(|| not_recorded(&service))?;
+    let call = call.ok_or_else(|| not_recorded_error(&service))?;
     Ok(Json(ModelCallBody {
         has_http: call.http.is_some(),
         call: serde_json::to_value(&*call).unwrap_or_default(),
@@ -68,7 +68,7 @@ pub(super) async fn http(
     Path(span): Path<String>,
 ) -> Result<Json<HttpExchangeBody>, ApiProblem> {
     let call = service.swarm().model_calls().find(&span);
-    let call = call.ok_or_else(|| not_recorded(&service))?;
+    let call = call.ok_or_else(|| not_recorded_error(&service))?;
     let exchange = call.http.as_ref().ok_or_else(|| {
         ApiProblem::new(Code::SERVE_NOT_FOUND, "This model is not called over HTTP.")
     })?;
@@ -78,7 +78,7 @@ pub(super) async fn http(
 }
 
 /// Error for a call that is not in the log.
-fn not_recorded(service: &Service) -> ApiProblem {
+fn not_recorded_error(service: &Service) -> ApiProblem {
     let problem = ApiProblem::new(Code::SERVE_NOT_FOUND, "This model call is not recorded.");
     match service.swarm().recorded_model_calls() {
         0 => {

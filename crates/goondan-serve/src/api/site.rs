@@ -42,7 +42,7 @@ pub(super) async fn file(folder: PathBuf, request: Request) -> Response {
     match entry.ok().flatten() {
         Some(SiteEntry::Page { file, path }) => serve_file(&file, &path, request).await,
         Some(SiteEntry::Directory) => add_slash(&request),
-        None => super::fallbacks::nothing_there().await.into_response(),
+        None => super::fallbacks::unknown_path_error().await.into_response(),
     }
 }
 
@@ -52,7 +52,7 @@ async fn serve_file(file: &File, path: &Path, request: Request) -> Response {
     let mut files = ServeFile::new_with_mime(served_path(file, path), &media_type);
     match files.try_call(request).await {
         Ok(response) if response.status() == StatusCode::NOT_FOUND => {
-            super::fallbacks::nothing_there().await.into_response()
+            super::fallbacks::unknown_path_error().await.into_response()
         }
         Ok(response) => response.map(Body::new),
         Err(error) => ApiProblem::new(
@@ -131,18 +131,20 @@ fn is_hidden(name: &str) -> bool {
     name.starts_with('.')
 }
 
-/// Returns true if a file has a hard link outside of the site or with a private name, or if the site
-/// has too many entries to find out. Such a file may contain keys: no list has the names of all
-/// files with keys.
+/// Returns true if a file has a hard link outside of the site or with a private name. Also returns
+/// true if the site has too many entries to search. A file with such a link may contain keys,
+/// because no list has the names of all files with keys.
 #[cfg(unix)]
 fn has_other_names(root: &Path, metadata: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let identity = |metadata: &Metadata| (metadata.dev(), metadata.ino());
-    let (mut missing, wanted) = (metadata.nlink(), identity(metadata));
+    let mut missing = metadata.nlink();
+    let wanted = identity(metadata);
     if missing < 2 {
         return false;
     }
-    let (mut folders, mut searched) = (vec![root.to_owned()], 0);
+    let mut folders = vec![root.to_owned()];
+    let mut searched = 0;
     while let Some(folder) = folders.pop() {
         for entry in folder.read_dir().into_iter().flatten().flatten() {
             searched += 1;

@@ -71,9 +71,10 @@ fn agent(swarm: &Swarm, resource: &Resource<Agent>, catalog: &[ToolDefinition]) 
         description: swarm.description(&resource.id.name),
         models: spec.models().map(|model| model.name.clone()).collect(),
         exports: catalog.iter().map(|tool| tool.name.clone()).collect(),
-        calls: match catalog.iter().any(can_call) {
-            true => other_agents(swarm, &resource.id.name),
-            false => Vec::new(),
+        calls: if catalog.iter().any(can_call) {
+            other_agents(swarm, &resource.id.name)
+        } else {
+            Vec::new()
         },
         extensions: spec
             .extensions
@@ -106,13 +107,13 @@ fn is_implied(rule: &PermissionRule) -> bool {
 fn permission_rules(permissions: Option<&Permissions>) -> Vec<PermissionRuleBody> {
     let Some(permissions) = permissions else {
         // The same rules apply to an agent without permissions.
-        let implied = |permission: &str| PermissionRuleBody {
+        let implied_rule = |permission: &str| PermissionRuleBody {
             permission: Some(permission.to_owned()),
             action: action_name(PermissionAction::Ask).to_owned(),
             implied: true,
             ..PermissionRuleBody::default()
         };
-        return ["execute", "network"].map(implied).into();
+        return ["execute", "network"].map(implied_rule).into();
     };
     let rule = |rule: &PermissionRule| PermissionRuleBody {
         tool: rule.tool.clone(),
@@ -126,7 +127,6 @@ fn permission_rules(permissions: Option<&Permissions>) -> Vec<PermissionRuleBody
     permissions.rules.iter().map(rule).collect()
 }
 
-/// Name of a permission.
 fn permission_name(permission: Permission) -> &'static str {
     match permission {
         Permission::Read => "read",
@@ -136,7 +136,6 @@ fn permission_name(permission: Permission) -> &'static str {
     }
 }
 
-/// Name of a permission action.
 fn action_name(action: PermissionAction) -> &'static str {
     match action {
         PermissionAction::Allow => "allow",
@@ -147,7 +146,7 @@ fn action_name(action: PermissionAction) -> &'static str {
 
 /// Describes the models.
 fn models(bundle: &Bundle) -> Vec<ModelBody> {
-    let model = |name: &str, provider: &str, model: &str| ModelBody {
+    let model_body = |name: &str, provider: &str, model: &str| ModelBody {
         name: name.to_owned(),
         provider: provider.to_owned(),
         model: model.to_owned(),
@@ -155,7 +154,7 @@ fn models(bundle: &Bundle) -> Vec<ModelBody> {
     bundle
         .models()
         .values()
-        .map(|known| model(&known.id.name, &known.spec.provider, &known.spec.model))
+        .map(|known| model_body(&known.id.name, &known.spec.provider, &known.spec.model))
         .collect()
 }
 
@@ -168,7 +167,7 @@ fn tools(bundle: &Bundle, offered: impl Iterator<Item = ToolDefinition>) -> Vec<
             .or_default()
             .insert(definition.name, definition.description);
     }
-    let entry = |name: &str| {
+    let tool_entry = |name: &str| {
         bundle
             .tools()
             .values()
@@ -176,7 +175,7 @@ fn tools(bundle: &Bundle, offered: impl Iterator<Item = ToolDefinition>) -> Vec<
             .map_or("builtin", |tool| kind(&tool.spec.entry))
     };
     let body = |(name, exports): (String, BTreeMap<String, String>)| ToolBody {
-        entry: entry(&name).to_owned(),
+        entry: tool_entry(&name).to_owned(),
         name,
         exports: exports
             .into_iter()

@@ -190,13 +190,13 @@ impl EventPump {
             };
             if let Some(after) = after {
                 // No events follow the end of the followed turn.
-                let up_to = if over.is_some() {
+                let last_id = if over.is_some() {
                     u64::MAX
                 } else {
                     now.sequence
                 };
                 let is_first = self.feed.interest.last.is_some();
-                self.catch_up(after, up_to).await?;
+                self.send_stored_events(after, last_id).await?;
                 if is_first {
                     self.send_named(STORED_COMPLETE, &json!({})).await?;
                 }
@@ -224,7 +224,7 @@ impl EventPump {
 
     /// Sends stored events from `after` (exclusive) up to `up_to`. Later stored events arrive
     /// through the subscription.
-    async fn catch_up(&mut self, after: u64, up_to: u64) -> Result<(), StreamClosed> {
+    async fn send_stored_events(&mut self, after: u64, up_to: u64) -> Result<(), StreamClosed> {
         let mut missed = Vec::new();
         for instance in self.changed_since(after).await {
             let stored = self.feed.service.swarm().events(&instance, after).await;
@@ -278,19 +278,19 @@ impl EventPump {
         running: &[(InstanceId, RunningTurn)],
     ) -> Result<(), StreamClosed> {
         for (instance, turn) in running {
-            let so_far = [
+            let partial_texts = [
                 (REASONING_DELTA_TYPE, &turn.reasoning),
                 (TEXT_DELTA_TYPE, &turn.text),
             ];
-            let so_far: Vec<_> = so_far
+            let partial_texts: Vec<_> = partial_texts
                 .into_iter()
                 .filter(|(_, text)| !text.is_empty())
                 .map(|(kind, text)| (kind, Some(text.as_str())))
                 .collect();
-            if so_far.is_empty() {
+            if partial_texts.is_empty() {
                 continue;
             }
-            for (kind, delta) in [(TEXT_RESET_TYPE, None)].into_iter().chain(so_far) {
+            for (kind, delta) in [(TEXT_RESET_TYPE, None)].into_iter().chain(partial_texts) {
                 let line = EncodedEvent::of(&piece(kind, instance, &turn.turn_id, delta));
                 self.send(&line, None).await?;
             }
@@ -312,7 +312,7 @@ impl EventPump {
                 // Sends pending events before the end.
                 biased;
                 received = live.recv() => match received {
-                    Ok(received) => if let Some(next) = self.pass_on(&received).await? {
+                    Ok(received) => if let Some(next) = self.send_if_selected(&received).await? {
                         return Ok(next);
                     },
                     Err(RecvError::Lagged(_)) => return Ok(StreamStep::ReadAgain),
@@ -327,7 +327,7 @@ impl EventPump {
 
     /// Sends an event, if the client selected it. Returns the next step if the followed input is
     /// over.
-    async fn pass_on(
+    async fn send_if_selected(
         &mut self,
         published: &PublishedEvent,
     ) -> Result<Option<StreamStep>, StreamClosed> {
@@ -377,12 +377,12 @@ impl EventPump {
             trace_id: wanted,
             ..
         } = &self.feed.interest;
-        let is = |wanted: &Option<String>, actual: &str| {
+        let matches_filter = |wanted: &Option<String>, actual: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == actual)
         };
-        is(agent, &instance.agent)
-            && is(instance_key, &instance.instance_key)
-            && trace_id.is_none_or(|trace_id| is(wanted, trace_id))
+        matches_filter(agent, &instance.agent)
+            && matches_filter(instance_key, &instance.instance_key)
+            && trace_id.is_none_or(|trace_id| matches_filter(wanted, trace_id))
     }
 
     /// Sends an approval request, and later its end.

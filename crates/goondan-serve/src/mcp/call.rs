@@ -81,15 +81,15 @@ fn caller_trace(context: &RequestContext<RoleServer>) -> Option<CallerTrace> {
 
 /// Converts the arguments of a call.
 fn input(agent: &str, arguments: serde_json::Map<String, Value>) -> Result<Input, SendError> {
-    let refuse = |message: String| SendError {
+    let send_error = |message: String| SendError {
         code: Code::SERVE_REQUEST,
         message,
         suggestion: None,
     };
     let arguments: AskArguments = serde_json::from_value(Value::Object(arguments))
-        .map_err(|error| refuse(format!("The arguments are invalid: {error}.")))?;
+        .map_err(|error| send_error(format!("The arguments are invalid: {error}.")))?;
     if arguments.input.trim().is_empty() {
-        return Err(refuse("The input is empty.".to_owned()));
+        return Err(send_error("The input is empty.".to_owned()));
     }
     let random: u64 = rand::rng().random();
     let key = arguments.conversation.filter(|key| !key.is_empty());

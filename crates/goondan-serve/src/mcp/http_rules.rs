@@ -65,16 +65,17 @@ pub(crate) async fn enforce_rules(
     }
     let request = Request::from_parts(head, Body::from(body));
     let response = rejection_to_json_rpc(next.run(accepting_all(request)).await, &id).await;
-    match accepts_stream {
-        true => response,
-        false => without_stream(response, &id).await,
+    if accepts_stream {
+        response
+    } else {
+        without_stream(response, &id).await
     }
 }
 
 /// Replaces the `Accept` header by the one that the protocol library requires.
 fn accepting_all(mut request: Request) -> Request {
-    let all = HeaderValue::from_static("application/json, text/event-stream");
-    request.headers_mut().insert(ACCEPT, all);
+    let all_types = HeaderValue::from_static("application/json, text/event-stream");
+    request.headers_mut().insert(ACCEPT, all_types);
     request
 }
 
@@ -99,8 +100,8 @@ fn rejection_response(status: StatusCode, id: &Value, message: &str) -> Response
 
 /// Returns true if the content type of a response begins with `media_type`.
 fn has_content_type(response: &Response, media_type: &str) -> bool {
-    let stated = response.headers().get(CONTENT_TYPE);
-    stated.is_some_and(|stated| stated.as_bytes().starts_with(media_type.as_bytes()))
+    let content_type = response.headers().get(CONTENT_TYPE);
+    content_type.is_some_and(|value| value.as_bytes().starts_with(media_type.as_bytes()))
 }
 
 /// Converts a refusal that is bare text to JSON-RPC.

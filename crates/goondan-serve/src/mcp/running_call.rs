@@ -84,7 +84,6 @@ impl<'a> RunningMcpCall<'a> {
         }
     }
 
-    /// Waits for the end of the call.
     pub(super) async fn wait_for_end(mut self, mut turn: TurnStream) -> CallEnd {
         let mut put = FuturesUnordered::new();
         let ended = loop {

@@ -1,4 +1,4 @@
-//! Handler of MCP requests.
+//! Handler of MCP requests, which offers each agent of the swarm as a tool.
 
 use std::borrow::Cow;
 

@@ -94,8 +94,7 @@ spec:
               conversations.",
         more: Some("limits.md#events-and-queues"),
     }
-    /// A turn runs or waits, so the last turn cannot be taken back, and the conversation cannot be
-    /// deleted.
+    /// A turn runs or waits, so the conversation cannot be deleted, nor its last turn taken back.
     AGENT_TURN_RUNNING = "AGENT_TURN_RUNNING" {
         why: "The last turn of a conversation can be taken back, and a conversation can be deleted, \
             only while no turn runs and no input waits.",

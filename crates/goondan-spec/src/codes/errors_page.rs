@@ -31,10 +31,9 @@ pub fn markdown() -> String {
     let mut page = INTRODUCTION.to_owned();
     for section in SECTIONS {
         let _ = write!(page, "\n## {}\n", section.title);
-        section
-            .rows
-            .iter()
-            .for_each(|row| page.push_str(&format_section(row)));
+        for row in section.rows.iter() {
+            page.push_str(&format_section(row));
+        }
     }
     page
 }

@@ -1,4 +1,4 @@
-//! Codes of MCP servers.
+//! Error codes of MCP servers.
 
 codes! {
     /// The program of an MCP server cannot be started.

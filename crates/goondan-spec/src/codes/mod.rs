@@ -294,18 +294,19 @@ pub fn find_explanation(text: &str) -> Option<&'static CodeExplanation> {
 pub fn similar_codes(text: &str) -> Vec<Code> {
     const MAX_SIMILAR_CODES: usize = 6;
     let codes: Vec<&str> = explanations().map(|row| row.code.0).collect();
-    let wanted = text.to_ascii_uppercase();
+    let upper_text = text.to_ascii_uppercase();
     let part = codes
         .iter()
-        .filter(|code| !wanted.is_empty() && code.contains(&wanted))
+        .filter(|code| !upper_text.is_empty() && code.contains(&upper_text))
         .copied();
-    let mut near: Vec<&str> = closest(text, &codes).into_iter().collect();
+    let mut similar: Vec<&str> = closest(text, &codes).into_iter().collect();
     for code in part {
-        if !near.contains(&code) {
-            near.push(code);
+        if !similar.contains(&code) {
+            similar.push(code);
         }
     }
-    near.into_iter()
+    similar
+        .into_iter()
         .take(MAX_SIMILAR_CODES)
         .filter_map(Code::find)
         .collect()

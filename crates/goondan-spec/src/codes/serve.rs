@@ -1,4 +1,4 @@
-//! Codes of the server.
+//! Error codes of the HTTP server.
 
 use super::shell;
 

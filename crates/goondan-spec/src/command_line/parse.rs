@@ -30,13 +30,13 @@ const MAX_NESTING_DEPTH: usize = 16;
 ///
 /// Fails if only a shell can run the line.
 pub fn parse(line: &str) -> Result<CommandScript, ShellRequired> {
-    let odd = |c: char| {
+    let is_unusual = |c: char| {
         (c.is_control() && c != '\n' && c != '\t') || (!c.is_ascii() && c.is_whitespace())
     };
     if line.len() > MAX_LINE_BYTES {
         return needs_shell("is too long to check");
     }
-    if line.contains(odd) {
+    if line.contains(is_unusual) {
         return needs_shell("contains characters that shells interpret differently");
     }
     let mut numbers = 0;
@@ -74,7 +74,7 @@ impl CommandParser<'_> {
         self.rest.clone().nth(1)
     }
 
-    /// Consumes the next character if it is `expected`, and returns whether it was.
+    /// Consumes the next character if it is `expected`, and returns true if it was.
     fn take(&mut self, expected: char) -> bool {
         self.rest.next_if_eq(&expected).is_some()
     }
@@ -101,7 +101,7 @@ impl CommandParser<'_> {
             return needs_shell("is nested too deeply");
         }
         let mut script = CommandScript::default();
-        let mut when = StepCondition::Always;
+        let mut condition = StepCondition::Always;
         loop {
             self.skip_space(true);
             let is_over = match self.peek() {
@@ -111,18 +111,18 @@ impl CommandParser<'_> {
                 Some(_) => false,
             };
             if is_over {
-                return if when == StepCondition::Always {
+                return if condition == StepCondition::Always {
                     Ok(script)
                 } else {
                     needs_shell("is incomplete")
                 };
             }
             script.steps.push(ScriptStep {
-                when,
+                when: condition,
                 stages: self.parse_pipeline()?,
             });
-            when = match self.parse_separator(in_group)? {
-                Some(when) => when,
+            condition = match self.parse_separator(in_group)? {
+                Some(next) => next,
                 None => return Ok(script),
             };
         }
@@ -295,7 +295,7 @@ impl CommandParser<'_> {
         Some(name)
     }
 
-    /// Returns whether the next character ends a word.
+    /// Returns true if the next character ends a word.
     fn is_at_end_of_word(&mut self) -> bool {
         matches!(
             self.peek(),
@@ -309,8 +309,8 @@ impl CommandParser<'_> {
         while !self.is_at_end_of_word() {
             let Some(c) = self.rest.next() else { break };
             match c {
-                '\'' => word.push_text(&self.single_quoted()?),
-                '"' => self.double_quoted(&mut word)?,
+                '\'' => word.push_text(&self.parse_single_quoted()?),
+                '"' => self.parse_double_quoted(&mut word)?,
                 '\\' => match self.rest.next() {
                     Some('\n') | None => return needs_shell("breaks a line with a backslash"),
                     Some(c) => word.push_char(c),
@@ -328,15 +328,15 @@ impl CommandParser<'_> {
 
     /// Refuses an unquoted character with a special meaning.
     fn check_unquoted(&mut self, c: char, before: &WordBuilder) -> Result<(), ShellRequired> {
-        let ends = self.is_at_end_of_word();
+        let ends_word = self.is_at_end_of_word();
         match c {
             '$' => needs_shell("uses `$`, which only a shell can expand"),
             '`' => needs_shell("uses backquotes, which only a shell can expand"),
-            '[' | ']' if !before.is_empty() || !ends => {
+            '[' | ']' if !before.is_empty() || !ends_word => {
                 needs_shell("uses brackets, which only a shell can expand")
             }
             '{' if before.is_empty() && self.peek() == Some('}') => Ok(()),
-            '}' if before.is_text("{") && ends => Ok(()),
+            '}' if before.is_text("{") && ends_word => Ok(()),
             '{' | '}' => needs_shell("uses braces, which not every shell expands"),
             '~' if before.is_empty() || before.ends_with(['=', ':']) => {
                 needs_shell("uses `~`, which only a shell can expand")
@@ -346,7 +346,7 @@ impl CommandParser<'_> {
     }
 
     /// Reads up to the closing single quote.
-    fn single_quoted(&mut self) -> Result<String, ShellRequired> {
+    fn parse_single_quoted(&mut self) -> Result<String, ShellRequired> {
         let mut text = String::new();
         loop {
             match self.rest.next() {
@@ -358,7 +358,7 @@ impl CommandParser<'_> {
     }
 
     /// Reads up to the closing double quote into `word`.
-    fn double_quoted(&mut self, word: &mut WordBuilder) -> Result<(), ShellRequired> {
+    fn parse_double_quoted(&mut self, word: &mut WordBuilder) -> Result<(), ShellRequired> {
         word.push_text("");
         loop {
             match self.rest.next() {
@@ -422,7 +422,7 @@ impl CommandParser<'_> {
         stream: usize,
         append: bool,
     ) -> Result<StreamRedirect, ShellRequired> {
-        let other = match self.rest.next() {
+        let source = match self.rest.next() {
             Some('1') => 1,
             Some('2') => 2,
             _ => return needs_shell("uses a redirection that only a shell supports"),
@@ -432,7 +432,7 @@ impl CommandParser<'_> {
         }
         Ok(StreamRedirect {
             stream,
-            target: RedirectTarget::Stream(other),
+            target: RedirectTarget::Stream(source),
         })
     }
 
@@ -474,8 +474,9 @@ fn check_command(
     let Some(name) = name.text() else {
         return needs_shell("runs a command whose name is not known in advance");
     };
-    let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '+');
-    if name != "[" && (name.is_empty() || !name.chars().all(belongs)) {
+    let is_name_char =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | '+');
+    if name != "[" && (name.is_empty() || !name.chars().all(is_name_char)) {
         return needs_shell("runs a command with an unusual name");
     }
     if name.split('/').any(|part| part == "..") {
@@ -604,12 +605,12 @@ impl WordBuilder {
         }
     }
 
-    /// Returns whether the word is exactly this text.
+    /// Returns true if the word is exactly this text.
     fn is_text(&self, expected: &str) -> bool {
         matches!(self.pieces.as_slice(), [WordPiece::Text(text)] if text == expected)
     }
 
-    /// Returns whether the word ends with these two characters.
+    /// Returns true if the word ends with these two characters.
     fn ends_with(&self, ends: [char; 2]) -> bool {
         matches!(self.pieces.last(), Some(WordPiece::Text(text)) if text.ends_with(ends))
     }

@@ -10,7 +10,7 @@ pub struct CommandScript {
 }
 
 impl CommandScript {
-    /// Returns `true` if every `cd` stays below the initial directory.
+    /// Returns true if every `cd` stays below the initial directory.
     pub fn stays_below_start(&self) -> bool {
         self.commands().iter().all(|command| {
             command
@@ -19,7 +19,7 @@ impl CommandScript {
         })
     }
 
-    /// Returns `true` if a word expands to file names.
+    /// Returns true if a word expands to file names.
     pub fn has_glob(&self) -> bool {
         self.commands()
             .iter()
@@ -28,21 +28,21 @@ impl CommandScript {
 
     /// Returns all commands, including those in groups and substitutions.
     pub fn commands(&self) -> Vec<&ShellCommand> {
-        let mut all = Vec::new();
+        let mut commands = Vec::new();
         for stage in self.steps.iter().flat_map(|step| &step.stages) {
             match stage {
-                PipelineStage::Group(group) => all.extend(group.script.commands()),
+                PipelineStage::Group(group) => commands.extend(group.script.commands()),
                 PipelineStage::Command(command) => {
-                    all.push(command);
+                    commands.push(command);
                     for piece in command.words.iter().flat_map(|word| &word.pieces) {
                         if let WordPiece::Output(inner) = piece {
-                            all.extend(inner.commands());
+                            commands.extend(inner.commands());
                         }
                     }
                 }
             }
         }
-        all
+        commands
     }
 }
 
@@ -153,7 +153,7 @@ impl CommandWord {
         texts.collect()
     }
 
-    /// Returns `true` if the word expands to the names of matching files.
+    /// Returns true if the word expands to the names of matching files.
     pub fn is_glob(&self) -> bool {
         self.pieces
             .iter()
@@ -197,7 +197,7 @@ pub enum RedirectTarget {
     },
 }
 
-/// Returns `true` if a path stays below its base directory. Only the text is checked, not symbolic
+/// Returns true if a path stays below its base directory. Only the text is checked, not symbolic
 /// links.
 pub fn is_path_inside(path: &str) -> bool {
     !path.is_empty() && !path.starts_with('/') && !path.split('/').any(|part| part == "..")

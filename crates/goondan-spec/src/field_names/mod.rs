@@ -75,7 +75,7 @@ impl FieldName {
         }
     }
 
-    /// Returns whether the rename applies to a field of this document with this value.
+    /// Returns true if the rename applies to a field of this document with this value.
     fn applies_to(&self, document: &YamlNode, value: &YamlNode) -> bool {
         match (self.standing, self.name) {
             (NameStanding::RenamedInConfig, "pollTimeout") => uses_telegram(document),
@@ -308,13 +308,13 @@ fn spec_text<'n>(document: &'n YamlNode, field: &str) -> Option<&'n str> {
     document.entry("spec")?.value.entry(field)?.value.text()
 }
 
-/// Returns whether the Connection uses the built-in Telegram connector.
+/// Returns true if the Connection uses the built-in Telegram connector.
 fn uses_telegram(document: &YamlNode) -> bool {
     let connector = spec_text(document, "connectorRef");
     matches!(connector, Some("telegram" | "Connector/telegram"))
 }
 
-/// Returns whether `config` of the document can set limits of a process. A library defines all of its
+/// Returns true if `config` of the document can set limits of a process. A library defines all of its
 /// `config`, so its fields are never renamed.
 fn configures_process(document: &YamlNode) -> bool {
     spec_text(document, "entry").is_some_and(|entry| {
@@ -325,7 +325,7 @@ fn configures_process(document: &YamlNode) -> bool {
     })
 }
 
-/// Returns whether the value is a map of process limits only.
+/// Returns true if the value is a map of process limits only.
 fn names_resources(value: &YamlNode) -> bool {
     match &value.content {
         NodeContent::Map(entries) => entries

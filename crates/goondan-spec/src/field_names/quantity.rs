@@ -110,7 +110,8 @@ impl ValueUnit {
 
 /// Parses durations such as `30s` and `1h30m`; `None` if the text has another form or is too large.
 fn parse_milliseconds(text: &str) -> Option<u64> {
-    let (mut rest, mut total) = (text.trim(), 0_u64);
+    let mut rest = text.trim();
+    let mut total = 0_u64;
     if rest.is_empty() {
         return None;
     }
@@ -131,9 +132,12 @@ fn parse_milliseconds(text: &str) -> Option<u64> {
 
 /// Multiplies a decimal number by `unit`; `None` if the product is not an integer.
 fn multiply_decimal(number: &str, unit: u64) -> Option<u64> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let (whole_units, fraction) = number.split_once('.').unwrap_or((number, ""));
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !is_digits(fraction) || (number.contains('.') && fraction.is_empty()) {
+    if whole_units.is_empty()
+        || !is_digits(fraction)
+        || (number.contains('.') && fraction.is_empty())
+    {
         return None;
     }
     let scale = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
@@ -142,9 +146,9 @@ fn multiply_decimal(number: &str, unit: u64) -> Option<u64> {
         digits => digits.parse().ok()?,
     };
     let part = part.checked_mul(unit)?;
-    let whole = whole.parse::<u64>().ok()?.checked_mul(unit)?;
+    let whole_units = whole_units.parse::<u64>().ok()?.checked_mul(unit)?;
     (part % scale == 0)
-        .then(|| whole.checked_add(part / scale))
+        .then(|| whole_units.checked_add(part / scale))
         .flatten()
 }
 

@@ -31,10 +31,10 @@ pub(crate) fn rename_fields(document: &mut YamlNode, findings: &mut FieldNameFin
         .map(|name| format!("{kind}/{}", excerpt(name, MAX_SHOWN_CHARS)));
     for row in FIELD_NAMES.iter().filter(|row| row.kind == kind) {
         let is_meant = does_row_apply(row, document);
-        let way: Vec<&str> = row.map.split('.').collect();
+        let field_path: Vec<&str> = row.map.split('.').collect();
         let mut found = FieldNameFindings::default();
         if is_meant {
-            visit_maps(document, &way, "", &mut |entries, path| {
+            visit_maps(document, &field_path, "", &mut |entries, path| {
                 row.read(entries, path, &mut found);
             });
         }
@@ -49,7 +49,7 @@ pub(crate) fn rename_fields(document: &mut YamlNode, findings: &mut FieldNameFin
     }
 }
 
-/// Returns whether a rename applies to the document. A rename in `config` applies only to the tools
+/// Returns true if a rename applies to the document. A rename in `config` applies only to the tools
 /// and connectors that read the field.
 fn does_row_apply(row: &FieldName, document: &YamlNode) -> bool {
     if row.standing != NameStanding::RenamedInConfig {
@@ -179,14 +179,14 @@ impl FieldName {
             entry.value.content = NodeContent::Number(number);
             return;
         }
-        let found = match &entry.value.content {
+        let converted = match &entry.value.content {
             NodeContent::Number(number) => format!("{number}, without a unit"),
             NodeContent::Text(text) => format!("`{}`", excerpt(text, MAX_SHOWN_CHARS)),
             _ => entry.value.type_phrase().to_owned(),
         };
         let path = join(path, self.name);
         let description = self.unit.description();
-        let message = format!("`{path}` must be {description}, but is {found}.");
+        let message = format!("`{path}` must be {description}, but is {converted}.");
         let diagnostic = Diagnostic::new(Code::SCHEMA_INVALID, message)
             .at(entry.value.at)
             .field(path);

@@ -34,12 +34,11 @@ fn pointer_to_map(document: &Value, map: &str) -> Option<String> {
             .chain(field)
             .map(|name| format!("{pointer}/properties/{name}"))
             .find(|pointer| document.pointer(pointer).is_some())?;
-        match step.ends_with("[]") {
-            true => {
-                let list = follow_schema(document, pointer, "items")?;
-                follow_schema(document, format!("{list}/items"), "properties")
-            }
-            false => follow_schema(document, pointer, "properties"),
+        if step.ends_with("[]") {
+            let list = follow_schema(document, pointer, "items")?;
+            follow_schema(document, format!("{list}/items"), "properties")
+        } else {
+            follow_schema(document, pointer, "properties")
         }
     })
 }
@@ -72,29 +71,30 @@ impl FieldName {
         if properties.contains_key(self.name) || !properties.contains_key(self.other) {
             return;
         }
-        let mut all = Map::new();
+        let mut all_fields = Map::new();
         for (name, mut property) in std::mem::take(properties) {
             if name != self.other {
-                all.insert(name, property);
+                all_fields.insert(name, property);
                 continue;
             }
             let current = self.current_schema(&property);
             if self.standing == NameStanding::Additional {
                 self.mention_second_name(&mut property);
-                all.insert(name, property);
-                all.insert(self.name.to_owned(), current);
+                all_fields.insert(name, property);
+                all_fields.insert(self.name.to_owned(), current);
             } else {
-                all.insert(self.name.to_owned(), current);
+                all_fields.insert(self.name.to_owned(), current);
                 let description = format!("The older name of `{}`.", self.name);
                 property["description"] = description.into();
                 property["deprecated"] = true.into();
-                all.insert(name, property);
+                all_fields.insert(name, property);
             }
         }
-        *properties = all;
-        let rule = match take_required(map, self.other) {
-            true => json!({"oneOf": [{"required": [self.name]}, {"required": [self.other]}]}),
-            false => json!({"not": {"required": [self.name, self.other]}}),
+        *properties = all_fields;
+        let rule = if take_required(map, self.other) {
+            json!({"oneOf": [{"required": [self.name]}, {"required": [self.other]}]})
+        } else {
+            json!({"not": {"required": [self.name, self.other]}})
         };
         match map.get_mut("allOf").and_then(Value::as_array_mut) {
             Some(rules) => rules.push(rule),
@@ -149,7 +149,7 @@ impl FieldName {
     }
 }
 
-/// Removes a field from the required fields of a map, and returns whether it was one of them.
+/// Removes a field from the required fields of a map, and returns true if it was one of them.
 fn take_required(map: &mut Map<String, Value>, field: &str) -> bool {
     let Some(Value::Array(required)) = map.get_mut("required") else {
         return false;

@@ -1,4 +1,4 @@
-//! Files of this machine.
+//! File access to the files of this machine.
 
 use std::fs;
 use std::io;

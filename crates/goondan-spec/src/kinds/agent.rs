@@ -1,10 +1,10 @@
-//! `kind: Agent`.
+//! `kind: Agent`: reads and checks the spec of an agent.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 
 use schemars::JsonSchema;
 
+use super::agent_workdir::AgentWorkdir;
 use super::instructions::{self, AgentInstructions};
 use super::model_config::{self, ModelConfig, ModelConfigShape};
 use super::model_params::ModelParams;
@@ -114,20 +114,6 @@ pub struct ExtensionUse {
     pub config: JsonObject,
 }
 
-/// Working directory of an agent's tools.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AgentWorkdir {
-    /// Separate directory per conversation, below the state root (default).
-    Instance,
-    /// Bundle directory.
-    Project,
-    /// Directory in the bundle, relative to its root.
-    Path(String),
-    /// Directory outside the bundle, in the surrounding git repository. Absolute, without symbolic
-    /// links.
-    Repository(PathBuf),
-}
-
 const DEFAULT_PARALLEL_TOOL_CALLS: usize = 8;
 
 const INSTANCE_WORKDIR: &str = "instance";
@@ -153,9 +139,10 @@ pub(crate) fn decode(
         );
     }
     // A model in another field has its own error.
-    let config_field = match fields.has_key("model") || fields.has_key("modelRef") {
-        true => fields.optional("modelConfig"),
-        false => fields.required("modelConfig", findings),
+    let config_field = if fields.has_key("model") || fields.has_key("modelRef") {
+        fields.optional("modelConfig")
+    } else {
+        fields.required("modelConfig", findings)
     };
     let description = fields
         .optional("description")
@@ -181,18 +168,18 @@ pub(crate) fn decode(
     let extensions = fields
         .optional("extensions")
         .map(|field| read_extensions(&field, scope, findings));
-    let used = tools.as_deref().unwrap_or_default();
-    let own = skills
+    let used_tools = tools.as_deref().unwrap_or_default();
+    let has_own_skills = skills
         .as_ref()
         .and_then(Option::as_ref)
         .is_some_and(|skills| !skills.is_empty())
         .then_some(skill::SKILL_TOOL);
     let required_tools = fields
         .optional("requiredTools")
-        .map(|field| read_required(&field, used, own, scope, findings));
+        .map(|field| read_required(&field, used_tools, has_own_skills, scope, findings));
     let permissions = fields
         .optional("permissions")
-        .map(|field| permissions::read(&field, used, scope, findings));
+        .map(|field| permissions::read(&field, used_tools, scope, findings));
     let parallel = fields
         .optional("maxParallelToolCalls")
         .map(|field| field.unsigned_as(1, findings));
@@ -205,9 +192,11 @@ pub(crate) fn decode(
         fallbacks,
         params,
     } = config?;
-    if let Some(field) = tools_field.filter(|_| !used.is_empty()) {
+    if let Some(field) = tools_field.filter(|_| !used_tools.is_empty()) {
         let models = std::iter::once(&model).chain(&fallbacks);
-        models.for_each(|model| check_capability(model, &field, scope, findings));
+        for model in models {
+            check_capability(model, &field, scope, findings);
+        }
     }
     let (prompt, instructions) = prompt.unwrap_or(Some((None, None)))?;
     Some(Agent {
@@ -243,12 +232,12 @@ fn read_prompt(
     let (system, file) = (fields.optional("system"), fields.optional("systemRef"));
     let instructions = fields.optional("instructions");
     fields.finish(findings);
-    let own = read_own_prompt(system, file, scope, findings);
+    let own_prompt = read_own_prompt(system, file, scope, findings);
     let instructions = match instructions.zip(workdir) {
         Some((field, workdir)) => Some(instructions::read(&field, workdir, scope, findings)?),
         None => None,
     };
-    Some((own?, instructions))
+    Some((own_prompt?, instructions))
 }
 
 /// Reads `system` or `systemRef`. A blank file means no prompt.
@@ -390,9 +379,9 @@ fn read_required(
     findings: &mut DiagnosticSink,
 ) -> Option<Vec<String>> {
     let items = field.unique_strings(findings)?;
-    items
-        .iter()
-        .for_each(|item| record_tool_link(item, tools, findings));
+    for item in &items {
+        record_tool_link(item, tools, findings);
+    }
     if let Some(mut known) = catalog(tools, scope) {
         known.extend(own.map(str::to_owned));
         for item in &items {
@@ -495,10 +484,10 @@ fn read_outside(
     scope: &DecodeScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<AgentWorkdir> {
-    let shown = excerpt(path, 200);
+    let path_excerpt = excerpt(path, 200);
     let Some(top) = scope.folder.repository_root() else {
         let message = format!(
-            "`{}` is `{shown}`, which leaves the bundle, and there is no git repository around it.",
+            "`{}` is `{path_excerpt}`, which leaves the bundle, and there is no git repository around it.",
             field.path
         );
         findings.add(field.diagnostic(Code::PATH_ESCAPE, message).suggest(
@@ -512,7 +501,7 @@ fn read_outside(
         Some(folder) if folder.starts_with(top) => Some(AgentWorkdir::Repository(folder)),
         Some(_) => {
             let message = format!(
-                "`{}` is `{shown}`, which leaves the git repository around the project.",
+                "`{}` is `{path_excerpt}`, which leaves the git repository around the project.",
                 field.path
             );
             findings.add(
@@ -524,7 +513,7 @@ fn read_outside(
         }
         None => {
             let message = format!(
-                "`{}` is `{shown}`, but there is no such directory.",
+                "`{}` is `{path_excerpt}`, but there is no such directory.",
                 field.path
             );
             findings.add(

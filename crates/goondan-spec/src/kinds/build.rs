@@ -1,76 +1,20 @@
 //! `spec.build`: the command that builds the entry of a Tool, an Extension or a Connector.
 
-use std::fmt;
 use std::time::Duration;
 
 use globset::Glob;
 use schemars::JsonSchema;
 
-use super::tool::MAX_TIMEOUT_MS;
-use super::{DecodeScope, SourceLocation};
+use super::call_timeout::MAX_TIMEOUT_MS;
+use super::tool_build::{BuildCommand, BuildSettings, ToolBuild};
+use super::{ResourceScope, SourceLocation};
 use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic::Code;
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::entry;
-use crate::meta::ResourceId;
 use crate::node::NodeContent;
 use crate::paths;
 use crate::text::excerpt;
-
-/// Build command of an entry, and its source files.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BuildSettings {
-    /// Command to run.
-    pub command: BuildCommand,
-    /// Working directory of the command, relative to the bundle. `None` for the bundle directory.
-    pub cwd: Option<String>,
-    /// Globs of the source files, relative to the command's working directory. Empty if none are
-    /// stated.
-    pub sources: Vec<String>,
-    /// Time limit. Default: ten minutes.
-    pub timeout: Duration,
-}
-
-/// Build command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BuildCommand {
-    /// Command line for the shell.
-    Shell(String),
-    /// Program with literal arguments.
-    Program {
-        /// Program, looked up in `PATH_FORMAT`.
-        program: String,
-        /// Arguments without the program name.
-        arguments: Vec<String>,
-    },
-}
-
-impl fmt::Display for BuildCommand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BuildCommand::Shell(line) => f.write_str(line),
-            BuildCommand::Program { program, arguments } => {
-                f.write_str(program)?;
-                arguments
-                    .iter()
-                    .try_for_each(|argument| write!(f, " {argument}"))
-            }
-        }
-    }
-}
-
-/// Build settings of a tool, extension or connector. Available even if the entry is missing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolBuild {
-    /// Resource that owns the entry.
-    pub tool: ResourceId,
-    /// Entry as stated, relative to the bundle.
-    pub entry: String,
-    /// Build settings.
-    pub build: BuildSettings,
-    /// Position of the `build` field.
-    pub written: SourceLocation,
-}
 
 /// Default time limit, in milliseconds. The first build compiles all dependencies.
 const DEFAULT_BUILD_TIMEOUT_MS: u64 = 10 * 60 * 1_000;
@@ -80,7 +24,7 @@ const DEFAULT_BUILD_TIMEOUT_MS: u64 = 10 * 60 * 1_000;
 pub(super) fn read(
     field: Option<&FieldReader<'_>>,
     entry: Option<&FieldReader<'_>>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Option<BuildSettings>> {
     let Some(field) = field else {
@@ -117,7 +61,7 @@ pub(super) fn read(
 /// Reads a command line for the shell, a list, or a map with more settings.
 fn read_build(
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<BuildSettings> {
     if !matches!(field.node.content, NodeContent::Map(_)) {
@@ -188,7 +132,7 @@ fn read_program(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
 /// Reads the working directory of the build.
 fn read_cwd(
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<String> {
     let path = scope.folder.path(field, findings)?;
@@ -236,7 +180,7 @@ fn read_sources(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
 fn read_timeout(fields: &mut MapReader<'_>, findings: &mut DiagnosticSink) -> Option<Duration> {
     let timeout = fields
         .optional("timeout")
-        .map(|field| super::tool::read_timeout(&field, findings));
+        .map(|field| super::call_timeout::read_timeout(&field, findings));
     timeout
         .unwrap_or(Some(DEFAULT_BUILD_TIMEOUT_MS))
         .map(Duration::from_millis)

@@ -1,4 +1,4 @@
-//! `kind: Connection`.
+//! `kind: Connection`: reads and checks the spec of a connection.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 
 use super::DecodeScope;
 use super::connection_access::{self, AllowShape, ConnectionAccess};
-use super::connector::{ConnectorManifest, ConnectorSetting, SettingRequirement};
+use super::connector_manifest::ConnectorManifest;
+use super::connector_manifest::ConnectorSetting;
+use super::connector_manifest::SettingRequirement;
 use super::ingress::{self, IngressRule, IngressShape};
 use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic_sink::DiagnosticSink;
@@ -66,10 +68,10 @@ pub(crate) fn decode(
         .required("connectorRef", findings)
         .and_then(|field| scope.resolve(&field, Kind::Connector, findings));
     let swarm_field = fields.optional("swarmRef");
-    let named = swarm_field
+    let swarm_reference = swarm_field
         .as_ref()
         .map(|field| scope.resolve(field, Kind::Swarm, findings));
-    let swarm = named.map_or(Some(None), |swarm| swarm.map(Some));
+    let swarm = swarm_reference.map_or(Some(None), |swarm| swarm.map(Some));
     let manifest = connector
         .as_ref()
         .and_then(|id| scope.connector_manifest(id));
@@ -186,7 +188,8 @@ fn read_settings(
     known: Option<&[ConnectorSetting]>,
     reply: Option<Option<ReplyMode>>,
 ) -> Option<BTreeMap<String, ValueSource>> {
-    let (mut map, mut wrong) = (BTreeMap::new(), Vec::new());
+    let mut map = BTreeMap::new();
+    let mut wrong = Vec::new();
     let field = fields.optional(name);
     for entry in field
         .as_ref()

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 
-use super::connector::ConnectorManifest;
+use super::connector_manifest::ConnectorManifest;
 use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic_sink::DiagnosticSink;
 
@@ -24,14 +24,14 @@ pub struct ConnectionAccess {
 }
 
 impl ConnectionAccess {
-    /// Returns `true` if every sender is accepted.
+    /// Returns true if every sender is accepted.
     pub fn accepts_all_senders(&self) -> bool {
         self.senders
             .as_ref()
             .is_none_or(|senders| senders.contains(ANY_SENDER))
     }
 
-    /// Returns `true` if senders or channels are restricted.
+    /// Returns true if senders or channels are restricted.
     pub fn restricts_senders(&self) -> bool {
         self.senders.is_some() || self.channels.is_some()
     }

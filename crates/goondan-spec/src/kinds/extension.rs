@@ -1,13 +1,16 @@
-//! `kind: Extension`.
+//! `kind: Extension`: reads and checks the spec of an extension.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::build::{self, BuildSettings, BuildShape};
-use super::script_module::{ScriptModule, ScriptRuntime};
-use super::tool::{MAX_TIMEOUT_MS, read_timeout};
-use super::{DecodeScope, free_config};
+use super::build::{self, BuildShape};
+use super::call_timeout::MAX_TIMEOUT_MS;
+use super::call_timeout::read_timeout;
+use super::script_language::ScriptRuntime;
+use super::script_module::ScriptModule;
+use super::tool_build::BuildSettings;
+use super::{ResourceScope, free_config};
 use crate::JsonObject;
 use crate::decode::FieldReader;
 use crate::diagnostic_sink::DiagnosticSink;
@@ -40,7 +43,6 @@ pub enum ExtensionEntry {
 }
 
 impl Extension {
-    /// Creates the Extension of a built-in extension.
     pub(crate) fn from_builtin(name: &str, config: &JsonObject) -> Extension {
         let timeout = Duration::from_millis(DEFAULT_WORK_TIMEOUT_MS);
         Extension {
@@ -55,7 +57,7 @@ impl Extension {
 /// Decodes the spec of an Extension; `None` if a field is invalid.
 pub(crate) fn decode(
     spec: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Extension> {
     let mut fields = spec.fields(findings)?;
@@ -66,9 +68,9 @@ pub(crate) fn decode(
         .map(|(name, _)| name.as_str())
         .collect();
     let entry_field = fields.required("entry", findings);
-    entry_field
-        .iter()
-        .for_each(|field| findings.record_position(field));
+    if let Some(field) = entry_field.as_ref() {
+        findings.record_position(field);
+    }
     let build = build::read(
         fields.optional("build").as_ref(),
         entry_field.as_ref(),

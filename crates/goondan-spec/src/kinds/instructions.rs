@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{AgentWorkdir, DecodeScope};
+use super::{AgentWorkdir, ResourceScope};
 use crate::decode::FieldReader;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;
@@ -96,7 +96,7 @@ impl InstructionFile {
 pub(super) fn read(
     field: &FieldReader<'_>,
     workdir: &AgentWorkdir,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<AgentInstructions> {
     field.filled_list("file name", findings)?;
@@ -154,7 +154,7 @@ struct InstructionDirectory {
 /// repository, the project directory is the top.
 fn searched_directories(
     workdir: &AgentWorkdir,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
 ) -> Vec<InstructionDirectory> {
     let root = scope.folder.canonical_root();
     let inner = match workdir {
@@ -168,11 +168,12 @@ fn searched_directories(
         .repository_root()
         .map_or(root, PathBuf::as_path)
         .to_owned();
-    let all = inner
+    let directories = inner
         .ancestors()
         .take_while(|folder| folder.starts_with(&top))
         .take(MAX_SEARCHED_DIRECTORIES);
-    all.enumerate()
+    directories
+        .enumerate()
         .map(|(up, folder)| InstructionDirectory {
             folder: folder.to_owned(),
             up,
@@ -185,22 +186,22 @@ fn find_instructions(
     field: &FieldReader<'_>,
     place: &InstructionDirectory,
     names: &[String],
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<InstructionFile> {
     for name in names {
-        let shown = "../".repeat(place.up) + name;
+        let shown_path = "../".repeat(place.up) + name;
         let (text, real) = match scope.folder.read_in_repository(&place.folder.join(name)) {
             Ok(found) => found,
             Err(FileReadError::Io(error)) if is_absent(&error) => continue,
             Err(problem) => {
-                findings.add(unreadable_file_error(field, &shown, problem));
+                findings.add(unreadable_file_error(field, &shown_path, problem));
                 return None;
             }
         };
         if scope.folder.may_contain_keys(&real) {
             let message = format!(
-                "`{shown}` (relative to the working directory) is an `.env` file, which may \
+                "`{shown_path}` (relative to the working directory) is an `.env` file, which may \
                 contain keys."
             );
             findings.add(
@@ -218,7 +219,7 @@ fn find_instructions(
         }
         let text = text.trim_start_matches('\u{feff}').to_owned();
         return (!text.trim().is_empty()).then_some(InstructionFile {
-            name: shown,
+            name: shown_path,
             outside,
             text,
             cut: 0,
@@ -227,7 +228,7 @@ fn find_instructions(
     None
 }
 
-/// Returns whether the error means that the file does not exist.
+/// Returns true if the error means that the file does not exist.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::DecodeScope;
-use super::tool::read_timeout;
+use super::ResourceScope;
+use super::call_timeout::read_timeout;
 use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::node::NodeContent;
@@ -113,7 +113,7 @@ const ELICITATIONS: [(&str, ElicitationMode); 2] = [
 /// Reads `mcp` of a Tool: a program or a URL.
 pub(super) fn read(
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<McpServer> {
     let mut fields = field.fields(findings)?;
@@ -146,7 +146,7 @@ pub(super) fn read(
 fn read_transport(
     whole: &FieldReader<'_>,
     fields: &mut MapReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<McpTransport> {
     let ways = [
@@ -155,7 +155,7 @@ fn read_transport(
         fields.optional("socket"),
     ];
     let belongs = [("args", 0), ("env", 0), ("cwd", 0), ("headers", 1)];
-    let of_way = belongs.map(|(name, way)| (fields.optional(name), way));
+    let transport_fields = belongs.map(|(name, way)| (fields.optional(name), way));
     let mut transports = ways
         .iter()
         .enumerate()
@@ -177,7 +177,7 @@ fn read_transport(
         findings.add(second.invalid_value(message).suggest("keep one of the two"));
         return None;
     }
-    for (field, _) in of_way.iter().filter(|(_, of)| *of != way) {
+    for (field, _) in transport_fields.iter().filter(|(_, of)| *of != way) {
         if let Some(field) = field {
             let message = format!(
                 "`{}` does not apply to a server with a `{}`.",
@@ -190,7 +190,7 @@ fn read_transport(
             );
         }
     }
-    let [args, env, cwd, headers] = of_way.map(|(field, _)| field);
+    let [args, env, cwd, headers] = transport_fields.map(|(field, _)| field);
     match way {
         0 => read_program(first, args, env, cwd, scope, findings),
         1 => {
@@ -213,7 +213,7 @@ fn read_program(
     args: Option<FieldReader<'_>>,
     env: Option<FieldReader<'_>>,
     cwd: Option<FieldReader<'_>>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<McpTransport> {
     let command_text = read_line(command, findings);
@@ -230,13 +230,13 @@ fn read_program(
     }
     let args = args.map(|field| read_args(&field, findings));
     let env = env.map(|field| value_source::read_texts(&field, findings));
-    let in_package = scope
+    let package_directory = scope
         .folder
         .is_installed()
         .then(|| scope.folder.package_directory().to_owned());
     let cwd = cwd
         .map(|field| scope.folder.path(&field, findings))
-        .or(in_package.map(Some));
+        .or(package_directory.map(Some));
     let command_text = match command_text {
         // A program of an installed package is a file of that package.
         Some(text) if scope.folder.is_installed() && text.contains('/') => {
@@ -311,7 +311,7 @@ pub(super) fn read_url(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -
     Some(text)
 }
 
-/// Returns whether the host name is a loopback name or address.
+/// Returns true if the host name is a loopback name or address.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),

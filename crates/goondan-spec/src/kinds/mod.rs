@@ -6,12 +6,17 @@
 
 mod a2a;
 mod agent;
+mod agent_workdir;
 mod build;
+mod call_timeout;
 mod capabilities;
 mod connection;
 mod connection_access;
 mod connector;
+mod connector_manifest;
+mod decode_scope;
 mod export;
+mod export_spec;
 mod extension;
 mod ingress;
 mod instructions;
@@ -28,24 +33,30 @@ mod pricing;
 mod rate_limits;
 mod reasoning_effort;
 mod repetition;
+mod resource_scope;
 mod sandbox;
+mod script_language;
 mod script_module;
 mod skill;
+mod source_location;
 mod swarm;
 mod tool;
+mod tool_build;
+mod tool_manifest;
 
 pub use a2a::A2aAgent;
-pub use agent::{Agent, AgentWorkdir, ExtensionUse, SystemPrompt, ToolUse};
-pub use build::{BuildCommand, BuildSettings, ToolBuild};
+pub use agent::{Agent, ExtensionUse, SystemPrompt, ToolUse};
+pub use agent_workdir::AgentWorkdir;
 pub use capabilities::ModelCapabilities;
 pub use connection::{Connection, ReplyMode};
 pub use connection_access::ConnectionAccess;
-pub use connector::{
-    Connector, ConnectorEntry, ConnectorManifest, ConnectorSetting, EventDeclaration, PropertyType,
-    SettingRequirement,
+pub use connector::{Connector, ConnectorEntry};
+pub use connector_manifest::{
+    ConnectorManifest, ConnectorSetting, EventDeclaration, PropertyType, SettingRequirement,
 };
-pub use export::{
-    ExportOverride, ExportSpec, MarkedArguments, PATCH_FORMAT, PATCHED_PATH_ARGUMENT, PATH_FORMAT,
+pub use export::ExportOverride;
+pub use export_spec::{
+    ExportSpec, MarkedArguments, PATCH_FORMAT, PATCHED_PATH_ARGUMENT, PATH_FORMAT,
     PATH_TREE_FORMAT, PROGRAM_FORMAT, Permission, SHELL_COMMAND_FORMAT, SHELL_DIRECTORY_FORMAT,
     SHELL_ENVIRONMENT_FORMAT, is_gdn_format,
 };
@@ -59,103 +70,41 @@ pub use model_options::{ModelApi, ModelOptions, RequestPart};
 pub use model_params::ModelParams;
 pub use output::{AnswerFormat, AnswerMode};
 pub use package::{Package, PackageDependency};
-pub use permissions::{PermissionAction, PermissionRule, Permissions, SourceLocation};
+pub use permissions::{PermissionAction, PermissionRule, Permissions};
 pub use pricing::{ModelPricing, PricedTokens};
 pub use rate_limits::RateLimits;
 pub use reasoning_effort::ReasoningEffort;
 pub use repetition::RepetitionPolicy;
 pub use sandbox::{ProcessLimits, RuleSandbox, SandboxSettings};
-pub use script_module::{ScriptLanguage, ScriptModule, ScriptRuntime};
+pub use script_language::{ScriptLanguage, ScriptRuntime};
+pub use script_module::ScriptModule;
 pub use skill::{
     MAX_SKILL_COMPATIBILITY_CHARS, MAX_SKILL_DESCRIPTION_CHARS, MAX_SKILL_NAME_CHARS, MAX_SKILLS,
     SKILL_EXPORT, SKILL_FILES, Skill, body as skill_body, check_skill_name,
     name_and_description as described_skill,
 };
+pub use source_location::SourceLocation;
 pub use swarm::{BudgetLimits, ConversationRetention, Swarm, SwarmPolicy};
-pub use tool::{EMBEDDED_ENTRY, Tool, ToolEntry, ToolIsolation, ToolManifest};
+pub use tool::{EMBEDDED_ENTRY, Tool, ToolEntry, ToolIsolation};
+pub use tool_build::{BuildCommand, BuildSettings, ToolBuild};
+pub use tool_manifest::ToolManifest;
 
 pub(crate) use agent::{AgentSpec, decode as decode_agent};
 pub(crate) use connection::{ConnectionSpec, decode as decode_connection};
 pub(crate) use connector::{ConnectorSpec, decode as decode_connector};
-pub(crate) use export::qualified_name;
+pub(crate) use decode_scope::DecodeScope;
+pub(crate) use export_spec::qualified_name;
 pub(crate) use extension::{ExtensionSpec, decode as decode_extension};
 pub(crate) use model::{ModelSpec, decode as decode_model};
 pub(crate) use package::{PackageSpec, decode as decode_package};
+pub(crate) use resource_scope::ResourceScope;
 pub(crate) use swarm::{SwarmSpec, decode as decode_swarm};
 pub(crate) use tool::{ToolSpec, decode as decode_tool};
 
 use crate::JsonObject;
-use crate::bundle::{BasePackage, DecodedResources};
 use crate::decode::FieldReader;
 use crate::diagnostic_sink::DiagnosticSink;
-use crate::index::ResourceIndex;
-use crate::meta::{Kind, ResourceId};
-use crate::paths::PathLookups;
-use crate::references;
 use crate::value_source;
-
-/// Context of a decoder besides its own document.
-#[derive(Clone, Copy)]
-pub(crate) struct DecodeScope<'s> {
-    /// Directory from which paths start.
-    pub(crate) folder: &'s PathLookups<'s>,
-    /// Built-in package.
-    pub(crate) base: &'s BasePackage,
-    /// Resource that is being decoded.
-    pub(crate) id: &'s ResourceId,
-    index: &'s ResourceIndex,
-    decoded: &'s DecodedResources,
-}
-
-impl<'s> DecodeScope<'s> {
-    /// Creates a scope. `index` contains all resource names, `decoded` the kinds decoded before
-    /// this one.
-    pub(crate) fn new(
-        id: &'s ResourceId,
-        folder: &'s PathLookups<'s>,
-        base: &'s BasePackage,
-        index: &'s ResourceIndex,
-        decoded: &'s DecodedResources,
-    ) -> Self {
-        DecodeScope {
-            folder,
-            base,
-            id,
-            index,
-            decoded,
-        }
-    }
-
-    /// Returns the kinds decoded before this one. Notes that the result depends on more than the
-    /// files that were read.
-    pub(crate) fn decoded_resources(&self) -> &'s DecodedResources {
-        self.folder.mark_uncacheable();
-        self.decoded
-    }
-
-    /// Returns the manifest of the connector `id` if it is built in.
-    pub(crate) fn connector_manifest(&self, id: &ResourceId) -> Option<&'s ConnectorManifest> {
-        let connector = self.decoded_resources().connectors.get(id)?;
-        self.base.connector(&connector.spec)
-    }
-
-    /// Returns the resource that the field refers to; `None`, with an error, if there is none.
-    pub(crate) fn resolve(
-        &self,
-        field: &FieldReader<'_>,
-        kind: Kind,
-        findings: &mut DiagnosticSink,
-    ) -> Option<ResourceId> {
-        self.folder.mark_uncacheable();
-        references::resolve(
-            field,
-            kind,
-            self.index,
-            self.id.package.as_deref(),
-            findings,
-        )
-    }
-}
 
 /// Reads an optional free-form `config` and records its value sources; literal ones only with
 /// `literals`. Default: empty.

@@ -1,4 +1,4 @@
-//! `kind: Model`.
+//! `kind: Model`: reads and checks the spec of a model.
 
 use schemars::JsonSchema;
 

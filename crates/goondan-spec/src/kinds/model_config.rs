@@ -26,8 +26,9 @@ pub(super) fn read(
     let model = fields
         .required("modelRef", findings)
         .and_then(|field| scope.resolve(&field, Kind::Model, findings));
-    let others = fields.optional("fallbacks");
-    let fallbacks = others.map(|field| read_fallbacks(&field, model.as_ref(), scope, findings));
+    let fallbacks_field = fields.optional("fallbacks");
+    let fallbacks =
+        fallbacks_field.map(|field| read_fallbacks(&field, model.as_ref(), scope, findings));
     let params = fields.read("params", findings, model_params::read);
     fields.finish(findings);
     Some(ModelConfig {

@@ -226,7 +226,9 @@ fn read_headers(
     };
     let faults = entries.iter().filter_map(header_fault).collect::<Vec<_>>();
     let is_valid = faults.is_empty();
-    faults.into_iter().for_each(|fault| findings.add(fault));
+    for fault in faults {
+        findings.add(fault);
+    }
     headers.filter(|_| is_valid)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::DecodeScope;
+use super::ResourceScope;
 use crate::JsonObject;
 use crate::decode::FieldReader;
 use crate::diagnostic::Code;
@@ -37,18 +37,18 @@ const ANSWER_MODES: [(&str, AnswerMode); 2] =
 /// Reads `output` of an Agent: the schema of the answer, and how the provider enforces it.
 pub(super) fn read(
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<AnswerFormat> {
     let mut fields = field.fields(findings)?;
-    let stated = fields.optional("schema");
+    let schema_field = fields.optional("schema");
     let file = fields.optional("schemaFile");
     let mode = fields
         .optional("mode")
         .map(|field| read_mode(&field, findings));
     fields.finish(findings);
-    let schema = match (stated, file) {
-        (Some(stated), None) => parameters::read(&stated, findings),
+    let schema = match (schema_field, file) {
+        (Some(schema_field), None) => parameters::read(&schema_field, findings),
         (None, Some(file)) => read_file(&file, scope, findings),
         (Some(_), Some(file)) => {
             let message = "An output has `schema` or `schemaFile`, not both.";
@@ -90,7 +90,7 @@ fn read_mode(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<A
 /// Reads the schema from a file.
 fn read_file(
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Value> {
     let (path, text) = scope.folder.text_at(field, findings)?;

@@ -1,4 +1,4 @@
-//! `kind: Package`.
+//! `kind: Package`: reads and checks the spec of a package.
 
 use schemars::JsonSchema;
 

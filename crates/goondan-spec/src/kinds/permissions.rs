@@ -1,17 +1,16 @@
 //! Policy for an agent's tool calls (rule S1).
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use schemars::JsonSchema;
 
 use super::agent::{ToolUse, record_tool_link};
 use super::sandbox::{self, AgentSandboxShape, RuleSandbox, RuleSandboxShape, SandboxSettings};
+use super::source_location::SourceLocation;
 use super::{
     DecodeScope, ExportSpec, PATCHED_PATH_ARGUMENT, Permission, ToolEntry, qualified_name,
 };
 use crate::decode::FieldReader;
-use crate::diagnostic::SourcePosition;
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::pattern;
 use crate::text::{closest, excerpt, format_list};
@@ -44,25 +43,6 @@ pub struct PermissionRule {
     /// Position of the rule.
     pub written: SourceLocation,
 }
-
-/// Position in a file, or `None` for implied values. All positions compare equal and have the same
-/// `Debug` output, so a moved rule is not a changed rule.
-#[derive(Clone, Default)]
-pub struct SourceLocation(pub Option<(String, SourcePosition)>);
-
-impl fmt::Debug for SourceLocation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SourceLocation")
-    }
-}
-
-impl PartialEq for SourceLocation {
-    fn eq(&self, _other: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for SourceLocation {}
 
 /// The action for a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
@@ -142,13 +122,13 @@ fn check_sandbox(
 ) {
     for used in tools {
         let tool = scope.decoded_resources().tools.get(&used.tool);
-        let what = match tool.map(|tool| &tool.spec.entry) {
+        let problem = match tool.map(|tool| &tool.spec.entry) {
             Some(ToolEntry::Library(_)) => "a library",
             Some(ToolEntry::Embedded) => "part of the embedding program",
             _ => continue,
         };
         let message = format!(
-            "`{}` cannot confine {}, which is {what}.",
+            "`{}` cannot confine {}, which is {problem}.",
             field.path, used.tool
         );
         let remedy = "remove the tool or the sandbox from this agent, or make the tool a program \
@@ -245,8 +225,8 @@ fn read_pattern(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Optio
 /// restriction that cannot be enforced is an error (rule S1b).
 fn read_tool_pattern(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<String> {
     let text = read_pattern(field, findings)?;
-    let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*' | '?');
-    if let Some(odd) = text.chars().find(|c| !belongs(*c)) {
+    let is_pattern_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*' | '?');
+    if let Some(odd) = text.chars().find(|c| !is_pattern_char(*c)) {
         let message = format!(
             "`{}` cannot match a tool: tool names do not contain `{}`.",
             field.path,
@@ -292,9 +272,9 @@ fn check_args(
         if known.iter().any(|name| name == entry.key) {
             continue;
         }
-        let shown = excerpt(entry.key, 80);
+        let key_excerpt = excerpt(entry.key, 80);
         let diagnostic = entry.invalid_value(format!(
-            "No tool that this rule matches has an argument `{shown}`, so the rule would never \
+            "No tool that this rule matches has an argument `{key_excerpt}`, so the rule would never \
             apply."
         ));
         findings.add(match closest(entry.key, &known) {
@@ -321,7 +301,7 @@ fn known_arguments(
         if exports.is_empty() {
             return None;
         }
-        let about = |export: &&ExportSpec| {
+        let matches_rule = |export: &&ExportSpec| {
             let name = qualified_name(&used.tool.name, &export.name);
             rule.tool
                 .as_ref()
@@ -331,7 +311,7 @@ fn known_arguments(
                         || export.optional_permissions.contains(&permission)
                 })
         };
-        for export in exports.iter().filter(about) {
+        for export in exports.iter().filter(matches_rule) {
             let properties = export.parameters.get("properties")?.as_object()?;
             arguments.extend(properties.keys().cloned());
             if !export.marked_arguments().patches.is_empty() {

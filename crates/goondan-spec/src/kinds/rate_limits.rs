@@ -19,7 +19,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// Returns `true` if there is no limit.
+    /// Returns true if there is no limit.
     pub fn is_none(&self) -> bool {
         *self == RateLimits::default()
     }

@@ -32,7 +32,7 @@ pub struct SandboxSettings {
 /// Sandbox for a command that a rule allows by a pattern.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RuleSandbox {
-    /// Default sandbox of such commands, derived from the agent's permissions.
+    /// Default sandbox, derived from the agent's permissions.
     #[default]
     Usual,
     /// No sandbox.

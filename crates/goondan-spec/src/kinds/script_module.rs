@@ -2,16 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use super::script_language::{RUNTIME_NAMES, ScriptLanguage, ScriptRuntime};
 use crate::computed_imports::{ComputedPlace, ModuleFiles};
 use crate::decode::FieldReader;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::diagnostic_sink::DiagnosticSink;
-use crate::entry::join_relative;
 use crate::imports;
 use crate::paths::PathLookups;
+use crate::relative_paths::join_relative;
 use crate::text::excerpt;
 
 /// File with handlers.
@@ -34,88 +32,10 @@ pub struct ScriptModule {
     pub computed: Vec<String>,
 }
 
-/// Language of a handler file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ScriptLanguage {
-    /// JavaScript, in any module format.
-    JavaScript,
-    /// TypeScript. Its types are stripped.
-    TypeScript,
-    /// Python 3.
-    Python,
-}
-
-/// The program that runs a handler file.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "Runtime")]
-pub enum ScriptRuntime {
-    /// The program `node` (Node.js).
-    Node,
-    /// The program `bun`.
-    Bun,
-    /// The program `deno`.
-    Deno,
-    /// The program `python3`.
-    Python,
-}
-
-const LANGUAGE_SUFFIXES: [(&str, ScriptLanguage); 7] = [
-    (".ts", ScriptLanguage::TypeScript),
-    (".mts", ScriptLanguage::TypeScript),
-    (".cts", ScriptLanguage::TypeScript),
-    (".js", ScriptLanguage::JavaScript),
-    (".mjs", ScriptLanguage::JavaScript),
-    (".cjs", ScriptLanguage::JavaScript),
-    (".py", ScriptLanguage::Python),
-];
-
-const RUNTIME_NAMES: [(&str, ScriptRuntime); 4] = [
-    ("node", ScriptRuntime::Node),
-    ("bun", ScriptRuntime::Bun),
-    ("deno", ScriptRuntime::Deno),
-    ("python", ScriptRuntime::Python),
-];
-
 /// Files that make a directory a package.
 const PACKAGE_MANIFESTS: [&str; 4] = ["package.json", "deno.json", "deno.jsonc", "pyproject.toml"];
 
-impl ScriptLanguage {
-    /// Returns the language for a file name.
-    pub fn of(path: &str) -> Option<ScriptLanguage> {
-        let lower = path.to_ascii_lowercase();
-        LANGUAGE_SUFFIXES
-            .iter()
-            .find(|(ending, _)| lower.ends_with(ending))
-            .map(|(_, language)| *language)
-    }
-
-    /// Returns the supported runtimes, preferred first. Bun comes first for TypeScript because it
-    /// supports the whole language; Node.js only strips the types.
-    pub fn runtimes(self) -> &'static [ScriptRuntime] {
-        match self {
-            ScriptLanguage::JavaScript => {
-                &[ScriptRuntime::Node, ScriptRuntime::Bun, ScriptRuntime::Deno]
-            }
-            ScriptLanguage::TypeScript => {
-                &[ScriptRuntime::Bun, ScriptRuntime::Node, ScriptRuntime::Deno]
-            }
-            ScriptLanguage::Python => &[ScriptRuntime::Python],
-        }
-    }
-}
-
 impl ScriptRuntime {
-    /// Returns the name in YAML.
-    pub fn name(self) -> &'static str {
-        RUNTIME_NAMES
-            .iter()
-            .find(|(_, runtime)| *runtime == self)
-            .map_or("", |(name, _)| *name)
-    }
-
     /// Reads `runtime` of a resource and applies it to the module. Reports an error if the entry is
     /// not a module, or if the runtime does not support its language.
     pub(crate) fn apply_field(
@@ -156,25 +76,6 @@ impl ScriptRuntime {
         module.runtime = Some(runtime);
         Some(())
     }
-
-    /// Returns the runtime named in the first line (`#!`) of a script.
-    fn from_shebang(text: &str) -> Option<ScriptRuntime> {
-        let line = text
-            .trim_start_matches('\u{feff}')
-            .strip_prefix("#!")?
-            .lines()
-            .next()?;
-        let mut words = line
-            .split_ascii_whitespace()
-            .map(|word| word.rsplit('/').next().unwrap_or(word));
-        let name =
-            words.find(|word| *word != "env" && !word.starts_with('-') && !word.contains('='))?;
-        let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-        RUNTIME_NAMES
-            .iter()
-            .find(|(name, _)| *name == plain)
-            .map(|(_, runtime)| *runtime)
-    }
 }
 
 impl ScriptModule {
@@ -191,23 +92,24 @@ impl ScriptModule {
             .into_iter()
             .find(|candidate| lookups.is_file(candidate))
         else {
-            let shown = excerpt(path, 200);
-            let message = match lookups.is_folder(path) {
-                true => format!(
-                    "`{}` is `{shown}`, which is a directory, not a file.",
+            let path_excerpt = excerpt(path, 200);
+            let message = if lookups.is_folder(path) {
+                format!(
+                    "`{}` is `{path_excerpt}`, which is a directory, not a file.",
                     field.path
-                ),
-                false => format!("`{}` is `{shown}`, but there is no such file.", field.path),
+                )
+            } else {
+                format!(
+                    "`{}` is `{path_excerpt}`, but there is no such file.",
+                    field.path
+                )
             };
-            let suggestion = match findings.is_buildable() {
-                true => {
-                    "run `gdn build`, or correct the path; it is relative to the directory of \
+            let suggestion = if findings.is_buildable() {
+                "run `gdn build`, or correct the path; it is relative to the directory of \
                     goondan.yaml"
-                }
-                false => {
-                    "create it, or correct the path; it is relative to the directory of \
+            } else {
+                "create it, or correct the path; it is relative to the directory of \
                     goondan.yaml"
-                }
             };
             findings.add_not_built(
                 field
@@ -231,9 +133,9 @@ impl ScriptModule {
         let package = package_directory(&path, lookups);
         let language = ScriptLanguage::of(&path).unwrap_or(language);
         let text = lookups.read(&path).unwrap_or_default();
-        let stated = ScriptRuntime::from_shebang(&text)
+        let stated_runtime = ScriptRuntime::from_shebang(&text)
             .filter(|runtime| language.runtimes().contains(runtime));
-        let runtime = stated.or_else(|| runtime_of_package(&package, language, lookups));
+        let runtime = stated_runtime.or_else(|| runtime_of_package(&package, language, lookups));
         let ModuleFiles { files, computed } = lookups.module_files(&path, || {
             let manifests = PACKAGE_MANIFESTS
                 .iter()
@@ -252,9 +154,9 @@ impl ScriptModule {
         let computed: BTreeSet<String> = computed
             .map(|directory| directory.unwrap_or_else(|| package.clone()))
             .collect();
-        files
-            .iter()
-            .for_each(|file| findings.depends_on(file.clone()));
+        for file in &files {
+            findings.depends_on(file.clone());
+        }
         Some(ScriptModule {
             path,
             language,
@@ -301,10 +203,10 @@ fn entry_candidates(path: &str) -> Vec<String> {
     let Some(sibling) = stem else {
         return vec![path.to_owned()];
     };
-    let in_dist = sibling
+    let dist_path = sibling
         .starts_with("src/")
         .then(|| join_relative("dist", &sibling));
-    in_dist
+    dist_path
         .into_iter()
         .chain([sibling, path.to_owned()])
         .collect()
@@ -312,8 +214,8 @@ fn entry_candidates(path: &str) -> Vec<String> {
 
 /// Returns the nearest parent directory of `path` with a manifest, or an empty path for the bundle.
 fn package_directory(path: &str, lookups: &PathLookups<'_>) -> String {
-    let mut at = path;
-    while let Some((above, _)) = at.rsplit_once('/') {
+    let mut directory = path;
+    while let Some((above, _)) = directory.rsplit_once('/') {
         let is_top = lookups.is_installed() && above == lookups.package_directory();
         if is_top
             || PACKAGE_MANIFESTS
@@ -322,7 +224,7 @@ fn package_directory(path: &str, lookups: &PathLookups<'_>) -> String {
         {
             return above.to_owned();
         }
-        at = above;
+        directory = above;
     }
     String::new()
 }

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use super::DecodeScope;
+use super::ResourceScope;
 use crate::decode::{FieldReader, MapReader};
 use crate::diagnostic::{Code, Diagnostic, SourcePosition};
 use crate::diagnostic_sink::DiagnosticSink;
@@ -58,14 +58,14 @@ pub fn name_and_description(folder: &str, text: &str) -> Option<(String, String)
 
 /// Returns the contents of a `SKILL.md` after its front matter.
 pub fn body(text: &str) -> &str {
-    let mut at = 0;
+    let mut offset = 0;
     for (number, line) in text.split_inclusive('\n').enumerate() {
-        at += line.len();
+        offset += line.len();
         let is_marker = line.trim_start_matches('\u{feff}').trim_end() == "---";
         match number {
             0 if !is_marker => return text.trim(),
             0 => {}
-            _ if is_marker => return text[at..].trim(),
+            _ if is_marker => return text[offset..].trim(),
             _ => {}
         }
     }
@@ -134,7 +134,7 @@ pub(super) fn prompt_section(skills: &[Skill]) -> Option<String> {
 /// Reads `skills` of an Agent and the files of the skills.
 pub(super) fn read(
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Vec<Skill>> {
     let mut skills: Vec<Skill> = Vec::new();
@@ -173,7 +173,7 @@ pub(super) fn read(
 
 /// Returns the directories that entries such as `./skills/*` name, relative to the bundle. Invalid
 /// entries are left out; [`read`] reports them.
-pub(super) fn collections(field: &FieldReader<'_>, scope: &DecodeScope<'_>) -> Vec<String> {
+pub(super) fn collections(field: &FieldReader<'_>, scope: &ResourceScope<'_>) -> Vec<String> {
     let mut ignored = DiagnosticSink::default();
     let items = field.unique_strings(&mut ignored).unwrap_or_default();
     let directory_of = |item: &FieldReader<'_>| {
@@ -187,7 +187,7 @@ pub(super) fn collections(field: &FieldReader<'_>, scope: &DecodeScope<'_>) -> V
 fn collection_path(
     item: &FieldReader<'_>,
     above: &str,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<String> {
     let node = YamlNode {
@@ -205,7 +205,7 @@ fn collection_path(
 /// directory.
 fn skill_directories(
     item: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Vec<String> {
     let Some(text) = item.node.text() else {
@@ -235,7 +235,7 @@ fn skill_directories(
             return Vec::new();
         }
     };
-    let inside = |name: String| {
+    let path_inside = |name: String| {
         if parent == "." {
             name
         } else {
@@ -246,7 +246,7 @@ fn skill_directories(
     let mut folders: Vec<String> = names
         .into_iter()
         .filter(|(_, kind)| is_folder(*kind))
-        .map(|(name, _)| inside(name))
+        .map(|(name, _)| path_inside(name))
         .collect();
     folders.retain(|folder| skill_file(folder, scope).is_some());
     folders.sort_unstable();
@@ -254,7 +254,7 @@ fn skill_directories(
 }
 
 /// Returns the name of the skill file in a directory; `None` if there is none.
-fn skill_file(folder: &str, scope: &DecodeScope<'_>) -> Option<&'static str> {
+fn skill_file(folder: &str, scope: &ResourceScope<'_>) -> Option<&'static str> {
     SKILL_FILES
         .into_iter()
         .find(|name| scope.folder.is_file(&format!("{folder}/{name}")))
@@ -264,7 +264,7 @@ fn skill_file(folder: &str, scope: &DecodeScope<'_>) -> Option<&'static str> {
 fn read_skill(
     item: &FieldReader<'_>,
     folder: &str,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Skill> {
     let Some(name) = skill_file(folder, scope) else {
@@ -338,14 +338,14 @@ fn unreadable_file_error(file: &str, problem: &FileReadError) -> Diagnostic {
                 .suggest("save it as UTF-8")
         }
         FileReadError::Io(error) => {
-            let why = if error.kind() == io::ErrorKind::NotFound {
+            let reason = if error.kind() == io::ErrorKind::NotFound {
                 "it does not exist".to_owned()
             } else {
                 reason(error)
             };
             Diagnostic::new(
                 Code::ENTRY_NOT_FOUND,
-                format!("`{file}` cannot be read: {why}."),
+                format!("`{file}` cannot be read: {reason}."),
             )
         }
     };
@@ -362,7 +362,7 @@ struct FrontMatter<'t> {
 
 /// Returns the front matter; `None`, with an error, if it is missing or does not end.
 fn front_matter<'t>(text: &'t str, findings: &mut DiagnosticSink) -> Option<FrontMatter<'t>> {
-    let mut missing = |message: &str, suggestion: &str| {
+    let mut report_missing = |message: &str, suggestion: &str| {
         let diagnostic = Diagnostic::new(Code::PARSE_ERROR, message).at(position_of_bytes(
             text,
             0,
@@ -372,24 +372,24 @@ fn front_matter<'t>(text: &'t str, findings: &mut DiagnosticSink) -> Option<Fron
         None
     };
     let begin = text.len() - text.trim_start_matches('\u{feff}').len();
-    let mut at = begin;
+    let mut offset = begin;
     let mut lines = text[begin..].split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
     if first.trim_end() != "---" {
-        return missing(
+        return report_missing(
             "The file does not begin with front matter.",
             "begin with a line `---`, then `name: …` and `description: …`, then another line `---`",
         );
     }
-    at += first.len();
-    let start = at;
+    offset += first.len();
+    let start = offset;
     for line in lines {
         if line.trim_end() == "---" {
-            return parse(text, start, at, findings);
+            return parse(text, start, offset, findings);
         }
-        at += line.len();
+        offset += line.len();
     }
-    missing("The front matter does not end.", "end it with a line `---`")
+    report_missing("The front matter does not end.", "end it with a line `---`")
 }
 
 /// Returns the first line without its line break.

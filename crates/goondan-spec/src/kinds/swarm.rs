@@ -1,4 +1,4 @@
-//! `kind: Swarm`.
+//! `kind: Swarm`: reads and checks the spec of a swarm.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
@@ -144,7 +144,9 @@ pub(crate) fn decode(
         let costs = [budget("runBudget"), budget("turnBudget"), rate]
             .into_iter()
             .flatten();
-        costs.for_each(|cost| check_prices(&cost, agents, scope, findings));
+        for cost in costs {
+            check_prices(&cost, agents, scope, findings);
+        }
     }
     let (entry_agent, (agents, complete)) = (entry_agent?, agents?);
     if complete && !agents.contains(&entry_agent) {

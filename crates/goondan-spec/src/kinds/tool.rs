@@ -1,17 +1,22 @@
-//! `kind: Tool`.
+//! `kind: Tool`: reads and checks the spec of a tool.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::a2a::{self, A2aAgent, A2aAgentShape};
-use super::build::{self, BuildSettings, BuildShape};
-use super::export::{self, DeclaredExports, ExportOverride, ExportShape, ExportSpec};
+use super::build::{self, BuildShape};
+use super::call_timeout::{MAX_TIMEOUT_MS, read_timeout};
+use super::export::{self, DeclaredExports, ExportOverride, ExportShape};
+use super::export_spec::ExportSpec;
 use super::lazy_exports::LazyExports;
 use super::mcp::{self, McpServer, McpServerShape};
-use super::script_module::{ScriptModule, ScriptRuntime};
-use super::{DecodeScope, free_config};
+use super::script_language::ScriptRuntime;
+use super::script_module::ScriptModule;
+use super::tool_build::BuildSettings;
+use super::tool_manifest::ToolManifest;
+use super::{ResourceScope, free_config};
 use crate::JsonObject;
 use crate::custom_tool::CustomTool;
 use crate::decode::{FieldReader, MapReader};
@@ -20,6 +25,7 @@ use crate::diagnostic_sink::DiagnosticSink;
 use crate::entry;
 use crate::node::NodeContent;
 use crate::paths::FileReadError;
+use crate::relative_paths::join_relative;
 use crate::text::reason;
 
 /// Callable exports of one entry.
@@ -66,8 +72,6 @@ pub enum ToolIsolation {
 const DEFAULT_ERROR_MESSAGE_CHARS: usize = 1_000;
 const DEFAULT_OUTPUT_CHARS: usize = 100_000;
 const DEFAULT_CALL_TIMEOUT_MS: u64 = 120_000;
-/// Largest accepted time limit: one day. A larger value suggests a wrong unit.
-pub(super) const MAX_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Entry of a tool whose functions are part of the program that embeds the swarm.
 pub const EMBEDDED_ENTRY: &str = "embedded";
@@ -91,26 +95,6 @@ pub enum ToolEntry {
     A2a(Box<A2aAgent>),
 }
 
-/// Self-description of a handler set: a built-in, a library or a `tool.yaml`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ToolManifest {
-    /// Resource name, such as `text-transform`.
-    pub name: String,
-    /// Exports of the set.
-    pub exports: LazyExports,
-    /// Maximum length of error messages, in characters.
-    pub error_message_limit: Option<usize>,
-    /// Maximum length of output, in characters.
-    #[serde(default)]
-    pub output_limit: Option<usize>,
-    /// Time limit of a call, in milliseconds.
-    pub timeout_ms: Option<u64>,
-    /// Environment variables that the set reads without configuration.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub variables: Vec<String>,
-}
-
 impl Tool {
     /// Returns a tool with only an entry and default limits.
     pub fn new(entry: ToolEntry) -> Tool {
@@ -130,13 +114,13 @@ impl Tool {
 
     /// Returns the time limit of a call of `export`, and the field that states it.
     pub fn timeout_of(&self, export: &str) -> (Duration, &'static str) {
-        let own = self
+        let own_timeout = self
             .overrides
             .iter()
             .find(|stated| stated.name == export)
             .and_then(|stated| stated.timeout);
-        own.map_or((self.timeout, "spec.timeoutMs"), |own| {
-            (own, "spec.exports[].timeoutMs")
+        own_timeout.map_or((self.timeout, "spec.timeoutMs"), |timeout| {
+            (timeout, "spec.exports[].timeoutMs")
         })
     }
 
@@ -158,7 +142,7 @@ impl Tool {
 /// Decodes the spec of a Tool; `None` if a field is invalid.
 pub(crate) fn decode(
     spec: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<Tool> {
     let mut fields = spec.fields(findings)?;
@@ -173,10 +157,9 @@ pub(crate) fn decode(
         Some(remote) => report_conflict(fields.optional("entry"), remote, findings),
         None => fields.required("entry", findings),
     };
-    entry_field
-        .iter()
-        .chain(&remote_field)
-        .for_each(|field| findings.record_position(field));
+    for field in entry_field.iter().chain(&remote_field) {
+        findings.record_position(field);
+    }
     let build = build::read(
         fields.optional("build").as_ref(),
         entry_field.as_ref(),
@@ -256,7 +239,7 @@ pub(crate) fn decode(
 /// Reports directories in the configuration of a built-in tool whose path contains a link.
 fn check_directories(
     config: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) {
     for field in ["roots", "dir"].iter().filter_map(|key| config.child(key)) {
@@ -286,7 +269,7 @@ fn read_runtime(
     }
 }
 
-/// Returns `false` and reports an error if `spec.exports` is missing for an entry that does not
+/// Returns false and reports an error if `spec.exports` is missing for an entry that does not
 /// describe itself.
 fn is_described(
     entry: Option<&ToolEntry>,
@@ -329,7 +312,7 @@ fn report_conflict<'n>(
 /// Returns the manifest of a built-in entry; `None` for other entries.
 fn builtin_manifest<'s>(
     entry: Option<&ToolEntry>,
-    scope: &DecodeScope<'s>,
+    scope: &ResourceScope<'s>,
 ) -> Option<&'s ToolManifest> {
     match entry {
         Some(ToolEntry::Builtin(name)) => scope.base.tools.iter().find(|tool| tool.name == *name),
@@ -342,13 +325,13 @@ fn builtin_manifest<'s>(
 fn read_custom(
     entry: Option<&ToolEntry>,
     field: Option<&FieldReader<'_>>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> Option<ExportSpec> {
     let (Some(ToolEntry::Executable(folder)), Some(field)) = (entry, field) else {
         return None;
     };
-    let file = entry::join_relative(folder, entry::TOOL_MANIFEST);
+    let file = join_relative(folder, entry::TOOL_MANIFEST);
     findings.depends_on(file.clone());
     let text = match scope.folder.read(&file) {
         Ok(text) => text,
@@ -369,24 +352,24 @@ fn read_custom(
             check_program(&custom, folder, field, scope, findings).then(|| custom.export())
         }
         Err(problems) => {
-            problems
-                .into_iter()
-                .for_each(|problem| findings.add(problem));
+            for problem in problems {
+                findings.add(problem);
+            }
             findings.texts.push((file, text));
             None
         }
     }
 }
 
-/// Returns whether the program of a custom tool exists inside the bundle; reports it otherwise.
+/// Returns true if the program of a custom tool exists inside the bundle; reports it otherwise.
 fn check_program(
     custom: &CustomTool,
     folder: &str,
     field: &FieldReader<'_>,
-    scope: &DecodeScope<'_>,
+    scope: &ResourceScope<'_>,
     findings: &mut DiagnosticSink,
 ) -> bool {
-    let program = entry::join_relative(folder, &custom.entrypoint);
+    let program = join_relative(folder, &custom.entrypoint);
     let escapes = scope.folder.leaves_by_link(&program);
     let problem: Diagnostic = if escapes {
         let message = format!("The program `{program}` is a link that leads out of the bundle.");
@@ -398,12 +381,14 @@ fn check_program(
         return true;
     } else {
         let message = format!("The tool's program `{program}` does not exist.");
-        let problem = field.diagnostic(Code::ENTRY_NOT_FOUND, message).suggest(
-            match findings.is_buildable() {
-                true => "run `gdn build`, or correct `entrypoint` in its `tool.yaml`",
-                false => "build it, or correct `entrypoint` in its `tool.yaml`",
-            },
-        );
+        let problem =
+            field
+                .diagnostic(Code::ENTRY_NOT_FOUND, message)
+                .suggest(if findings.is_buildable() {
+                    "run `gdn build`, or correct `entrypoint` in its `tool.yaml`"
+                } else {
+                    "build it, or correct `entrypoint` in its `tool.yaml`"
+                });
         findings.add_not_built(problem);
         return false;
     };
@@ -447,17 +432,6 @@ fn read_limits(
         output: output.unwrap_or(Some(default_output))?,
         timeout: Duration::from_millis(timeout.unwrap_or(Some(default_timeout))?),
     })
-}
-
-/// Reads a time limit in milliseconds.
-pub(super) fn read_timeout(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<u64> {
-    let timeout = field.integer_at_least(1, findings)?;
-    if timeout > MAX_TIMEOUT_MS {
-        let message = format!("`{}` is {timeout} ms, more than a day.", field.path);
-        findings.add(field.invalid_value(message).suggest("write at most `1d`"));
-        return None;
-    }
-    Some(timeout)
 }
 
 /// Functions that a model may call.

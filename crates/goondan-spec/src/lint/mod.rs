@@ -11,8 +11,8 @@ use std::collections::HashMap;
 pub(crate) use provider::fits_strict_mode;
 
 use crate::ResourceId;
-use crate::bundle::DecodedResources;
 use crate::decode::FieldReader;
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::{Diagnostic, SourcePosition};
 use crate::node::{NodeContent, YamlNode};
 
@@ -21,10 +21,10 @@ pub(crate) fn lint_bundle(
     decoded: &DecodedResources,
     places: &SpecPositions<'_>,
 ) -> Vec<Diagnostic> {
-    let mut found = unused::lint(decoded);
-    found.extend(policy::lint(decoded));
-    found.extend(provider::lint(decoded, places));
-    found
+    let mut diagnostics = unused::lint(decoded);
+    diagnostics.extend(policy::lint(decoded));
+    diagnostics.extend(provider::lint(decoded, places));
+    diagnostics
 }
 
 /// Decoded resources' node trees, for positions of warnings.
@@ -55,10 +55,10 @@ impl<'n> SpecPositions<'n> {
         export: &str,
         schema_path: &[String],
     ) -> SchemaPosition {
-        let by_id = self
+        let specs_by_id = self
             .by_id
             .get_or_init(|| self.specs.iter().copied().collect());
-        let item = by_id
+        let item = specs_by_id
             .get(tool)
             .and_then(|spec| find_export(spec.node, export));
         let Some((index, item)) = item else {

@@ -3,21 +3,22 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::ResourceId;
-use crate::bundle::{DecodedResources, Resource};
 use crate::command_line;
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::kinds::{
     Agent, ExportSpec, PATCHED_PATH_ARGUMENT, PermissionAction, PermissionRule, SKILL_EXPORT, Tool,
     ToolEntry, qualified_name,
 };
 use crate::pattern::{PatternAtom, always_matches, atoms, may_match, pattern_atoms};
+use crate::resource::Resource;
 use crate::text::{excerpt, format_list};
 
 /// Returns warnings about permission rules that have no effect.
 pub(super) fn lint(decoded: &DecodedResources) -> Vec<Diagnostic> {
     let swarms = swarms_by_agent(decoded);
     let mut reaches = HashMap::new();
-    let mut found = Vec::new();
+    let mut diagnostics = Vec::new();
     for agent in decoded.agents.values() {
         let rules = agent
             .spec
@@ -37,9 +38,9 @@ pub(super) fn lint(decoded: &DecodedResources) -> Vec<Diagnostic> {
         let tools = reaches
             .entry(group)
             .or_insert_with(|| reachable_tools(group, decoded));
-        found.extend(lint_agent(agent, rules, tools, decoded));
+        diagnostics.extend(lint_agent(agent, rules, tools, decoded));
     }
-    found
+    diagnostics
 }
 
 /// Agents that can call the same tools.
@@ -49,15 +50,14 @@ enum AgentGroup<'d> {
     Swarms(&'d [&'d ResourceId]),
 }
 
-/// Returns the swarms of each agent.
 fn swarms_by_agent(decoded: &DecodedResources) -> HashMap<&ResourceId, Vec<&ResourceId>> {
-    let mut by_agent: HashMap<_, Vec<_>> = HashMap::new();
+    let mut swarms_by_agent: HashMap<_, Vec<_>> = HashMap::new();
     for swarm in decoded.swarms.values() {
         for agent in &swarm.spec.agents {
-            by_agent.entry(agent).or_default().push(&swarm.id);
+            swarms_by_agent.entry(agent).or_default().push(&swarm.id);
         }
     }
-    by_agent
+    swarms_by_agent
 }
 
 /// Returns warnings about the rules of one agent that have no effect.
@@ -67,7 +67,7 @@ fn lint_agent(
     tools: &ReachableTools,
     decoded: &DecodedResources,
 ) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
+    let mut diagnostics = Vec::new();
     for (index, rule) in rules.iter().enumerate() {
         let later = rules.get(index + 1..).unwrap_or_default();
         let shadow = later.iter().find(|later| covers(later, rule));
@@ -77,9 +77,9 @@ fn lint_agent(
             .or_else(|| unreachable_path(rule, agent, decoded));
         let problem = problem.or_else(|| unmatchable_command(rule, agent, decoded));
         let diagnostic = problem.and_then(|problem| rule_warning(agent, rule, index, problem));
-        found.extend(diagnostic);
+        diagnostics.extend(diagnostic);
     }
-    found
+    diagnostics
 }
 
 struct RuleProblem {
@@ -137,8 +137,8 @@ fn without_tool(rule: &PermissionRule, tools: &ReachableTools) -> Option<RulePro
     if tools.names.iter().any(|name| may_match(pattern, name)) {
         return None;
     }
-    let known: Vec<&String> = tools.resources.iter().collect();
-    let remedy = match known.as_slice() {
+    let known_tools: Vec<&String> = tools.resources.iter().collect();
+    let remedy = match known_tools.as_slice() {
         [] => "give the agent a tool, or remove the rule".to_owned(),
         some => format!(
             "names have the form `tool__export`; the tools of the agent and of the agents that \
@@ -171,21 +171,21 @@ fn unreachable_path(
         let is_path = [&marked.paths, &marked.trees]
             .into_iter()
             .any(|names| names.contains(name));
-        let fits = |pattern: &String| {
+        let may_match = |pattern: &String| {
             may_match(
                 pattern,
                 &atoms(&qualified_name(&tool.id.name, &export.name)),
             )
         };
         (is_path || (!marked.patches.is_empty() && name == PATCHED_PATH_ARGUMENT))
-            && rule.tool.as_ref().is_none_or(fits)
+            && rule.tool.as_ref().is_none_or(may_match)
     };
-    let used = agent
+    let used_tools = agent
         .spec
         .tools
         .iter()
         .filter_map(|used| decoded.tools.get(&used.tool).map(AsRef::as_ref));
-    let about: Vec<&Resource<Tool>> = used
+    let about: Vec<&Resource<Tool>> = used_tools
         .filter(|tool| {
             tool.spec
                 .exports
@@ -196,20 +196,20 @@ fn unreachable_path(
     if about.is_empty() {
         return None;
     }
-    let shown = excerpt(pattern, 80);
+    let pattern_excerpt = excerpt(pattern, 80);
     if pattern.starts_with('~') {
-        let reason = format!("paths are never compared in the form `{shown}`");
+        let reason = format!("paths are never compared in the form `{pattern_excerpt}`");
         let remedy =
             "write an absolute path, or a path relative to the working directory".to_owned();
         return Some(RuleProblem { reason, remedy });
     }
-    let stays = |tool: &&Resource<Tool>| {
+    let stays_inside = |tool: &&Resource<Tool>| {
         matches!(tool.spec.entry, ToolEntry::Builtin(_)) && !tool.spec.config.contains_key("roots")
     };
-    (rule.action == PermissionAction::Allow && about.iter().all(stays)).then(|| RuleProblem {
+    (rule.action == PermissionAction::Allow && about.iter().all(stays_inside)).then(|| RuleProblem {
         reason: format!(
-            "`{shown}` is outside the working directory, and {} cannot leave that directory",
-            list_of(&about)
+            "`{pattern_excerpt}` is outside the working directory, and {} cannot leave that directory",
+            format_tools(&about)
         ),
         remedy: "add the directory to `config.roots` of a Tool with `entry: builtin:fs`, or \
             remove the rule"
@@ -232,8 +232,9 @@ fn unmatchable_command(
         .args
         .iter()
         .filter(|(name, pattern)| commands.contains(*name) && pattern.contains(['*', '?']));
-    let mut found = patterns.filter_map(|(_, pattern)| Some((pattern, why_no_command(pattern)?)));
-    found.next().map(|(pattern, reason)| RuleProblem {
+    let mut unmatchable =
+        patterns.filter_map(|(_, pattern)| Some((pattern, why_no_command(pattern)?)));
+    unmatchable.next().map(|(pattern, reason)| RuleProblem {
         reason: format!(
             "a pattern allows only single commands, but `{}` {reason}",
             excerpt(pattern, 80)
@@ -272,31 +273,31 @@ fn command_arguments(
     agent: &Resource<Agent>,
     decoded: &DecodedResources,
 ) -> HashSet<String> {
-    let used = agent
+    let used_tools = agent
         .spec
         .tools
         .iter()
         .filter_map(|used| decoded.tools.get(&used.tool).map(AsRef::as_ref));
-    let exports = used.flat_map(|tool| {
+    let exports = used_tools.flat_map(|tool| {
         tool.spec
             .exports
             .iter()
             .map(|export| (&tool.id.name, export))
     });
-    let fits = |(tool, export): &(&String, &ExportSpec)| {
+    let is_selected = |(tool, export): &(&String, &ExportSpec)| {
         let name = qualified_name(tool, &export.name);
         rule.tool
             .as_ref()
             .is_none_or(|pattern| may_match(pattern, &atoms(&name)))
     };
     exports
-        .filter(fits)
+        .filter(is_selected)
         .flat_map(|(_, export)| export.marked_arguments().commands)
         .collect()
 }
 
 /// Formats a list of tools.
-fn list_of(tools: &[&Resource<Tool>]) -> String {
+fn format_tools(tools: &[&Resource<Tool>]) -> String {
     format_list(
         &tools
             .iter()
@@ -375,7 +376,7 @@ fn reachable_tools(group: AgentGroup<'_>, decoded: &DecodedResources) -> Reachab
     reachable
 }
 
-/// Returns whether `later` matches every call that `rule` matches.
+/// Returns true if `later` matches every call that `rule` matches.
 fn covers(later: &PermissionRule, rule: &PermissionRule) -> bool {
     // An allow rule does not match hidden commands, but a restricting rule may.
     let is_certain = later.args.is_empty()

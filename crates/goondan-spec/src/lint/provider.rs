@@ -9,9 +9,10 @@ use serde_json::{Map, Value};
 
 use super::SpecPositions;
 use super::schema_walk::walk;
-use crate::bundle::{DecodedResources, Resource};
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::kinds::{Agent, ExportSpec, Model, Tool, ToolUse, qualified_name};
+use crate::resource::Resource;
 use crate::sent_schema::{ProviderWireFormat, sent_schema};
 use crate::text::{excerpt, format_list};
 
@@ -84,8 +85,8 @@ const PROVIDERS: [ProviderRules; 3] = [
 
 /// Returns a warning for each export whose parameters a provider of the agent does not accept.
 pub(super) fn lint(decoded: &DecodedResources, places: &SpecPositions<'_>) -> Vec<Diagnostic> {
-    let mut seen = BTreeSet::new();
-    let mut found = Vec::new();
+    let mut seen_parts = BTreeSet::new();
+    let mut diagnostics = Vec::new();
     for agent in decoded.agents.values() {
         for model in agent.spec.models().filter_map(|id| decoded.models.get(id)) {
             let name = model.spec.provider.to_lowercase();
@@ -102,14 +103,14 @@ pub(super) fn lint(decoded: &DecodedResources, places: &SpecPositions<'_>) -> Ve
                         qualified_name(&tool.id.name, &export.name),
                         refusal.clone(),
                     );
-                    if seen.insert(key) {
-                        found.push(schema_warning(provider, tool, export, &refusal, places));
+                    if seen_parts.insert(key) {
+                        diagnostics.push(schema_warning(provider, tool, export, &refusal, places));
                     }
                 }
             }
         }
     }
-    found
+    diagnostics
 }
 
 /// Returns the exports of the project's own tools that the agent can call.
@@ -133,7 +134,7 @@ fn selected_exports<'t>(
     used: &ToolUse,
 ) -> impl Iterator<Item = &'t ExportSpec> {
     let names = used.exports.clone();
-    let chosen = move |export: &&ExportSpec| {
+    let is_selected = move |export: &&ExportSpec| {
         names
             .as_ref()
             .is_none_or(|names| names.contains(&export.name))
@@ -142,7 +143,7 @@ fn selected_exports<'t>(
         .exports
         .iter()
         .filter(|export| export.parameters.is_object())
-        .filter(chosen)
+        .filter(is_selected)
 }
 
 /// Creates the warning with the position of the schema, if the Tool is in a file.
@@ -191,7 +192,7 @@ fn schema_refusal(
 
 /// Rejects the given keywords at the root of the schema.
 fn keywords_at_root(schema: &Value, keywords: &[&str]) -> Vec<SchemaRefusal> {
-    let present = |keyword: &&&str| schema.get(**keyword).is_some();
+    let is_present = |keyword: &&&str| schema.get(**keyword).is_some();
     let reject = |keyword: &&str| {
         let path = [(*keyword).to_owned()];
         schema_refusal(
@@ -200,20 +201,20 @@ fn keywords_at_root(schema: &Value, keywords: &[&str]) -> Vec<SchemaRefusal> {
             "move it into a property",
         )
     };
-    keywords.iter().filter(present).map(reject).collect()
+    keywords.iter().filter(is_present).map(reject).collect()
 }
 
 /// Returns the reasons why OpenAI rejects the schema.
 fn openai_refusals(schema: &Value, model: &Model) -> Vec<SchemaRefusal> {
-    let mut found = keywords_at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]);
-    found.extend(arrays_without_items(schema));
+    let mut refusals = keywords_at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]);
+    refusals.extend(arrays_without_items(schema));
     if model.options.strict == Some(true) {
-        found.extend(openai_strict(schema));
+        refusals.extend(openai_strict(schema));
     }
-    found
+    refusals
 }
 
-/// Returns whether `schema` satisfies OpenAI's strict mode.
+/// Returns true if `schema` satisfies OpenAI's strict mode.
 pub(crate) fn fits_strict_mode(schema: &Value) -> bool {
     keywords_at_root(schema, &["oneOf", "anyOf", "allOf", "enum", "not"]).is_empty()
         && openai_strict(schema).is_empty()
@@ -231,10 +232,11 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
         "else",
         "patternProperties",
     ];
-    let mut found = Vec::new();
-    let (mut properties, mut values) = (0, 0);
+    let mut refusals = Vec::new();
+    let mut properties = 0;
+    let mut values = 0;
     walk(schema, &mut |object, path| {
-        found.extend(unsupported_format(
+        refusals.extend(unsupported_format(
             object,
             path,
             &STRICT_FORMATS,
@@ -244,7 +246,7 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
             .get("enum")
             .and_then(Value::as_array)
             .map_or(0, Vec::len);
-        found.extend(unsupported_keywords(
+        refusals.extend(unsupported_keywords(
             object,
             path,
             &UNSUPPORTED,
@@ -255,7 +257,7 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
         };
         properties += named.len();
         if object.get("additionalProperties") != Some(&Value::Bool(false)) {
-            found.push(schema_refusal(
+            refusals.push(schema_refusal(
                 path,
                 "strict mode requires `additionalProperties: false` in every object",
                 "add it",
@@ -275,7 +277,7 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
                 "in strict mode, `required` must list every property, but {} is not listed",
                 format_list(&optional, 5)
             );
-            found.push(schema_refusal(
+            refusals.push(schema_refusal(
                 path,
                 reason,
                 "add it to `required`, and allow null: `type: [string, \"null\"]`",
@@ -288,7 +290,7 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
             >= MAX_STRICT_DEPTH
         {
             let reason = format!("strict mode allows at most {MAX_STRICT_DEPTH} levels of objects");
-            found.push(schema_refusal(path, reason, "flatten the parameters"));
+            refusals.push(schema_refusal(path, reason, "flatten the parameters"));
         }
     });
     if values > MAX_STRICT_ENUM_VALUES {
@@ -296,7 +298,7 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
             "strict mode allows at most {MAX_STRICT_ENUM_VALUES} enum values, but there are \
             {values}"
         );
-        found.push(schema_refusal(
+        refusals.push(schema_refusal(
             &[],
             reason,
             "make the longest enum a plain string, and check it in the tool",
@@ -307,14 +309,14 @@ fn openai_strict(schema: &Value) -> Vec<SchemaRefusal> {
             "strict mode allows at most {MAX_STRICT_PROPERTIES} properties, but there are \
             {properties}"
         );
-        found.push(schema_refusal(&[], reason, "split the tool"));
+        refusals.push(schema_refusal(&[], reason, "split the tool"));
     }
-    found
+    refusals
 }
 
 /// Returns the reasons why Anthropic rejects the schema.
 fn anthropic_refusals(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
-    let mut found = keywords_at_root(schema, &["oneOf", "anyOf", "allOf"]);
+    let mut refusals = keywords_at_root(schema, &["oneOf", "anyOf", "allOf"]);
     walk(schema, &mut |object, path| {
         let properties = object.get("properties").and_then(Value::as_object);
         for name in properties
@@ -332,13 +334,13 @@ fn anthropic_refusals(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
                 not match",
                 excerpt(name, 80)
             );
-            found.push(schema_refusal(&path, reason, "rename the property"));
+            refusals.push(schema_refusal(&path, reason, "rename the property"));
         }
     });
-    found
+    refusals
 }
 
-/// Returns whether Anthropic accepts the property name.
+/// Returns true if Anthropic accepts the property name.
 fn is_anthropic_key(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name
@@ -371,15 +373,15 @@ const GEMINI_UNSUPPORTED_KEYWORDS: [&str; 20] = [
 
 /// Returns the reasons why Gemini rejects the schema; it ignores `additionalProperties` and `$schema`.
 fn gemini_refusals(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
-    let mut found = arrays_without_items(schema);
+    let mut refusals = arrays_without_items(schema);
     walk(schema, &mut |object, path| {
-        found.extend(unsupported_format(
+        refusals.extend(unsupported_format(
             object,
             path,
             &GEMINI_FORMATS,
             "the provider does not support",
         ));
-        found.extend(unsupported_keywords(
+        refusals.extend(unsupported_keywords(
             object,
             path,
             &GEMINI_UNSUPPORTED_KEYWORDS,
@@ -387,14 +389,14 @@ fn gemini_refusals(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
         ));
         let kind = object.get("type");
         if kind.is_some_and(Value::is_array) {
-            found.push(schema_refusal(
+            refusals.push(schema_refusal(
                 path,
                 "`type` must be one type, not a list",
                 "choose one; for null, write `nullable: true`",
             ));
         }
         if object.contains_key("enum") && kind.is_some_and(|kind| kind != "string") {
-            found.push(schema_refusal(
+            refusals.push(schema_refusal(
                 path,
                 "`enum` is allowed only for strings",
                 "write the values as strings, with `type: string`",
@@ -405,14 +407,14 @@ fn gemini_refusals(schema: &Value, _: &Model) -> Vec<SchemaRefusal> {
             .and_then(Value::as_object)
             .is_none_or(Map::is_empty);
         if !path.is_empty() && kind.is_some_and(|kind| kind == "object") && empty {
-            found.push(schema_refusal(
+            refusals.push(schema_refusal(
                 path,
                 "an object must have properties",
                 "declare its properties, or make it a string",
             ));
         }
     });
-    found
+    refusals
 }
 
 /// Rejects the given keywords of an object; `says` begins the reason.
@@ -458,7 +460,7 @@ fn unsupported_format(
 
 /// Rejects arrays that do not declare the type of their items.
 fn arrays_without_items(schema: &Value) -> Vec<SchemaRefusal> {
-    let mut found = Vec::new();
+    let mut pointers = Vec::new();
     walk(schema, &mut |object, path| {
         let is_array = object.get("type").is_some_and(|kind| {
             kind == "array"
@@ -467,14 +469,14 @@ fn arrays_without_items(schema: &Value) -> Vec<SchemaRefusal> {
                     .is_some_and(|kinds| kinds.iter().any(|kind| kind == "array"))
         });
         if is_array && !object.contains_key("items") && !object.contains_key("prefixItems") {
-            found.push(schema_refusal(
+            pointers.push(schema_refusal(
                 path,
                 "an array must declare the type of its items",
                 "add `items`",
             ));
         }
     });
-    found
+    pointers
 }
 
 #[cfg(test)]

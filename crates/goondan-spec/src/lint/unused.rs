@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 
 use crate::ResourceId;
-use crate::bundle::{DecodedResources, Resource, Resources};
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::parallel;
+use crate::resource::Resource;
+use crate::resource::Resources;
 
 /// Reports agents without a swarm, tools and extensions without an agent, and connectors without a
 /// connection.
@@ -17,7 +19,7 @@ pub(super) fn lint(decoded: &DecodedResources) -> Vec<Diagnostic> {
         return Vec::new();
     }
     let agents = decoded.agents.values();
-    let in_swarms = decoded
+    let swarm_agents = decoded
         .swarms
         .values()
         .flat_map(|swarm| &swarm.spec.agents)
@@ -34,31 +36,31 @@ pub(super) fn lint(decoded: &DecodedResources) -> Vec<Diagnostic> {
         .values()
         .map(|connection| &connection.spec.connector)
         .collect();
-    let mut found = unused_warnings(
+    let mut warnings = unused_warnings(
         &decoded.agents,
-        &in_swarms,
+        &swarm_agents,
         "is in no swarm",
         "add it to the `agents` of a Swarm",
     );
-    found.extend(unused_warnings(
+    warnings.extend(unused_warnings(
         &decoded.tools,
         &tools,
         "is used by no agent",
         "add it to the `tools` of an Agent",
     ));
-    found.extend(unused_warnings(
+    warnings.extend(unused_warnings(
         &decoded.extensions,
         &extensions,
         "is used by no agent",
         "add it to the `extensions` of an Agent",
     ));
-    found.extend(unused_warnings(
+    warnings.extend(unused_warnings(
         &decoded.connectors,
         &connectors,
         "has no connection",
         "add a Connection with this `connectorRef`",
     ));
-    found
+    warnings
 }
 
 /// Returns a warning for each resource that nothing uses.

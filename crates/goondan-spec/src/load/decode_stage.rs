@@ -4,16 +4,21 @@ use std::sync::Arc;
 
 use super::documents::EnvelopedDocument;
 use super::findings::LoadFindings;
-use crate::bundle::{BasePackage, BuiltInResources, DecodedResources, Resource, Resources};
+use crate::base_package::BasePackage;
+use crate::bundle::BuiltInResources;
 use crate::decode::FieldReader;
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::envelope::DocumentEnvelope;
+use crate::field_advice;
 use crate::index::ResourceIndex;
-use crate::kinds::{self, DecodeScope};
+use crate::kinds::{self, DecodeScope, ResourceScope};
 use crate::meta::Kind;
 use crate::parallel;
 use crate::parsed_file::ParsedFile;
 use crate::paths::{BundleDirectory, PathLookups};
+use crate::resource::Resource;
+use crate::resource::Resources;
 
 /// Inputs of decoding.
 pub(super) struct DecodeStage<'s> {
@@ -37,12 +42,18 @@ impl DecodeStage<'_> {
             kinds::decode_model(spec, findings)
         });
         done.extensions =
-            self.decode_spec(Kind::Extension, &done, gathered, kinds::decode_extension);
+            self.decode_spec(Kind::Extension, &done, gathered, |spec, scope, findings| {
+                kinds::decode_extension(spec, scope, findings)
+            });
         done.extensions.extend(self.built_in.extensions.clone());
         done.connectors =
-            self.decode_spec(Kind::Connector, &done, gathered, kinds::decode_connector);
+            self.decode_spec(Kind::Connector, &done, gathered, |spec, scope, findings| {
+                kinds::decode_connector(spec, scope, findings)
+            });
         done.connectors.extend(self.built_in.connectors.clone());
-        done.tools = self.decode_spec(Kind::Tool, &done, gathered, kinds::decode_tool);
+        done.tools = self.decode_spec(Kind::Tool, &done, gathered, |spec, scope, findings| {
+            kinds::decode_tool(spec, scope, findings)
+        });
         done.tools.extend(self.built_in.tools.clone());
         done.agents = self.decode_spec(Kind::Agent, &done, gathered, kinds::decode_agent);
         done.swarms = self.decode_spec(Kind::Swarm, &done, gathered, kinds::decode_swarm);
@@ -84,9 +95,16 @@ impl DecodeStage<'_> {
                 return (Some(resource), findings);
             }
             let mut findings = DiagnosticSink::for_file(document.file);
+            findings.advisor = Some(field_advice::find_advice);
             findings.resource = Some(head.id.clone()).filter(|id| !id.name.is_empty());
             let looks = PathLookups::for_package(self.folder, document.base);
-            let scope = DecodeScope::new(&head.id, &looks, self.base, self.index, done);
+            let resource = ResourceScope {
+                folder: &looks,
+                base: self.base,
+                id: &head.id,
+                index: self.index,
+            };
+            let scope = DecodeScope::new(resource, done);
             let spec = decode(spec.as_ref(), &scope, &mut findings);
             let resource = spec.map(|spec| Arc::new(build_resource(document, spec)));
             if let Some(resource) = &resource {

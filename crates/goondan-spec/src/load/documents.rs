@@ -10,6 +10,7 @@ use crate::diagnostic::{Code, Diagnostic, RelatedPosition};
 use crate::diagnostic_sink::DiagnosticSink;
 use crate::discover::DiscoveredFiles;
 use crate::envelope::{self, DocumentEnvelope};
+use crate::field_advice;
 use crate::index::ResourceIndex;
 use crate::installed_packages::{self, InstalledPackages};
 use crate::meta::{Kind, ResourceId};
@@ -20,7 +21,7 @@ use crate::{packages, parallel, short_form};
 /// Adds the derived documents of the project and its packages: the Models and the Swarm for which
 /// their files contain only a short form. `is_whole` is false if a part of the project could not be
 /// read, so a Swarm may be in that part.
-pub(super) fn add_derived(
+pub(super) fn add_derived_documents(
     files: &mut ParsedFiles,
     installed: &mut InstalledPackages,
     is_whole: bool,
@@ -67,16 +68,19 @@ pub(super) fn read_files(
     gathered
         .diagnostics
         .retain(|problem| problem.file.as_ref().is_none_or(|file| is_own(&file)));
-    let mut own = parallel::map_files(&names, |name| read_file(folder, name, known));
-    known.keep_only(&[own.as_slice(), &nested].concat());
-    own.retain(|file| !file.is_tool_manifest());
-    for file in &own {
+    let mut own_files = parallel::map_files(&names, |name| read_file(folder, name, known));
+    known.keep_only(&[own_files.as_slice(), &nested].concat());
+    own_files.retain(|file| !file.is_tool_manifest());
+    for file in &own_files {
         gathered.add(file.findings.clone());
         let renames = file.renames.iter().cloned();
         let renames = renames.map(|rename| rename.in_file(file.name.as_str()));
         gathered.renames.extend(renames);
     }
-    ParsedFiles { own, nested }
+    ParsedFiles {
+        own: own_files,
+        nested,
+    }
 }
 
 /// Reads the installed packages that the project depends on.
@@ -102,8 +106,9 @@ pub(super) fn read_installed(
     );
     gathered.diagnostics.append(&mut installed.diagnostics);
     gathered.texts.append(&mut installed.texts);
-    installed_packages::file_findings(&installed.members)
-        .for_each(|findings| gathered.add(findings));
+    for findings in installed_packages::file_findings(&installed.members) {
+        gathered.add(findings);
+    }
     installed
 }
 
@@ -115,7 +120,7 @@ pub(super) fn read_all<'f>(
     installed: &'f InstalledPackages,
     gathered: &mut LoadFindings,
 ) -> Vec<EnvelopedDocument<'f>> {
-    let mut all = read_envelopes(files, own, "", gathered);
+    let mut envelopes = read_envelopes(files, own, "", gathered);
     for member in &installed.members {
         let documents = read_envelopes(
             &member.files,
@@ -126,9 +131,9 @@ pub(super) fn read_all<'f>(
         let is_used = |document: &EnvelopedDocument<'_>| {
             !matches!(document.id().kind, Kind::Swarm | Kind::Connection)
         };
-        all.extend(documents.into_iter().filter(is_used));
+        envelopes.extend(documents.into_iter().filter(is_used));
     }
-    all
+    envelopes
 }
 
 /// A document with its decoded `kind` and `metadata`.
@@ -169,14 +174,14 @@ fn read_envelopes<'f>(
             .collect::<Vec<_>>();
         (documents, findings)
     });
-    let mut all = Vec::new();
+    let mut envelopes = Vec::new();
     for (documents, findings) in read {
-        all.extend(documents);
-        findings
-            .into_iter()
-            .for_each(|findings| gathered.add(findings));
+        envelopes.extend(documents);
+        for findings in findings {
+            gathered.add(findings);
+        }
     }
-    all
+    envelopes
 }
 
 /// Reads the envelope of one document of `file`, or takes it from the cache.
@@ -197,14 +202,16 @@ fn read_document<'f>(
             kept,
         });
     }
-    let mut found = DiagnosticSink::for_file(file.name.clone());
-    let read = envelope::read(root, own, &mut found);
-    let envelope = read
-        .and_then(|read| packages::check_package_position(read, position, file, files, &mut found));
-    envelope
-        .iter()
-        .for_each(|envelope| kept.put_head(&envelope.head, &found));
-    findings.push(found);
+    let mut document_findings = DiagnosticSink::for_file(file.name.clone());
+    document_findings.advisor = Some(field_advice::find_advice);
+    let read = envelope::read(root, own, &mut document_findings);
+    let envelope = read.and_then(|read| {
+        packages::check_package_position(read, position, file, files, &mut document_findings)
+    });
+    if let Some(envelope) = envelope.as_ref() {
+        kept.put_head(&envelope.head, &document_findings);
+    }
+    findings.push(document_findings);
     Some(EnvelopedDocument {
         file: &file.name,
         base: "",
@@ -221,17 +228,17 @@ pub(super) fn make_index(
     gathered: &mut LoadFindings,
 ) -> ResourceIndex {
     let mut index = ResourceIndex::default();
-    let named = || {
+    let named_documents = || {
         documents
             .iter()
             .filter(|document| !document.id().name.is_empty())
     };
-    let duplicates: Vec<&EnvelopedDocument<'_>> = named()
+    let duplicates: Vec<&EnvelopedDocument<'_>> = named_documents()
         .filter(|document| !index.insert(document.id()))
         .collect();
     if !duplicates.is_empty() {
         let mut first: HashMap<&ResourceId, &EnvelopedDocument<'_>> = HashMap::new();
-        for document in named() {
+        for document in named_documents() {
             first.entry(document.id()).or_insert(document);
         }
         gathered.diagnostics.extend(

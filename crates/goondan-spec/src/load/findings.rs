@@ -5,14 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::LoadResult;
-use crate::bundle::{Bundle, DecodedResources};
+use crate::bundle::Bundle;
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::{Code, Diagnostic, SourcePosition};
 use crate::diagnostic_sink::{DiagnosticSink, ValueOrigin};
-use crate::installed_packages::{InstalledPackage, is_installed};
+use crate::installed_package::InstalledPackage;
+use crate::installed_packages::is_installed;
 use crate::kinds::ToolBuild;
 use crate::meta::ResourceId;
-use crate::outline::ResourceLink;
 use crate::parsed_file::ParsedFile;
+use crate::resource_link::ResourceLink;
 use crate::source::SourceTexts;
 
 /// Accumulated results of all stages.
@@ -68,20 +70,21 @@ impl LoadFindings {
     /// connector; else it is a warning. If an agent could not be decoded, its references are
     /// unknown, so every missing file is an error. `agents` is the number of declared agents.
     pub(super) fn grade_missing_entries(&mut self, decoded: &DecodedResources, agents: usize) {
-        let of_agents = decoded.agents.values().map(|agent| &agent.spec);
-        let tools = of_agents
+        let agent_specs = decoded.agents.values().map(|agent| &agent.spec);
+        let tools = agent_specs
             .clone()
             .flat_map(|agent| &agent.tools)
             .map(|used| used.tool.to_string());
-        let extensions = of_agents
+        let extensions = agent_specs
             .flat_map(|agent| &agent.extensions)
             .map(|used| used.extension.to_string());
         let connectors = decoded
             .connections
             .values()
             .map(|connection| connection.spec.connector.to_string());
-        let used: HashSet<String> = tools.chain(extensions).chain(connectors).collect();
-        let is_used = |tool: &Option<String>| tool.as_ref().is_none_or(|tool| used.contains(tool));
+        let used_ids: HashSet<String> = tools.chain(extensions).chain(connectors).collect();
+        let is_used =
+            |tool: &Option<String>| tool.as_ref().is_none_or(|tool| used_ids.contains(tool));
         for mut diagnostic in std::mem::take(&mut self.not_built) {
             if decoded.agents.len() == agents && !is_used(&diagnostic.resource) {
                 let kind = diagnostic
@@ -104,7 +107,7 @@ impl LoadFindings {
         }
     }
 
-    /// Returns whether there is no error.
+    /// Returns true if there is no error.
     pub(super) fn is_clean(&self) -> bool {
         !self.diagnostics.iter().any(Diagnostic::is_error)
     }
@@ -128,12 +131,12 @@ impl LoadFindings {
             .sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
         self.diagnostics.dedup();
         let mut sources = SourceTexts::default();
-        files
-            .iter()
-            .for_each(|file| sources.insert(file.name.as_str(), Arc::clone(&file.text)));
-        self.texts
-            .drain(..)
-            .for_each(|(name, text)| sources.insert(name, text));
+        for file in &files {
+            sources.insert(file.name.as_str(), Arc::clone(&file.text));
+        }
+        for (name, text) in self.texts.drain(..) {
+            sources.insert(name, text);
+        }
         self.secrets.sort_by(|a, b| a.0.cmp(&b.0));
         for of_file in self.secrets.chunk_by(|a, b| a.0 == b.0) {
             let ranges: Vec<_> = of_file.iter().map(|(_, range)| range.clone()).collect();

@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use self::decode_stage::DecodeStage;
-use self::documents::{add_derived, make_index, read_all, read_files, read_installed};
+use self::documents::{add_derived_documents, make_index, read_all, read_files, read_installed};
 use self::findings::LoadFindings;
 use self::views::{build_outline, expand};
-use crate::bundle::{BasePackage, Bundle, DecodedResources};
+use crate::base_package::BasePackage;
+use crate::bundle::Bundle;
+use crate::decoded_resources::DecodedResources;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::discover::discover_files;
 use crate::files::{FileAccess, FileKind};
@@ -57,9 +59,9 @@ pub struct LoadResult {
 /// Loads a bundle (rules L1 to L10) and reports all errors of all files in one run.
 pub fn load(input: LoadInput<'_>) -> LoadResult {
     // Without files of an earlier load, `load_again` reads all files.
-    let known = KnownFiles::default();
-    let loaded = load_again(input, &known);
-    known.free_in_background();
+    let known_files = KnownFiles::default();
+    let loaded = load_again(input, &known_files);
+    known_files.free_in_background();
     loaded
 }
 
@@ -98,23 +100,23 @@ fn run<T>(
         }
     };
     let folder = BundleDirectory::new(input.files, &root);
-    let found = discover_files(input.files, &root);
-    let mut gathered = LoadFindings::starting_with(found.diagnostics.clone());
-    let mut files = read_files(&folder, &found, known, &mut gathered);
-    let own = packages::own_package_name(&files.own).map(str::to_owned);
-    let own = own.as_deref();
+    let discovered = discover_files(input.files, &root);
+    let mut gathered = LoadFindings::starting_with(discovered.diagnostics.clone());
+    let mut files = read_files(&folder, &discovered, known, &mut gathered);
+    let own_package = packages::own_package_name(&files.own).map(str::to_owned);
+    let own_package = own_package.as_deref();
     let mut installed = read_installed(&folder, &files, known, &mut gathered);
-    add_derived(&mut files, &mut installed, gathered.is_clean());
-    let documents = read_all(&files.own, own, &installed, &mut gathered);
+    add_derived_documents(&mut files, &mut installed, gathered.is_clean());
+    let documents = read_all(&files.own, own_package, &installed, &mut gathered);
     let built_in = known.built_in(input.base);
     let mut index = make_index(&documents, built_in, &mut gathered);
-    index.restrict_reach(&installed);
+    index.restrict_reach(installed.reach.clone(), installed.absent.clone());
     let read = documents
         .iter()
         .filter(|document| document.base.is_empty())
         .count();
-    index.set_unread_files(found.unread.clone());
-    index.set_partial(!found.diagnostics.is_empty() || has_unread_documents(&files.own, read));
+    index.set_unread_files(discovered.unread.clone());
+    index.set_partial(!discovered.diagnostics.is_empty() || has_unread_documents(&files.own, read));
     let stage = DecodeStage {
         folder: &folder,
         index: &index,
@@ -124,7 +126,7 @@ fn run<T>(
         files: &files.own,
     };
     let decoded = stage.decode_all(&mut gathered);
-    let seen = look(&stage, &decoded, &mut gathered);
+    let environment = look(&stage, &decoded, &mut gathered);
     gathered.grade_missing_entries(
         &decoded,
         documents
@@ -138,15 +140,15 @@ fn run<T>(
     gathered
         .file_names
         .extend(files.own.iter().map(|file| file.name.clone()));
-    let of_packages = installed.members.iter().flat_map(|member| &member.files);
+    let package_files = installed.members.iter().flat_map(|member| &member.files);
     gathered
         .file_names
-        .extend(of_packages.map(|file| file.name.clone()));
+        .extend(package_files.map(|file| file.name.clone()));
     gathered
         .file_names
         .extend((!installed.members.is_empty()).then(|| LOCK_FILE.to_owned()));
     if documents.is_empty() && gathered.is_clean() {
-        gathered.diagnostics.push(nothing_defined(&root));
+        gathered.diagnostics.push(no_resources_error(&root));
     }
     if gathered.is_clean() {
         let specs = documents
@@ -157,21 +159,21 @@ fn run<T>(
             .extend(lint::lint_bundle(&decoded, &SpecPositions::new(specs)));
     }
     gathered.drop_package_warnings();
-    let all = files.own.into_iter().chain(
+    let all_files = files.own.into_iter().chain(
         installed
             .members
             .iter()
             .flat_map(|member| member.files.iter().cloned()),
     );
-    let all: Vec<Arc<ParsedFile>> = all.collect();
+    let all_files: Vec<Arc<ParsedFile>> = all_files.collect();
     let packages = installed
         .members
         .into_iter()
         .map(|member| member.package)
         .collect();
     (
-        gathered.finish(root.clone(), decoded, all, packages),
-        Some(seen),
+        gathered.finish(root.clone(), decoded, all_files, packages),
+        Some(environment),
     )
 }
 
@@ -184,7 +186,7 @@ pub fn load_expanded(input: LoadInput<'_>, known: &KnownFiles) -> (LoadResult, S
 
 /// Returns the project directory for a directory or its `goondan.yaml`.
 fn find_root(path: &Path, files: &dyn FileAccess) -> Result<PathBuf, Diagnostic> {
-    let shown = path.display();
+    let shown_path = path.display();
     let is_manifest = path
         .file_name()
         .is_some_and(|name| name == "goondan.yaml" || name == "goondan.yml");
@@ -198,30 +200,30 @@ fn find_root(path: &Path, files: &dyn FileAccess) -> Result<PathBuf, Diagnostic>
         }
         Ok(_) => Err(Diagnostic::new(
             Code::PARSE_ERROR,
-            format!("`{shown}` is neither a directory nor a `goondan.yaml`."),
+            format!("`{shown_path}` is neither a directory nor a `goondan.yaml`."),
         )
         .suggest("use the directory that contains the `goondan.yaml`")),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Diagnostic::new(
             Code::PARSE_ERROR,
-            format!("`{shown}` does not exist."),
+            format!("`{shown_path}` does not exist."),
         )
         .suggest("check the path; use the directory that contains the `goondan.yaml`")),
         Err(error) => Err(Diagnostic::new(
             Code::PARSE_ERROR,
-            format!("`{shown}` cannot be read: {}.", reason(&error)),
+            format!("`{shown_path}` cannot be read: {}.", reason(&error)),
         )
         .suggest("check that you may read it")),
     }
 }
 
 /// Creates the error for a project without resources.
-fn nothing_defined(root: &Path) -> Diagnostic {
+fn no_resources_error(root: &Path) -> Diagnostic {
     let path = root.to_string_lossy();
-    let shown = if path.is_empty() || path == "." {
+    let shown_path = if path.is_empty() || path == "." {
         "This directory".to_owned()
     } else {
         format!("`{path}`")
     };
-    Diagnostic::new(Code::EMPTY, format!("{shown} defines no resource."))
+    Diagnostic::new(Code::EMPTY, format!("{shown_path} defines no resource."))
         .suggest("add a `goondan.yaml` with a Model, an Agent and a Swarm")
 }

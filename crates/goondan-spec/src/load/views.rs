@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 
 use super::decode_stage::DecodeStage;
 use super::findings::LoadFindings;
-use crate::bundle::DecodedResources;
+use crate::decoded_resources::DecodedResources;
 use crate::expansion::{self, WrittenDocument};
 use crate::outline::{BundleOutline, ResourceDefinition};
 
 /// Returns the resources of the project as YAML documents, without those of packages.
 pub(super) fn expand(stage: &DecodeStage<'_>, gathered: &LoadFindings) -> String {
-    let own = stage
+    let own_documents = stage
         .documents
         .iter()
         .filter(|document| document.base.is_empty());
-    let texts: Vec<String> = own
+    let texts: Vec<String> = own_documents
         .map(|document| {
             let head = &document.envelope.head;
             let pairs = |map: &BTreeMap<String, String>| {
@@ -49,11 +49,11 @@ pub(super) fn build_outline(
     decoded: &DecodedResources,
     gathered: &mut LoadFindings,
 ) -> BundleOutline {
-    let named = stage
+    let named_documents = stage
         .documents
         .iter()
         .filter(|document| !document.id().name.is_empty());
-    let own = named.map(|document| {
+    let entries = named_documents.map(|document| {
         // Resources of installed packages and resources derived from a short form have no
         // origin, so that an editor does not rename them.
         let origin = (document.base.is_empty() && !document.is_derived)
@@ -70,7 +70,7 @@ pub(super) fn build_outline(
         .chain(built_in.extensions.keys())
         .chain(built_in.connectors.keys());
     BundleOutline {
-        definitions: own
+        definitions: entries
             .chain(base.map(|id| ResourceDefinition {
                 id: id.clone(),
                 origin: None,

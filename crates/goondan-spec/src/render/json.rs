@@ -1,4 +1,4 @@
-//! JSON output for programs.
+//! Diagnostics as JSON, for programs.
 
 use crate::diagnostic::Diagnostic;
 

@@ -73,7 +73,6 @@ pub(super) fn duplicate_key(key: &str) -> YamlError {
     )
 }
 
-/// Creates the error for an empty key.
 pub(super) fn key_is_empty() -> YamlError {
     error(
         "A key must be a string, but this key is empty.",

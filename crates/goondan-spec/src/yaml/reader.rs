@@ -87,15 +87,15 @@ impl<'t> NodeTreeReader<'t> {
     /// Converts a parser error; for a tab, the position of the tab is reported.
     fn syntax_error(&self, error: &ScanError) -> LocatedYamlError {
         let (line, column) = (error.marker().line(), error.marker().col() + 1);
-        let found = error_messages::syntax_error(error);
+        let error_message = error_messages::syntax_error(error);
         match error
             .info()
             .contains(error_messages::TAB_ERROR_MARKER)
             .then(|| tab_below(self.text, line))
             .flatten()
         {
-            Some((line, column)) => found.at_character(self.text, line, column),
-            None => found.at_character(self.text, line, column),
+            Some((line, column)) => error_message.at_character(self.text, line, column),
+            None => error_message.at_character(self.text, line, column),
         }
     }
 
@@ -106,13 +106,13 @@ impl<'t> NodeTreeReader<'t> {
         span: Span,
         depth: usize,
     ) -> Result<YamlNode, LocatedYamlError> {
-        let at = position(&span);
-        self.check_indentation(at)?;
+        let start = position(&span);
+        self.check_indentation(start)?;
         match event {
             Event::Scalar(value, style, anchor, tag) => {
                 let content = scalar::content(&value, style, tag.as_deref())
-                    .map_err(|refusal| refusal.located_at(at))?;
-                let node = YamlNode { at, content };
+                    .map_err(|refusal| refusal.located_at(start))?;
+                let node = YamlNode { at: start, content };
                 if anchor != 0 {
                     let key = scalar::key(value, style, tag.as_deref()).ok();
                     self.record_anchor(anchor, &node, key);
@@ -120,19 +120,19 @@ impl<'t> NodeTreeReader<'t> {
                 Ok(node)
             }
             Event::SequenceStart(_, anchor, tag) => {
-                expect_tag(tag.as_deref(), "seq", at)?;
+                expect_tag(tag.as_deref(), "seq", start)?;
                 let content =
-                    self.read_nested(at, |reader| reader.read_list(child_depth(depth, at)?))?;
-                Ok(self.keep_anchored(anchor, YamlNode { at, content }))
+                    self.read_nested(start, |reader| reader.read_list(child_depth(depth, start)?))?;
+                Ok(self.keep_anchored(anchor, YamlNode { at: start, content }))
             }
             Event::MappingStart(_, anchor, tag) => {
-                expect_tag(tag.as_deref(), "map", at)?;
+                expect_tag(tag.as_deref(), "map", start)?;
                 let content =
-                    self.read_nested(at, |reader| reader.read_map(child_depth(depth, at)?))?;
-                Ok(self.keep_anchored(anchor, YamlNode { at, content }))
+                    self.read_nested(start, |reader| reader.read_map(child_depth(depth, start)?))?;
+                Ok(self.keep_anchored(anchor, YamlNode { at: start, content }))
             }
-            Event::Alias(anchor) => self.resolve_alias(anchor, at, depth),
-            _ => Err(error_messages::unfinished_value().located_at(at)),
+            Event::Alias(anchor) => self.resolve_alias(anchor, start, depth),
+            _ => Err(error_messages::unfinished_value().located_at(start)),
         }
     }
 
@@ -144,12 +144,13 @@ impl<'t> NodeTreeReader<'t> {
     ) -> Result<NodeContent, LocatedYamlError> {
         let before = self.surrounding;
         let is_flow = before.is_flow || self.text[at.start..].starts_with(['[', '{']);
-        self.surrounding = match is_flow {
-            true => EnclosingCollections { is_flow, ..before },
-            false => EnclosingCollections {
+        self.surrounding = if is_flow {
+            EnclosingCollections { is_flow, ..before }
+        } else {
+            EnclosingCollections {
                 is_flow,
                 block_column: at.column,
-            },
+            }
         };
         let content = read(self)?;
         self.surrounding = before;
@@ -329,7 +330,7 @@ fn expect_tag(
     }
 }
 
-/// Returns whether the event is the key `<<`, not in quotes.
+/// Returns true if the event is the key `<<`, not in quotes.
 fn is_merge_key(event: &Event<'_>) -> bool {
     matches!(event, Event::Scalar(key, ScalarStyle::Plain, _, None) if key == "<<")
 }
@@ -363,9 +364,10 @@ fn merge(entries: &mut Vec<MapEntry>, merged: Vec<YamlNode>) {
             _ => {}
         }
     }
-    let mut keys: HashSet<String> = match sources.is_empty() {
-        true => return,
-        false => entries.iter().map(|entry| entry.key.clone()).collect(),
+    let mut keys: HashSet<String> = if sources.is_empty() {
+        return;
+    } else {
+        entries.iter().map(|entry| entry.key.clone()).collect()
     };
     entries.extend(
         sources
@@ -375,7 +377,7 @@ fn merge(entries: &mut Vec<MapEntry>, merged: Vec<YamlNode>) {
     );
 }
 
-/// Returns whether the map already has `key`. `keys` is only filled for large maps.
+/// Returns true if the map already has `key`. `keys` is only filled for large maps.
 fn is_duplicate_key(key: &str, entries: &[MapEntry], keys: &mut HashSet<String>) -> bool {
     if entries.len() < LARGE_MAP_ENTRIES {
         return entries.iter().any(|entry| entry.key == key);

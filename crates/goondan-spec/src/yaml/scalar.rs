@@ -39,7 +39,7 @@ pub(super) fn key<'v>(
     }
 }
 
-/// Returns whether a tag forces a string. A bare `!` disables type detection.
+/// Returns true if a tag forces a string. A bare `!` disables type detection.
 fn is_text(tag: &Tag) -> bool {
     tag.core_suffix() == Some("str") || tag.original() == "!"
 }
@@ -54,7 +54,7 @@ pub(super) fn bad_tag(tag: &Tag) -> YamlError {
 
 /// Returns the value of a scalar with a tag. Fails if the value does not match the tag.
 fn parse_tagged(value: &str, tag: &Tag) -> Result<NodeContent, YamlError> {
-    let misplaced = || {
+    let tag_mismatch_error = || {
         let message = format!(
             "The tag `{}` does not match the value `{}`.",
             tag.original(),
@@ -67,13 +67,13 @@ fn parse_tagged(value: &str, tag: &Tag) -> Result<NodeContent, YamlError> {
         Some("null") => Ok(NodeContent::Null),
         Some("bool") => parse_boolean(value)
             .map(NodeContent::Bool)
-            .ok_or_else(misplaced),
+            .ok_or_else(tag_mismatch_error),
         Some("int") => parse_integer(&value.replace('_', ""))
             .map(NodeContent::Number)
-            .ok_or_else(misplaced),
+            .ok_or_else(tag_mismatch_error),
         Some("float") => parse_float(value)?
             .map(NodeContent::Number)
-            .ok_or_else(misplaced),
+            .ok_or_else(tag_mismatch_error),
         _ => Err(bad_tag(tag)),
     }
 }
@@ -122,9 +122,10 @@ fn may_be_number(value: &str) -> bool {
 fn parse_integer(value: &str) -> Option<Number> {
     let (radix, digits) = split_radix(value)?;
     let magnitude = u64::from_str_radix(digits, radix).ok()?;
-    match value.starts_with('-') {
-        false => Some(Number::from(magnitude)),
-        true => 0i64.checked_sub_unsigned(magnitude).map(Number::from),
+    if value.starts_with('-') {
+        0i64.checked_sub_unsigned(magnitude).map(Number::from)
+    } else {
+        Some(Number::from(magnitude))
     }
 }
 

@@ -227,7 +227,7 @@ fn only_forms_with_a_dot_are_infinity_or_not_a_number() {
     }
 }
 
-/// Returns whether a map has two keys with the same text, which our reader rejects.
+/// Returns true if a map has two keys with the same text, which our reader rejects.
 fn has_twins(node: &YamlNode) -> bool {
     match &node.content {
         NodeContent::Map(entries) => {
@@ -281,7 +281,7 @@ fn is_inside_itself(text: &str) -> bool {
     parse(text).is_err_and(|(error, _)| error.message == error_messages::inside_itself().message)
 }
 
-/// Returns whether our reader stops at an integer that is too large, or at a line in brackets
+/// Returns true if our reader stops at an integer that is too large, or at a line in brackets
 /// without indentation. The other library accepts both, and finds an unclosed bracket elsewhere.
 fn is_refused_by_us_alone(text: &str) -> bool {
     parse(text).is_err_and(|(error, _)| {
@@ -290,7 +290,7 @@ fn is_refused_by_us_alone(text: &str) -> bool {
     })
 }
 
-/// Returns whether the text may contain a number out of range, or a tag that does not fit.
+/// Returns true if the text may contain a number out of range, or a tag that does not fit.
 fn has_wrong_value(text: &str) -> bool {
     [".inf", "1e999", "!"]
         .iter()

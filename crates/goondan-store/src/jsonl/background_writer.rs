@@ -287,7 +287,7 @@ struct DueWrites {
 }
 
 impl PendingWrites {
-    /// Returns whether the writer must not wait for the next due time.
+    /// Returns true if the writer must not wait for the next due time.
     fn is_urgent(&self) -> bool {
         self.is_over || !self.close.is_empty() || !self.flush.is_empty()
     }

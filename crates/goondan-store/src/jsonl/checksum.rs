@@ -109,7 +109,7 @@ pub(super) fn is_intact(line: &[u8]) -> bool {
     split(line).is_none_or(|(object, digits)| digits == hex_digits(crc32c(object)))
 }
 
-/// Returns whether the line has a checksum, right or wrong.
+/// Returns true if the line has a checksum, right or wrong.
 pub(super) fn is_sealed(line: &[u8]) -> bool {
     split(line).is_some()
 }

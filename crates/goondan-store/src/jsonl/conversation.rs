@@ -167,7 +167,7 @@ impl ConversationFiles {
         }
     }
 
-    /// Returns whether the conversation has a messages file or an events file.
+    /// Returns true if the conversation has a messages file or an events file.
     fn has_files(&self) -> bool {
         [&self.base, &self.events]
             .iter()

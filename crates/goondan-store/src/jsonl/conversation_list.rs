@@ -76,7 +76,7 @@ pub(super) struct ListState {
 }
 
 impl ListState {
-    /// Returns whether neither the list nor the names of the directories changed since the
+    /// Returns true if neither the list nor the names of the directories changed since the
     /// checkpoint.
     pub(super) fn is_current(&self, fs: &dyn FileSystem, workspace: &Path) -> bool {
         let path = workspace.join(layout::CONVERSATIONS);

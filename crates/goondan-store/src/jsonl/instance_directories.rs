@@ -278,7 +278,7 @@ fn deletion_path(fs: &dyn FileSystem, dir: &Path) -> PathBuf {
         .expect("there are endless numbers")
 }
 
-/// Returns whether a deletion has renamed the directory.
+/// Returns true if a deletion has renamed the directory.
 pub(super) fn is_deleted(folder: &Path) -> bool {
     folder
         .file_name()

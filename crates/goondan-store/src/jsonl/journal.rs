@@ -250,7 +250,7 @@ impl JournalRecord {
     }
 }
 
-/// Returns whether the outcome of a model call contains tool calls.
+/// Returns true if the outcome of a model call contains tool calls.
 fn has_calls(outcome: &Value) -> bool {
     let parts = outcome.pointer("/Ok/parts").and_then(Value::as_array);
     parts.is_some_and(|parts| parts.iter().any(|part| part["type"] == "tool-call"))

@@ -37,7 +37,7 @@ impl LogState {
         needed: NeededRecords::EMPTY,
     };
 
-    /// Returns whether the log at `path` did not change since the checkpoint.
+    /// Returns true if the log at `path` did not change since the checkpoint.
     pub(super) fn is_current(&self, fs: &dyn FileSystem, path: &Path) -> bool {
         let length = fs.file_len(path).ok();
         length.map(Option::unwrap_or_default) == Some(self.length)
@@ -139,7 +139,7 @@ fn index_from(
     Ok(Some(end))
 }
 
-/// Returns whether the line is the intact record with this number.
+/// Returns true if the line is the intact record with this number.
 fn is_record(line: &JsonlFileLine<'_>, sequence: u64) -> bool {
     line.bytes.last() == Some(&b'\n')
         && checksum::is_intact(line.bytes)

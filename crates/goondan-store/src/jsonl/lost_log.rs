@@ -34,7 +34,7 @@ pub(super) fn check(fs: &dyn FileSystem, workspace: &Path) -> Result<(), StoreEr
     }
 }
 
-/// Returns whether the directory contains messages and runtime events. Calls without a turn leave
+/// Returns true if the directory contains messages and runtime events. Calls without a turn leave
 /// only runtime events.
 fn had_turn(fs: &dyn FileSystem, folder: &Path) -> bool {
     let has_content = |name: &&str| {

@@ -112,7 +112,7 @@ impl TelemetrySettings {
         })
     }
 
-    /// Returns whether the trace of this span is exported.
+    /// Returns true if the trace of this span is exported.
     pub fn takes(&self, trace: &TraceContext) -> bool {
         match &trace.caller {
             Some(caller) if self.caller_decides => caller.traceparent.is_sampled(),
@@ -159,7 +159,7 @@ impl TracePolicy for TelemetrySettings {
 }
 
 impl TraceSampler {
-    /// Returns whether the trace with this id is exported.
+    /// Returns true if the trace with this id is exported.
     fn should_sample(self, trace_id: &str) -> bool {
         match self {
             TraceSampler::All => true,
@@ -190,7 +190,7 @@ impl EnvironmentReader<'_> {
             .filter(|value| !value.is_empty())
     }
 
-    /// Returns whether the variable is `true`.
+    /// Returns true if the variable is `true`.
     fn flag(&self, name: &str) -> bool {
         self.text(name)
             .is_some_and(|value| value.eq_ignore_ascii_case("true"))
@@ -366,13 +366,13 @@ impl EnvironmentReader<'_> {
         }
     }
 
-    /// Returns whether the sampling decision of a caller applies (`parentbased_`, the default).
+    /// Returns true if the sampling decision of a caller applies (`parentbased_`, the default).
     fn caller_decides(&self) -> bool {
         self.text("OTEL_TRACES_SAMPLER")
             .is_none_or(|name| name.starts_with("parentbased_"))
     }
 
-    /// Returns whether to capture content. Instrumentations of several languages use this variable,
+    /// Returns true if content is captured. Instrumentations of several languages use this variable,
     /// with `true` or the destination of the content.
     fn content(&self) -> bool {
         let value = self

@@ -20,7 +20,7 @@ use goondan_spec::command_line::{
     CD_COMMAND, CommandGroup, CommandScript, PipelineStage, ScriptStep, ShellCommand, StepCondition,
 };
 
-use crate::process::{self, Environment, ProgramGroup as Processes, failed_with};
+use crate::process::{self, Environment, ProgramGroup as Processes, exit_status_of_code};
 use crate::sandbox::program_files::{self, FoundProgram};
 use crate::sandbox::{ProgramLauncher, SandboxApplyError};
 use running_command::RunningGroups;
@@ -72,9 +72,10 @@ impl CommandLineRunner {
     ) -> io::Result<CommandLineRunner> {
         // On Unix, the path has no links. Resolving it again would follow a link that another program
         // has put in its place.
-        let workdir = match cfg!(unix) {
-            true => ctx.workdir.clone(),
-            false => ctx.workdir.canonicalize().unwrap_or(ctx.workdir.clone()),
+        let workdir = if cfg!(unix) {
+            ctx.workdir.clone()
+        } else {
+            ctx.workdir.canonicalize().unwrap_or(ctx.workdir.clone())
         };
         // The directory may have been replaced by a link after the check.
         if !direct.is_outside && !folder.starts_with(&workdir) {
@@ -130,7 +131,7 @@ impl<'a> CommandLineRun<'a> {
         'a: 's,
     {
         Box::pin(async move {
-            let mut last = failed_with(0);
+            let mut last = exit_status_of_code(0);
             for step in &script.steps {
                 let runs = match step.when {
                     StepCondition::Always => true,
@@ -168,10 +169,11 @@ impl<'a> CommandLineRun<'a> {
             // Dropping its pipe ends at its end notifies the neighboring commands.
             stages.push(async move { self.run_stage(stage, &mut stage_scope).await });
         }
-        let ends = join_all(stages).await;
-        ends.into_iter()
+        let stage_results = join_all(stages).await;
+        stage_results
+            .into_iter()
             .next_back()
-            .unwrap_or_else(|| Ok(failed_with(0)))
+            .unwrap_or_else(|| Ok(exit_status_of_code(0)))
     }
 
     /// Runs `cd`, a command, or a group.
@@ -212,7 +214,7 @@ impl<'a> CommandLineRun<'a> {
         scope: &mut CommandState,
     ) -> io::Result<ExitStatus> {
         let target = command.cd_target().unwrap_or_default();
-        let folder = by_text(&scope.folder.join(&target));
+        let folder = remove_dots(&scope.folder.join(&target));
         if !folder.is_dir() {
             return scope
                 .streams
@@ -223,7 +225,7 @@ impl<'a> CommandLineRun<'a> {
                 .await;
         }
         scope.folder = folder;
-        Ok(failed_with(0))
+        Ok(exit_status_of_code(0))
     }
 
     /// Expands the words of a command, redirects its streams, and runs the program.
@@ -272,7 +274,7 @@ impl<'a> CommandLineRun<'a> {
                 .report_error(wrong_directory_message(other), NOT_STARTED_EXIT_CODE)
                 .await;
         }
-        let beside: Vec<FoundProgram> = inner
+        let other_programs: Vec<FoundProgram> = inner
             .into_iter()
             .filter_map(|inner| self.line.find(inner, &scope.folder).ok())
             .collect();
@@ -283,7 +285,7 @@ impl<'a> CommandLineRun<'a> {
             .map_or(&[][..], Vec::as_slice);
         let (launcher, ctx) = (&self.line.launcher, &self.line.ctx);
         let mut contained = launcher
-            .confine_command(started, ctx, &program, &beside, contained)
+            .confine_command(started, ctx, &program, &other_programs, contained)
             .map_err(io::Error::other)?;
         streams.assign_to(&mut contained)?;
         let group = Processes::spawn_patiently(contained).await;
@@ -347,7 +349,7 @@ impl CommandLineRunner {
     fn is_elsewhere(&self, name: &str, folder: &Path) -> bool {
         name.contains('/')
             && !name.starts_with('/')
-            && by_text(folder) != by_text(&self.ctx.workdir)
+            && remove_dots(folder) != remove_dots(&self.ctx.workdir)
     }
 
     /// Finds the program of a name, or returns the message and exit code of a shell.
@@ -377,7 +379,7 @@ fn wrong_directory_message(name: &str) -> String {
 }
 
 /// Removes `.` and `..` from an absolute path textually, like a shell.
-fn by_text(path: &Path) -> PathBuf {
+fn remove_dots(path: &Path) -> PathBuf {
     path.to_str()
         .map_or_else(|| path.to_owned(), |text| PathBuf::from(shell::fold(text)))
 }

@@ -14,7 +14,7 @@ use super::CommandLineRunner;
 use super::standard_streams::{StandardStreams, StreamTarget};
 use crate::mutex_lock::lock;
 use crate::process::{
-    ProgramGroup, TERMINATION_GRACE_PERIOD, failed_with, reading_end, writing_end,
+    ProgramGroup, TERMINATION_GRACE_PERIOD, exit_status_of_code, reading_end, writing_end,
 };
 use crate::process_signal::ProcessSignal;
 use crate::sandbox::SandboxedCommand;
@@ -106,21 +106,24 @@ pub(crate) struct CommandLineJob {
 }
 
 impl CommandLineJob {
+    /// Connects the command line to new pipes and prepares its run. With `input`, the caller gets a
+    /// pipe to its standard input.
     fn start(line: Arc<CommandLineRunner>, input: bool) -> io::Result<CommandLineJob> {
         let (output, output_end) = io::pipe()?;
         let (errors, errors_end) = io::pipe()?;
-        let (input_end, input) = match input {
-            true => io::pipe().map(|(end, input): (PipeReader, PipeWriter)| {
+        let (input_end, input) = if input {
+            io::pipe().map(|(end, input): (PipeReader, PipeWriter)| {
                 (StreamTarget::Reader(Arc::new(end)), Some(input))
-            })?,
-            false => (StreamTarget::Null, None),
+            })?
+        } else {
+            (StreamTarget::Null, None)
         };
         let writer = |end| StreamTarget::Writer(Arc::new(end));
         let streams = StandardStreams::new(input_end, writer(output_end), writer(errors_end));
         let running = Arc::new(RunningGroups::default());
         Ok(CommandLineJob {
             commands: Some(line.run(streams, Arc::clone(&running)).boxed()),
-            status: failed_with(0),
+            status: exit_status_of_code(0),
             running,
             input: input.map(writing_end).transpose()?,
             output: Some(reading_end(output)?),
@@ -145,7 +148,7 @@ impl CommandLineJob {
             Err(_) => {
                 // Dropping the commands kills the remaining processes.
                 self.commands = None;
-                self.status = failed_with(1);
+                self.status = exit_status_of_code(1);
                 Ok(self.status)
             }
         }
@@ -178,9 +181,9 @@ impl RunningGroups {
     }
 
     fn signal(&self, signal: ProcessSignal) {
-        lock(&self.groups)
-            .iter()
-            .for_each(|group| signal.send_to(*group));
+        for group in lock(&self.groups).iter() {
+            signal.send_to(*group);
+        }
     }
 }
 

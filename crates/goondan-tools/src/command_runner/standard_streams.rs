@@ -1,4 +1,4 @@
-//! The standard streams of commands.
+//! Standard streams of commands that run without a shell: files, pipes and writers.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Write as _};
@@ -13,7 +13,7 @@ use goondan_spec::command_line::{RedirectTarget, StreamRedirect, is_path_inside}
 
 use super::CommandLineRunner;
 use crate::paths::FileRoot;
-use crate::process::failed_with;
+use crate::process::exit_status_of_code;
 use crate::running_programs::{RegisteredProgram, WriteAccess};
 use crate::sandbox::{self, SandboxedCommand, sandboxed_start};
 use goondan_core::nofollow_fs::{FileOpenMode, open_without_links};
@@ -152,7 +152,7 @@ impl StandardStreams {
                 RedirectionMode::Reading => None,
                 RedirectionMode::Writing | RedirectionMode::Appending => {
                     let access = sandbox::write_access(&layers).unwrap_or_else(|| {
-                        WriteAccess::of_file(super::by_text(&folder.join(path)))
+                        WriteAccess::of_file(super::remove_dots(&folder.join(path)))
                     });
                     Some(FileWrite::begin(access).await?)
                 }
@@ -175,7 +175,7 @@ impl StandardStreams {
         let errors = self.0[2].clone();
         // Writing to a full pipe blocks until it is read.
         let _ = tokio::task::spawn_blocking(move || errors.write(&format!("{reason}\n"))).await;
-        Ok(failed_with(code))
+        Ok(exit_status_of_code(code))
     }
 }
 
@@ -202,9 +202,10 @@ fn open_redirect(
         }
         _ => format!("{path}: {}", reason(error)),
     };
-    match line.stays && is_path_inside(path) {
-        true => open_in_workdir(line, &absolute, what).map_err(|error| error.to_string()),
-        false => open_anywhere(&absolute, what).map_err(|error| failed(&error)),
+    if line.stays && is_path_inside(path) {
+        open_in_workdir(line, &absolute, what).map_err(|error| error.to_string())
+    } else {
+        open_anywhere(&absolute, what).map_err(|error| failed(&error))
     }
 }
 
@@ -273,7 +274,7 @@ fn open_anywhere(path: &Path, mode: RedirectionMode) -> io::Result<File> {
 
 /// Returns a path whose directories contain no links, so that it does not lead elsewhere.
 fn without_links(path: &Path) -> io::Result<PathBuf> {
-    let path = super::by_text(path);
+    let path = super::remove_dots(path);
     let leads_away = || io::Error::other("a symbolic link leads elsewhere");
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(leads_away());

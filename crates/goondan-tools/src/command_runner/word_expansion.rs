@@ -23,6 +23,8 @@ const MAX_SUBSTITUTION_BYTES: u64 = 1 << 20;
 const MAX_MATCHED_NAMES: usize = 100_000;
 
 impl CommandLineRun<'_> {
+    /// Expands a word to arguments: a pattern to the matching file names, and other words to one
+    /// argument.
     pub(super) async fn expand(
         self,
         word: &CommandWord,
@@ -33,10 +35,10 @@ impl CommandLineRun<'_> {
                 (word.clone(), scope.folder.clone(), self.line.glob_roots());
             let layers = self.line.launcher.sandbox_layers(&self.line.ctx, &[]);
             let layers = layers.map_err(io::Error::other)?;
-            let looking = move || {
+            let find_names = move || {
                 sandboxed_start::run_in_sandbox(&layers, || Ok(names(&word, &folder, &roots)))
             };
-            return tokio::task::spawn_blocking(looking)
+            return tokio::task::spawn_blocking(find_names)
                 .await
                 .map_err(io::Error::other)?;
         }
@@ -58,9 +60,11 @@ impl CommandLineRun<'_> {
         scope: &CommandState,
     ) -> io::Result<Vec<u8>> {
         let (reader, writer) = io::pipe()?;
-        let mut own = scope.clone();
-        own.streams.set(1, StreamTarget::Writer(Arc::new(writer)));
-        let running = async move { self.run_script(script, &mut own).await };
+        let mut inner_scope = scope.clone();
+        inner_scope
+            .streams
+            .set(1, StreamTarget::Writer(Arc::new(writer)));
+        let running = async move { self.run_script(script, &mut inner_scope).await };
         let mut printed = Vec::new();
         let mut reader = reading_end::<ChildStdout>(reader)?.take(MAX_SUBSTITUTION_BYTES + 1);
         let (end, read) = tokio::join!(running, async {
@@ -101,10 +105,13 @@ type Part = Vec<WordPiece>;
 
 /// Returns the files that match a pattern, in byte order; the pattern itself if none matches.
 fn names(word: &CommandWord, folder: &Path, roots: &[PathBuf]) -> Vec<OsString> {
-    let (mut matches, parts) = (vec![OsString::new()], parts(word));
+    let mut matches = vec![OsString::new()];
+    let parts = parts(word);
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
-            matches.iter_mut().for_each(|name| name.push("/"));
+            for name in &mut matches {
+                name.push("/");
+            }
         }
         let is_last = index + 1 == parts.len();
         matches = matches
@@ -137,20 +144,18 @@ fn parts(word: &CommandWord) -> Vec<Part> {
     let mut parts = vec![Part::new()];
     for piece in &word.pieces {
         let WordPiece::Text(text) = piece else {
-            parts
-                .last_mut()
-                .into_iter()
-                .for_each(|part| part.push(piece.clone()));
+            if let Some(part) = parts.last_mut() {
+                part.push(piece.clone());
+            }
             continue;
         };
         for (index, name) in text.split('/').enumerate() {
             if index > 0 {
                 parts.push(Part::new());
             }
-            parts
-                .last_mut()
-                .into_iter()
-                .for_each(|part| part.push(WordPiece::Text(name.to_owned())));
+            if let Some(part) = parts.last_mut() {
+                part.push(WordPiece::Text(name.to_owned()));
+            }
         }
     }
     parts
@@ -164,16 +169,16 @@ fn matching_entries(
     roots: &[PathBuf],
     is_last: bool,
 ) -> Vec<OsString> {
-    let joined = |name: &std::ffi::OsStr| {
+    let join_name = |name: &std::ffi::OsStr| {
         let mut path = before.clone();
         path.push(name);
         path
     };
-    let absolute = |name: &OsString| folder.join(PathBuf::from(name));
+    let absolute_path = |name: &OsString| folder.join(PathBuf::from(name));
     if let Some(name) = literal_text(part) {
-        let path = joined(name.as_ref());
-        let is_there = path.is_empty() || absolute(&path).symlink_metadata().is_ok();
-        return if is_there { vec![path] } else { Vec::new() };
+        let path = join_name(name.as_ref());
+        let exists = path.is_empty() || absolute_path(&path).symlink_metadata().is_ok();
+        return if exists { vec![path] } else { Vec::new() };
     }
     let Some(matcher) = build_matcher(part) else {
         return Vec::new();
@@ -182,7 +187,7 @@ fn matching_entries(
     let inside = if before.is_empty() {
         folder.to_owned()
     } else {
-        absolute(before)
+        absolute_path(before)
     };
     // Patterns are expanded only in the sandboxes of agents, so limit them to directories that the
     // line may use.
@@ -196,11 +201,13 @@ fn matching_entries(
         .unwrap_or_default()
         .into_iter()
         .map(|(name, _)| name);
-    let fitting = names.filter(|name| {
+    let matching_names = names.filter(|name| {
         let is_hidden = hides && name.as_encoded_bytes().starts_with(b".");
-        !is_hidden && matcher.is_match(name) && (is_last || absolute(&joined(name)).is_dir())
+        !is_hidden
+            && matcher.is_match(name)
+            && (is_last || absolute_path(&join_name(name)).is_dir())
     });
-    fitting.map(|name| joined(&name)).collect()
+    matching_names.map(|name| join_name(&name)).collect()
 }
 
 /// Returns the text of a part without patterns.

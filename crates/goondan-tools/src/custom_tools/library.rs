@@ -39,11 +39,11 @@ pub(super) async fn run(
     let name = &run.tool.manifest.name;
     let set = open(&run).await?;
     // In a library with several exports, the one with the tool's name is called.
-    let of_name = |name: &str| set.exports.iter().find(|(export, _)| export.name == name);
+    let export_named = |name: &str| set.exports.iter().find(|(export, _)| export.name == name);
     let (export, handler) = match set.exports.as_slice() {
         [only] => only,
-        _ => of_name(name)
-            .or_else(|| of_name(&name.replace('-', "_")))
+        _ => export_named(name)
+            .or_else(|| export_named(&name.replace('-', "_")))
             .ok_or_else(|| {
                 let exports: Vec<&str> = set
                     .exports
@@ -77,14 +77,17 @@ pub(super) async fn run(
     })
 }
 
+/// Opens the library of a custom tool and caches its exports. Fails if the library cannot be
+/// loaded.
 async fn open(run: &LibraryCall<'_>) -> Result<Arc<ToolSet>, HandlerError> {
-    let broken = |message: String| HandlerError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN);
+    let broken_tool_error =
+        |message: String| HandlerError::new(message).code(Code::TOOL_CUSTOM_TOOL_BROKEN);
     let source = run
         .source
-        .ok_or_else(|| broken("this program cannot load libraries".to_owned()))?;
+        .ok_or_else(|| broken_tool_error("this program cannot load libraries".to_owned()))?;
     let (Some(folder), Some(file)) = (run.tool.program.parent(), run.tool.program.file_name())
     else {
-        return Err(broken("the library has no name".to_owned()));
+        return Err(broken_tool_error("the library has no name".to_owned()));
     };
     let resource = Resource {
         id: ResourceId::base(Kind::Tool, &run.tool.manifest.name),
@@ -97,7 +100,7 @@ async fn open(run: &LibraryCall<'_>) -> Result<Arc<ToolSet>, HandlerError> {
         },
     };
     let opened = source.open(&resource, folder).await.map_err(|error| {
-        let cause = broken(error.cause.to_string());
+        let cause = broken_tool_error(error.cause.to_string());
         error
             .suggestion
             .map_or(cause.clone(), |suggestion| cause.suggest(suggestion))

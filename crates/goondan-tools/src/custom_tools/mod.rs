@@ -216,13 +216,13 @@ impl ToolOperation for CreateCustomTool {
         settings: &CustomToolsState,
     ) -> Result<Option<String>, HandlerError> {
         is_name(&self.name)?;
-        let shelf = match self.scope {
+        let tools_directory = match self.scope {
             CustomToolScope::Project => PROJECT_TOOLS_DIR.to_owned(),
             CustomToolScope::User => settings.folder_of(ctx, self.scope)?.display().to_string(),
         };
         let scaffold = build_scaffold(self.template, &self.name, &self.description);
         let files = scaffold.files.iter().map(|(path, content, _)| {
-            let path = format!("{shelf}/{}/{path}", self.name);
+            let path = format!("{tools_directory}/{}/{path}", self.name);
             crate::file_changes::diff(&path, "", content)
         });
         Ok(Some(files.collect()))
@@ -510,10 +510,10 @@ impl ToolOperation for DeleteCustomTool {
             return Vec::new();
         };
         let folder = found.folder.clone();
-        let listed = run_blocking(move || Ok(files_below(&folder).unwrap_or_default())).await;
+        let tool_files = run_blocking(move || Ok(files_below(&folder).unwrap_or_default())).await;
         let manifest = found.folder.join(TOOL_MANIFEST_FILE);
         let is_custom = !matches!(found.tool, Err(UnusableToolError::Manifest(_)));
-        let files = listed.unwrap_or_default().into_iter();
+        let files = tool_files.unwrap_or_default().into_iter();
         files
             .filter(|path| !(is_custom && *path == manifest))
             .map(|path| selected_file("tool_name", path))
@@ -525,15 +525,15 @@ impl ToolOperation for DeleteCustomTool {
         ctx: &ToolContext,
         settings: &CustomToolsState,
     ) -> Result<ToolOutput, HandlerError> {
-        let found = settings.find(ctx, &self.tool_name).await?;
+        let custom_tool = settings.find(ctx, &self.tool_name).await?;
         run_blocking(move || {
-            remove_tree(&found.folder, TOOL_MANIFEST_FILE.as_ref()).map_err(|error| {
-                errors::io_error(format_args!("delete `{}`", found.name), &error)
+            remove_tree(&custom_tool.folder, TOOL_MANIFEST_FILE.as_ref()).map_err(|error| {
+                errors::io_error(format_args!("delete `{}`", custom_tool.name), &error)
             })?;
             let output =
-                json!({"name": found.name, "folder": lossy_path(&found.folder), "deleted": true});
+                json!({"name": custom_tool.name, "folder": lossy_path(&custom_tool.folder), "deleted": true});
             Ok(titled_output(
-                format!("Deleted the tool {}", found.name),
+                format!("Deleted the tool {}", custom_tool.name),
                 output,
             ))
         })

@@ -20,6 +20,8 @@ use crate::shell;
 /// Number of bytes kept of standard output and of standard error.
 const KEPT_OUTPUT_BYTES: (usize, usize) = (75_000, 15_000);
 
+/// Runs the program of a custom tool with the arguments as flags. Fails if the arguments do not
+/// match the manifest.
 pub(crate) async fn run(
     ctx: &ToolContext,
     tool: &UsableCustomTool,

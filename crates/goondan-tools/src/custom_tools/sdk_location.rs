@@ -16,7 +16,6 @@ pub(super) fn sdk_dependency() -> String {
     }
 }
 
-/// Quotes a string for TOML.
 fn quote_toml(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

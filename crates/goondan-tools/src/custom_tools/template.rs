@@ -25,6 +25,7 @@ pub(super) struct ToolScaffold {
     pub(super) next: Vec<String>,
 }
 
+/// Returns the files of a new custom tool, and the instructions for its author.
 pub(super) fn build_scaffold(
     template: ToolTemplate,
     name: &str,
@@ -64,7 +65,7 @@ pub(super) fn build_scaffold(
             )
         }
     };
-    let filled = |text: &str| {
+    let fill_placeholders = |text: &str| {
         text.replace("{{name}}", name)
             .replace("__NAME__", name)
             .replace("__EXPORT__", "run")
@@ -75,21 +76,21 @@ pub(super) fn build_scaffold(
     let mut files = vec![
         (
             "tool.yaml".to_owned(),
-            filled(MANIFEST_TEMPLATE).replace("{{entrypoint}}", &entrypoint),
+            fill_placeholders(MANIFEST_TEMPLATE).replace("{{entrypoint}}", &entrypoint),
             false,
         ),
-        (source.0.clone(), filled(source.1), source.2),
+        (source.0.clone(), fill_placeholders(source.1), source.2),
     ];
     match template {
         ToolTemplate::Rust => files.push((
             "Cargo.toml".to_owned(),
-            filled(CARGO_MANIFEST_TEMPLATE),
+            fill_placeholders(CARGO_MANIFEST_TEMPLATE),
             false,
         )),
         ToolTemplate::RustLib => {
             files.push((
                 "Cargo.toml".to_owned(),
-                filled(LIBRARY_MANIFEST_TEMPLATE)
+                fill_placeholders(LIBRARY_MANIFEST_TEMPLATE)
                     .replace("__SDK__", &sdk_location::sdk_dependency()),
                 false,
             ));

@@ -33,6 +33,7 @@ enum FileKey {
 }
 
 impl FileKey {
+    /// Returns the key of a file. All paths that lead to one file have an equal key.
     fn from_path(path: &Path) -> FileKey {
         #[cfg(unix)]
         {

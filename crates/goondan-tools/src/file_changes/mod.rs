@@ -12,7 +12,7 @@ use std::string::FromUtf8Error;
 use goondan_core::ports::tool::HandlerError;
 use goondan_spec::Code;
 
-use crate::encoding::{FileEncoding, detect_encoding, not_text};
+use crate::encoding::{FileEncoding, detect_encoding, not_text_error};
 use crate::errors;
 use crate::paths::{FileRoot, ResolvedPath};
 use goondan_core::nofollow_fs::{DirectoryEntryKind, DirectoryHandle, FileOpenMode};
@@ -115,7 +115,7 @@ pub(crate) fn replace_if_current(
     })
 }
 
-/// Returns whether a file has exactly this content.
+/// Returns true if a file has exactly this content.
 fn has_content(folder: &DirectoryHandle, name: &OsStr, content: &str) -> io::Result<bool> {
     let mut current = Vec::new();
     folder
@@ -132,8 +132,8 @@ fn replace_when(
     content: &[u8],
     is_current: impl Fn(&DirectoryHandle, &OsStr) -> io::Result<bool>,
 ) -> Result<bool, HandlerError> {
-    let what = format!("write `{}`", resolved.given);
-    let written = root.in_folder(resolved, &what, |folder, name| {
+    let action = format!("write `{}`", resolved.given);
+    let written = root.in_folder(resolved, &action, |folder, name| {
         let check = || is_current(folder, name);
         match folder.look(name)? {
             Some(entry) if entry.kind != DirectoryEntryKind::File => Ok(Err(entry.kind)),
@@ -157,7 +157,7 @@ fn replace_when(
         Err(DirectoryEntryKind::Folder) => "it is a directory",
         Err(_) => "it is not a regular file",
     };
-    Err(HandlerError::new(format!("cannot {what}: {kind}")).code(Code::TOOL_WRONG_FILE_TYPE))
+    Err(HandlerError::new(format!("cannot {action}: {kind}")).code(Code::TOOL_WRONG_FILE_TYPE))
 }
 
 /// Creates a file; returns false if the name exists. The directory must exist.
@@ -166,8 +166,8 @@ pub(crate) fn create(
     resolved: &ResolvedPath,
     content: &[u8],
 ) -> Result<bool, HandlerError> {
-    let what = format!("write `{}`", resolved.given);
-    root.in_folder(resolved, &what, |folder, name| {
+    let action = format!("write `{}`", resolved.given);
+    root.in_folder(resolved, &action, |folder, name| {
         match folder.put_new(name, content) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
             result => result.map(|()| true),
@@ -190,8 +190,8 @@ pub(crate) fn remove_if_current(
     resolved: &ResolvedPath,
     before: &str,
 ) -> Result<bool, HandlerError> {
-    let what = format!("delete `{}`", resolved.given);
-    root.in_folder(resolved, &what, |folder, name| {
+    let action = format!("delete `{}`", resolved.given);
+    root.in_folder(resolved, &action, |folder, name| {
         let is_current = has_content(folder, name, before)?;
         if is_current {
             folder.remove_file(name)?;
@@ -206,8 +206,8 @@ pub(crate) fn remove_symlink(
     resolved: &ResolvedPath,
     target: &Path,
 ) -> Result<bool, HandlerError> {
-    let what = format!("delete `{}`", resolved.given);
-    root.in_folder_of_name(resolved, &what, |folder, name| {
+    let action = format!("delete `{}`", resolved.given);
+    root.in_folder_of_name(resolved, &action, |folder, name| {
         let is_current = folder.symlink_target(name)? == target;
         if is_current {
             folder.remove_file(name)?;
@@ -222,8 +222,8 @@ pub(crate) fn create_symlink(
     resolved: &ResolvedPath,
     target: &Path,
 ) -> Result<(), HandlerError> {
-    let what = format!("write `{}`", resolved.given);
-    root.in_folder_of_name(resolved, &what, |folder, name| {
+    let action = format!("write `{}`", resolved.given);
+    root.in_folder_of_name(resolved, &action, |folder, name| {
         folder.make_symlink(target, name)
     })
 }
@@ -255,7 +255,7 @@ const MAX_TEXT_FILE_BYTES: u64 = 16 * 1024 * 1024;
 /// Reads a complete text file that is to be changed.
 pub(crate) fn read_text(root: &FileRoot, resolved: &ResolvedPath) -> Result<String, HandlerError> {
     let (file, _) = root.open(resolved)?;
-    text_in(file, resolved)
+    decode_text_file(file, resolved)
 }
 
 /// Reads a complete text file that no argument of the call names.
@@ -263,12 +263,12 @@ pub(crate) fn read_unnamed_text(
     root: &FileRoot,
     resolved: &ResolvedPath,
 ) -> Result<String, HandlerError> {
-    text_in(root.open_unnamed(resolved)?, resolved)
+    decode_text_file(root.open_unnamed(resolved)?, resolved)
 }
 
-fn text_in(file: File, resolved: &ResolvedPath) -> Result<String, HandlerError> {
+fn decode_text_file(file: File, resolved: &ResolvedPath) -> Result<String, HandlerError> {
     let bytes = read_bytes(file, &resolved.given)?;
-    text_of(bytes).map_err(|bytes| not_text(&resolved.given, &bytes))
+    text_of(bytes).map_err(|bytes| not_text_error(&resolved.given, &bytes))
 }
 
 /// Reads a complete file. `path` is its path for messages.

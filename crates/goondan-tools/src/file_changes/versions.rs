@@ -101,10 +101,10 @@ impl StaleWriteGuard {
         if content.len() > MAX_GUARDED_FILE_BYTES {
             return;
         }
-        let mut known = lock(&KNOWN_VERSIONS);
-        let hash = known.record_version(&self.conversation, path, content);
+        let mut known_versions = lock(&KNOWN_VERSIONS);
+        let hash = known_versions.record_version(&self.conversation, path, content);
         let writer = (self.conversation.clone(), hash);
-        known.writers.put(path.to_owned(), writer);
+        known_versions.writers.put(path.to_owned(), writer);
     }
 
     /// Checks a write to a file whose content is `current`. Returns a warning for the result, if
@@ -121,14 +121,19 @@ impl StaleWriteGuard {
         if self.policy == StaleWritePolicy::Allow || current.len() > MAX_GUARDED_FILE_BYTES {
             return Ok(None);
         }
-        let mut known = lock(&KNOWN_VERSIONS);
-        let Some(change) = known.foreign_change(&self.conversation, &resolved.path, current) else {
+        let mut known_versions = lock(&KNOWN_VERSIONS);
+        let Some(change) =
+            known_versions.foreign_change(&self.conversation, &resolved.path, current)
+        else {
             return Ok(None);
         };
-        known.record_version(&self.conversation, &resolved.path, current);
-        drop(known);
-        let seen = change.seen.filter(|_| self.may_read);
-        let change = ForeignChange { seen, ..change };
+        known_versions.record_version(&self.conversation, &resolved.path, current);
+        drop(known_versions);
+        let seen_version = change.seen.filter(|_| self.may_read);
+        let change = ForeignChange {
+            seen: seen_version,
+            ..change
+        };
         let message = change.describe(&resolved.given, current);
         match self.policy {
             StaleWritePolicy::Warn => Ok(Some(message)),
@@ -183,12 +188,12 @@ impl KnownVersions {
         path: &Path,
         current: &str,
     ) -> Option<ForeignChange> {
-        let seen = *self.seen.get(&(conversation.clone(), path.to_owned()))?;
+        let seen_version = *self.seen.get(&(conversation.clone(), path.to_owned()))?;
         let (writer, written) = self.writers.get(path)?.clone();
-        if writer == *conversation || seen == written || seen == hash_of(current) {
+        if writer == *conversation || seen_version == written || seen_version == hash_of(current) {
             return None;
         }
-        let seen = self.texts.get(&(path.to_owned(), seen)).cloned();
+        let seen = self.texts.get(&(path.to_owned(), seen_version)).cloned();
         Some(ForeignChange { writer, seen })
     }
 }

@@ -107,7 +107,7 @@ fn replace_once(
     // Files with Windows line ends are shown without them, so add them to the model's strings.
     let windows = text.contains("\r\n") && !old.contains("\r\n");
     let (old, new) = if windows {
-        (windows_lines(old), windows_lines(new))
+        (with_crlf_line_ends(old), with_crlf_line_ends(new))
     } else {
         (old.to_owned(), new.to_owned())
     };
@@ -122,7 +122,7 @@ fn replace_once(
 }
 
 /// Returns `text` with CRLF line ends.
-fn windows_lines(text: &str) -> String {
+fn with_crlf_line_ends(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
@@ -169,11 +169,11 @@ fn missing_text_error(path: &str, text: &str, old: &str) -> HandlerError {
         "old_text was not found in `{path}`; nothing was changed"
     ))
     .code(Code::TOOL_EDIT_NOT_FOUND);
-    let wanted: Vec<&str> = old.lines().map(str::trim).collect();
+    let old_lines: Vec<&str> = old.lines().map(str::trim).collect();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     match lines
-        .windows(wanted.len())
-        .position(|window| window == wanted)
+        .windows(old_lines.len())
+        .position(|window| window == old_lines)
     {
         Some(index) => error.suggest(format!(
             "line {} has the text with different whitespace: read that part again and copy it \

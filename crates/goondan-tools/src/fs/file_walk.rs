@@ -106,8 +106,8 @@ impl PathGlob {
             ))
             .suggest("name the files to include, such as `*.rs`"));
         }
-        let given = glob.strip_prefix("./").unwrap_or(glob);
-        let pattern = relative_glob(root, folder, given)?;
+        let given_glob = glob.strip_prefix("./").unwrap_or(glob);
+        let pattern = relative_glob(root, folder, given_glob)?;
         let built = GlobBuilder::new(&pattern).literal_separator(true).build();
         let matcher = built
             .map_err(|error| {
@@ -116,11 +116,11 @@ impl PathGlob {
             .compile_matcher();
         Ok(PathGlob {
             matcher,
-            name_alone: !given.contains('/'),
+            name_alone: !given_glob.contains('/'),
         })
     }
 
-    /// Returns whether a path relative to the searched directory matches.
+    /// Returns true if a path relative to the searched directory matches.
     pub(super) fn matches(&self, path: &Path) -> bool {
         if self.name_alone {
             return path
@@ -157,9 +157,10 @@ fn relative_glob(root: &FileRoot, folder: &Path, glob: &str) -> Result<String, H
     if wild.components().any(|part| is_parent(&part)) {
         return Err(escape());
     }
-    let start = match plain.has_root() {
-        true => plain,
-        false => root.relative_path(folder).join(plain),
+    let start = if plain.has_root() {
+        plain
+    } else {
+        root.relative_path(folder).join(plain)
     };
     let start = root.resolve(&start.to_string_lossy())?.path;
     let below = start.strip_prefix(folder).map_err(|_| escape())?;

@@ -47,16 +47,16 @@ impl ToolOperation for GlobFiles {
             root.open_directory(&resolved).map_err(|error| {
                 errors::io_error(format_args!("search `{}`", self.path), &error)
             })?;
-            let fits =
+            let matches_glob =
                 |file: &Path| glob.matches(file.strip_prefix(&resolved.path).unwrap_or(file));
-            let fitting = files(&root, &resolved.path, &cancellation, fits);
-            let mut found: Vec<(Reverse<SystemTime>, PathBuf)> = fitting
+            let matching_files = files(&root, &resolved.path, &cancellation, matches_glob);
+            let mut newest_first: Vec<(Reverse<SystemTime>, PathBuf)> = matching_files
                 .into_iter()
                 .filter_map(|file| Some((Reverse(root.look_at_found(&file)?.modified), file)))
                 .collect();
-            found.sort();
-            let total = found.len();
-            let newest: Vec<_> = found
+            newest_first.sort();
+            let total = newest_first.len();
+            let newest: Vec<_> = newest_first
                 .iter()
                 .take(MAX_GLOB_FILES)
                 .map(|(_, file)| root.display_path(file))

@@ -56,9 +56,9 @@ impl ToolOperation for GrepFiles {
         let root = roots.file_root(ctx)?;
         let cancellation = ctx.cancellation.clone();
         run_blocking(move || {
-            let found = self.search(&root, &cancellation)?;
-            let title = format!("Found {} lines", found.matches);
-            Ok(titled_output(title, self.text(found).into()))
+            let matches = self.search(&root, &cancellation)?;
+            let title = format!("Found {} lines", matches.matches);
+            Ok(titled_output(title, self.text(matches).into()))
         })
         .await
     }
@@ -90,7 +90,7 @@ impl GrepFiles {
         let metadata = std::fs::symlink_metadata(&resolved.path);
         metadata
             .map_err(|error| errors::io_error(format_args!("search `{}`", self.path), &error))?;
-        let fits = |file: &Path| {
+        let is_selected = |file: &Path| {
             let below = file.strip_prefix(&resolved.path).unwrap_or(file);
             // If `path` is a file, the path below it is empty.
             let below = if below.as_os_str().is_empty() {
@@ -105,13 +105,16 @@ impl GrepFiles {
         visit(root, &resolved.path, cancellation, || {
             let (mut searcher, matcher) =
                 (build_searcher(usize::from(self.context)), matcher.clone());
-            let (hits, fits, failure) = (&hits, &fits, &failure);
+            let hits = &hits;
+            let is_selected = &is_selected;
+            let failure = &failure;
             let searched = resolved.path.as_path();
             move |file: &Path| {
-                if fits(file) && lock(hits).may_include(file) {
-                    let opened = match file == searched {
-                        true => root.open_named(file),
-                        false => root.open_found(file),
+                if is_selected(file) && lock(hits).may_include(file) {
+                    let opened = if file == searched {
+                        root.open_named(file)
+                    } else {
+                        root.open_found(file)
                     };
                     let lines = opened.and_then(|opened| {
                         search_file(&mut searcher, &matcher, &opened, self.max_matches)

@@ -17,20 +17,20 @@ pub(super) fn next_line(reader: &mut impl BufRead, keep: usize) -> io::Result<Op
         bytes: Vec::new(),
         cut: 0,
     };
-    let mut any = false;
+    let mut has_input = false;
     loop {
         let buffer = reader.fill_buf()?;
         if buffer.is_empty() {
             break;
         }
-        any = true;
+        has_input = true;
         let end = buffer.iter().position(|byte| *byte == b'\n');
         let piece = &buffer[..end.unwrap_or(buffer.len())];
-        let kept = piece.len().min(keep - line.bytes.len());
-        line.bytes.extend_from_slice(&piece[..kept]);
-        line.cut += (piece.len() - kept) as u64;
-        let used = end.map_or(buffer.len(), |end| end + 1);
-        reader.consume(used);
+        let kept_length = piece.len().min(keep - line.bytes.len());
+        line.bytes.extend_from_slice(&piece[..kept_length]);
+        line.cut += (piece.len() - kept_length) as u64;
+        let consumed = end.map_or(buffer.len(), |end| end + 1);
+        reader.consume(consumed);
         if end.is_some() {
             if line.cut == 0 && line.bytes.last() == Some(&b'\r') {
                 line.bytes.pop();
@@ -38,7 +38,7 @@ pub(super) fn next_line(reader: &mut impl BufRead, keep: usize) -> io::Result<Op
             break;
         }
     }
-    Ok(any.then_some(line))
+    Ok(has_input.then_some(line))
 }
 
 #[cfg(test)]

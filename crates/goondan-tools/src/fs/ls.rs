@@ -44,13 +44,13 @@ impl ToolOperation for ListFolder {
                 entries.into_iter().map(describe_entry).collect();
             entries.sort_by(|left, right| (!left.0, &left.1).cmp(&(!right.0, &right.1)));
             let total = entries.len();
-            let shown: Vec<Value> = entries
+            let listed_entries: Vec<Value> = entries
                 .into_iter()
                 .take(MAX_LISTED_ENTRIES)
                 .map(|(_, _, entry)| entry)
                 .collect();
             let mut output =
-                json!({"path": root.display_path(&resolved.path), "count": total, "entries": shown});
+                json!({"path": root.display_path(&resolved.path), "count": total, "entries": listed_entries});
             if total > MAX_LISTED_ENTRIES {
                 output["note"] = json!(format!(
                     "the first {MAX_LISTED_ENTRIES} of {total} entries; use fs__glob to find the others"
@@ -62,7 +62,7 @@ impl ToolOperation for ListFolder {
     }
 }
 
-/// Returns whether the entry is a directory, its name, and its JSON.
+/// Returns true if the entry is a directory, its name, and its JSON.
 fn describe_entry((name, metadata): (OsString, EntryMetadata)) -> (bool, String, Value) {
     let name = name.to_string_lossy().into_owned();
     let json = match metadata.kind {

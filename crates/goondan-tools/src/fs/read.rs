@@ -118,8 +118,8 @@ impl ReadFilePage {
             page.seen += 1;
         }
         while let Some(line) = next_line(reader, size)? {
-            let full = page.count > 0 && page.text.len() + line.bytes.len() > size;
-            if full || self.limit.is_some_and(|limit| page.count >= limit) {
+            let is_page_full = page.count > 0 && page.text.len() + line.bytes.len() > size;
+            if is_page_full || self.limit.is_some_and(|limit| page.count >= limit) {
                 page.more = true;
                 break;
             }

@@ -144,10 +144,10 @@ impl Sink for &mut MatchCollector<'_> {
             return Ok(false);
         }
         self.left -= 1;
-        let found = self.matcher.find(line.bytes()).ok().flatten();
+        let first_match = self.matcher.find(line.bytes()).ok().flatten();
         self.lines.push(SearchResultLine::Match {
             number: line.line_number().unwrap_or(0),
-            text: line_excerpt(line.bytes(), found.map_or(0, |found| found.start())),
+            text: line_excerpt(line.bytes(), first_match.map_or(0, |hit| hit.start())),
         });
         Ok(self.left > 0)
     }
@@ -182,14 +182,15 @@ fn line_excerpt(line: &[u8], found: usize) -> String {
         return line.to_owned();
     }
     // The match begins in the first half of the shown part.
-    let start = match before.len() > MAX_SHOWN_LINE_BYTES / 2 {
-        true => line.floor_char_boundary(before.len() - MAX_SHOWN_LINE_BYTES / 4),
-        false => 0,
+    let start = if before.len() > MAX_SHOWN_LINE_BYTES / 2 {
+        line.floor_char_boundary(before.len() - MAX_SHOWN_LINE_BYTES / 4)
+    } else {
+        0
     };
     let end = line.floor_char_boundary(start + MAX_SHOWN_LINE_BYTES);
-    let less = if start > 0 { "[cut] " } else { "" };
-    let more = if end < line.len() { " [cut]" } else { "" };
-    format!("{less}{}{more}", &line[start..end])
+    let cut_before = if start > 0 { "[cut] " } else { "" };
+    let cut_after = if end < line.len() { " [cut]" } else { "" };
+    format!("{cut_before}{}{cut_after}", &line[start..end])
 }
 
 #[cfg(test)]

@@ -57,9 +57,10 @@ impl ToolOperation for WriteWholeFile {
             root.create_parents(&resolved)?;
             let created = !resolved.path.exists();
             // If the previous contents are not text or too large, lines are not counted.
-            let before = match created {
-                true => Some(String::new()),
-                false => read_text(&root, &resolved).ok(),
+            let before = if created {
+                Some(String::new())
+            } else {
+                read_text(&root, &resolved).ok()
             };
             let warning = match before.as_deref().filter(|_| !created) {
                 Some(before) => guard.check(&resolved, before)?,

@@ -25,19 +25,20 @@ pub(super) fn find(data: &Value, path: &str) -> Result<Option<Value>, HandlerErr
                 key with dots or brackets",
         )
     })?;
-    let mut found = vec![data];
+    let mut values = vec![data];
     for segment in &segments {
-        found = match segment {
-            PathSegment::Child(name) => found
+        values = match segment {
+            PathSegment::Child(name) => values
                 .into_iter()
                 .filter_map(|value| child_value(value, name))
                 .collect(),
-            PathSegment::All => found.into_iter().flat_map(children).collect(),
+            PathSegment::All => values.into_iter().flat_map(children).collect(),
         };
     }
-    Ok(match segments.contains(&PathSegment::All) {
-        true => Some(found.into_iter().cloned().collect()),
-        false => found.first().copied().cloned(),
+    Ok(if segments.contains(&PathSegment::All) {
+        Some(values.into_iter().cloned().collect())
+    } else {
+        values.first().copied().cloned()
     })
 }
 

@@ -19,7 +19,7 @@ use self::passages::NotePassage;
 use self::vector_cache::{VectorCache, cosine_similarity};
 use crate::builtin_tool::BuiltinTool;
 use crate::config_error::ConfigError;
-use crate::encoding::{decoded_text, not_text};
+use crate::encoding::{decoded_text, not_text_error};
 use crate::errors::{self, lossy_path, run_blocking};
 use crate::file_changes::read_bytes;
 use crate::host_capabilities;
@@ -132,22 +132,25 @@ impl ToolOperation for SearchNotes {
     ) -> Result<ToolOutput, HandlerError> {
         let root = FileRoot::from_context(ctx)?;
         let query = self.query.clone();
-        let (found, by_words) = run_blocking(move || {
-            let found: Vec<_> = list_notes(&root)?
+        let (passages, by_words) = run_blocking(move || {
+            let passages: Vec<_> = list_notes(&root)?
                 .into_iter()
                 .flat_map(|note| passages_of(&root, &note))
                 .collect();
-            let texts: Vec<&str> = found
+            let texts: Vec<&str> = passages
                 .iter()
                 .map(|(_, passage)| passage.text.as_str())
                 .collect();
             let ranked = word_ranking::rank(&texts, &query);
-            Ok((found, ranked))
+            Ok((passages, ranked))
         })
         .await?;
         let (ranked, note) = match &shared.model {
             None => (by_words, None),
-            Some(model) => match shared.by_meaning(ctx, model, &self.query, &found).await {
+            Some(model) => match shared
+                .similarities(ctx, model, &self.query, &passages)
+                .await
+            {
                 Ok(likeness) => (combined_scores(&by_words, &likeness), None),
                 // A search by words is better than none.
                 Err(error) => (
@@ -156,13 +159,13 @@ impl ToolOperation for SearchNotes {
                 ),
             },
         };
-        let fitting = ranked
+        let best_passages = ranked
             .into_iter()
             .filter(|(_, score)| *score >= self.min_score)
             .take(self.max_results);
-        let results: Vec<Value> = fitting
+        let results: Vec<Value> = best_passages
             .map(|(index, score)| {
-                let (path, passage) = &found[index];
+                let (path, passage) = &passages[index];
                 let snippet: String = passage.text.chars().take(MAX_SNIPPET_CHARS).collect();
                 json!({"path": path, "from": passage.from, "to": passage.to, "score": score, "snippet": snippet})
             })
@@ -182,7 +185,7 @@ impl ToolOperation for SearchNotes {
 
 impl MemorySearchState {
     /// Returns the semantic similarity of each passage to the query.
-    async fn by_meaning(
+    async fn similarities(
         &self,
         ctx: &ToolContext,
         model: &str,
@@ -326,7 +329,7 @@ fn list_notes(root: &FileRoot) -> Result<Vec<PathBuf>, HandlerError> {
 /// Reads a note in any encoding that `fs__grep` reads.
 fn note_text(file: File, shown: &str) -> Result<String, HandlerError> {
     let bytes = read_bytes(file, shown)?;
-    decoded_text(bytes).map_err(|bytes| not_text(shown, &bytes))
+    decoded_text(bytes).map_err(|bytes| not_text_error(shown, &bytes))
 }
 
 /// Returns the passages of a note with its path. An unreadable note has none.
@@ -350,12 +353,12 @@ fn passages_of(root: &FileRoot, note: &Path) -> Vec<(String, passages::NotePassa
         .collect()
 }
 
-/// Returns whether `path` is `MEMORY.md` or a note below `memory/`.
+/// Returns true if `path` is `MEMORY.md` or a note below `memory/`.
 fn is_note(path: &Path) -> bool {
     path == Path::new(MAIN_NOTE_FILE) || (path.starts_with(NOTES_DIR) && is_markdown(path))
 }
 
-/// Returns whether the file name ends in `.md`.
+/// Returns true if the file name ends in `.md`.
 fn is_markdown(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("md"))

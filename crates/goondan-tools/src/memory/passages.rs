@@ -20,8 +20,8 @@ pub(super) fn split_passages(text: &str) -> Vec<NotePassage> {
     let mut passages = Vec::new();
     let mut start = 0;
     for end in 1..=lines.len() {
-        let full = end - start == MAX_PASSAGE_LINES;
-        if end == lines.len() || full || is_heading(lines[end]) {
+        let is_full = end - start == MAX_PASSAGE_LINES;
+        if end == lines.len() || is_full || is_heading(lines[end]) {
             passages.extend(build_passage(&lines, start, end));
             start = end;
         }
@@ -39,11 +39,11 @@ fn is_heading(line: &str) -> bool {
 fn build_passage(lines: &[&str], start: usize, end: usize) -> Option<NotePassage> {
     let has_text = |line: &&str| !line.trim().is_empty();
     let from = start + lines[start..end].iter().position(has_text)?;
-    let to = end - lines[start..end].iter().rev().position(has_text)?;
+    let last_line = end - lines[start..end].iter().rev().position(has_text)?;
     Some(NotePassage {
         from: from + 1,
-        to,
-        text: lines[from..to].join("\n"),
+        to: last_line,
+        text: lines[from..last_line].join("\n"),
     })
 }
 

@@ -57,14 +57,14 @@ impl VectorCache {
         }
         let vectors_by_key = cached.get_or_insert_with(HashMap::new);
         let keys: Vec<String> = texts.iter().map(|text| hash(&identity, text)).collect();
-        let mut missing: Vec<(&String, &String)> = keys
+        let mut uncached: Vec<(&String, &String)> = keys
             .iter()
             .zip(texts)
             .filter(|(key, _)| !vectors_by_key.contains_key(*key))
             .collect();
-        missing.sort_unstable();
-        missing.dedup();
-        for batch in missing.chunks(MAX_TEXTS_PER_REQUEST) {
+        uncached.sort_unstable();
+        uncached.dedup();
+        for batch in uncached.chunks(MAX_TEXTS_PER_REQUEST) {
             let texts = batch.iter().map(|(_, text)| (*text).clone()).collect();
             let vectors = power.embed(model, texts).await?;
             if vectors.len() != batch.len() {
@@ -75,16 +75,16 @@ impl VectorCache {
                 );
                 return Err(HandlerError::new(message).code(Code::MODEL_FAILED));
             }
-            let new: Vec<(String, Arc<[f32]>)> = batch
+            let new_vectors: Vec<(String, Arc<[f32]>)> = batch
                 .iter()
                 .zip(vectors)
                 .map(|((key, _), vector)| ((*key).clone(), vector.into()))
                 .collect();
-            vectors_by_key.extend(new.iter().cloned());
+            vectors_by_key.extend(new_vectors.iter().cloned());
             let file = file.clone();
             let store = move || {
                 if let Some(file) = file {
-                    append(&file, &new);
+                    append(&file, &new_vectors);
                 }
                 Ok(())
             };
@@ -102,15 +102,15 @@ pub(super) fn cosine_similarity(a: &[f32], b: &[f32]) -> f64 {
     if a.len() != b.len() {
         return 0.0;
     }
-    let product = |a: &[f32], b: &[f32]| {
+    let dot_product = |a: &[f32], b: &[f32]| {
         a.iter()
             .zip(b)
             .map(|(a, b)| f64::from(*a) * f64::from(*b))
             .sum::<f64>()
     };
-    let length = (product(a, a) * product(b, b)).sqrt();
+    let length = (dot_product(a, a) * dot_product(b, b)).sqrt();
     if length > 0.0 {
-        (product(a, b) / length).clamp(0.0, 1.0)
+        (dot_product(a, b) / length).clamp(0.0, 1.0)
     } else {
         0.0
     }

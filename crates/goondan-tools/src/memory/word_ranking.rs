@@ -84,9 +84,9 @@ impl WordCounts {
     fn new(words: Vec<String>) -> WordCounts {
         let length = words.len() as f64;
         let mut counts = BTreeMap::new();
-        words
-            .into_iter()
-            .for_each(|word| *counts.entry(word).or_insert(0.0) += 1.0);
+        for word in words {
+            *counts.entry(word).or_insert(0.0) += 1.0;
+        }
         WordCounts { counts, length }
     }
 

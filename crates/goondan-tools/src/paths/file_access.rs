@@ -19,15 +19,15 @@ use crate::errors;
 impl FileRoot {
     /// Opens a regular file for reading, and returns its metadata.
     pub(crate) fn open(&self, resolved: &ResolvedPath) -> Result<(File, Metadata), HandlerError> {
-        let what = format!("read `{}`", resolved.given);
+        let action = format!("read `{}`", resolved.given);
         let kind = std::fs::symlink_metadata(&resolved.path)
-            .map_err(|error| errors::io_error(&what, &error))?;
-        expect_file(&kind, &what)?;
-        let file = self.open_with(resolved, &what, FileOpenMode::Read)?;
+            .map_err(|error| errors::io_error(&action, &error))?;
+        expect_file(&kind, &action)?;
+        let file = self.open_with(resolved, &action, FileOpenMode::Read)?;
         let metadata = file
             .metadata()
-            .map_err(|error| errors::io_error(&what, &error))?;
-        expect_file(&metadata, &what)?;
+            .map_err(|error| errors::io_error(&action, &error))?;
+        expect_file(&metadata, &action)?;
         Ok((file, metadata))
     }
 
@@ -38,9 +38,10 @@ impl FileRoot {
     /// Fails if the file cannot be opened, or if another name of it is that of a file with keys.
     pub(crate) fn open_found(&self, path: &Path) -> io::Result<File> {
         let file = open_regular_file(self.base_of(path), path)?;
-        match self.secrets.contains_link(&file.metadata()?) {
-            true => Err(secret_file_error()),
-            false => Ok(file),
+        if self.secrets.contains_link(&file.metadata()?) {
+            Err(secret_file_error())
+        } else {
+            Ok(file)
         }
     }
 
@@ -50,12 +51,13 @@ impl FileRoot {
     /// Fails if the file cannot be opened, or if it or another name of it is a file with keys.
     pub(crate) fn open_unnamed(&self, resolved: &ResolvedPath) -> Result<File, HandlerError> {
         let (file, metadata) = self.open(resolved)?;
-        match self.secrets.contains(&resolved.path, &metadata) {
-            true => Err(errors::io_error(
+        if self.secrets.contains(&resolved.path, &metadata) {
+            Err(errors::io_error(
                 format_args!("read `{}`", resolved.given),
                 &secret_file_error(),
-            )),
-            false => Ok(file),
+            ))
+        } else {
+            Ok(file)
         }
     }
 
@@ -73,7 +75,6 @@ impl FileRoot {
             .filter(|metadata| metadata.kind == DirectoryEntryKind::File)
     }
 
-    /// Opens a resolved directory.
     pub(crate) fn open_directory(&self, resolved: &ResolvedPath) -> io::Result<DirectoryHandle> {
         DirectoryHandle::open(self.base_of(&resolved.path), &resolved.path)
     }
@@ -89,15 +90,15 @@ impl FileRoot {
 
     /// Opens a file for writing, and truncates or creates it.
     pub(crate) fn open_to_write(&self, resolved: &ResolvedPath) -> Result<File, HandlerError> {
-        let what = format!("write `{}`", resolved.given);
-        let file = self.open_to_change(resolved, &what, FileOpenMode::Write)?;
+        let action = format!("write `{}`", resolved.given);
+        let file = self.open_to_change(resolved, &action, FileOpenMode::Write)?;
         let emptied = file.metadata().map(|metadata| {
-            expect_file(&metadata, &what).and_then(|()| {
+            expect_file(&metadata, &action).and_then(|()| {
                 file.set_len(0)
-                    .map_err(|error| errors::io_error(&what, &error))
+                    .map_err(|error| errors::io_error(&action, &error))
             })
         });
-        emptied.map_err(|error| errors::io_error(&what, &error))??;
+        emptied.map_err(|error| errors::io_error(&action, &error))??;
         Ok(file)
     }
 
@@ -155,8 +156,8 @@ impl FileRoot {
         self.explain_failure(resolved, what, done)
     }
 
-    /// Works like [`FileRoot::in_folder`], for a path from [`FileRoot::resolve_name`] whose last
-    /// component is a link.
+    /// Works like [`FileRoot::in_folder`], but does not follow a link in the last component. The
+    /// path comes from [`FileRoot::resolve_name`].
     pub(crate) fn in_folder_of_name<T>(
         &self,
         resolved: &ResolvedPath,
@@ -196,7 +197,7 @@ impl FileRoot {
         })
     }
 
-    /// Returns whether `resolved` is a root itself.
+    /// Returns true if `resolved` is a root itself.
     fn is_base(&self, resolved: &ResolvedPath) -> bool {
         self.base_of(&resolved.path) == resolved.path
     }

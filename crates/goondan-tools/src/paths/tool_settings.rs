@@ -1,4 +1,4 @@
-//! Settings of file tools.
+//! Config of the file tools: additional directories, and the treatment of stale writes.
 
 use std::path::PathBuf;
 
@@ -64,11 +64,11 @@ impl FileToolSettings {
     /// Adds the configured directories to a root.
     fn with_others(&self, ctx: &ToolContext, root: FileRoot) -> Result<FileRoot, HandlerError> {
         let roots = self.roots.iter();
-        let others: Vec<Option<PathBuf>> = roots
+        let other_roots: Vec<Option<PathBuf>> = roots
             .map(|root| configured_directory(ctx, root))
             .collect::<Result<_, _>>()?;
         Ok(FileRoot {
-            others: others
+            others: other_roots
                 .into_iter()
                 .flatten()
                 .filter(|root| root.is_dir())

@@ -169,7 +169,7 @@ impl UploadedFile {
         run_blocking(move || {
             let resolved = root.resolve(&path)?;
             let (file, metadata) = root.open(&resolved)?;
-            let too_large = || {
+            let too_large_error = || {
                 let error = HandlerError::new(format!(
                     "`{path}` has more than {MAX_SENT_FILE_BYTES} bytes"
                 ));
@@ -178,7 +178,7 @@ impl UploadedFile {
                     .suggest("send a smaller file, or a part of the file")
             };
             if metadata.len() > MAX_SENT_FILE_BYTES {
-                return Err(too_large());
+                return Err(too_large_error());
             }
             if metadata.len() == 0 {
                 return Err(errors::invalid_argument(format!(
@@ -190,7 +190,7 @@ impl UploadedFile {
             read.map_err(|error| errors::io_error(format_args!("read `{path}`"), &error))?;
             // The file may have grown during reading.
             if content.len() as u64 > MAX_SENT_FILE_BYTES {
-                return Err(too_large());
+                return Err(too_large_error());
             }
             let file_name = resolved
                 .path

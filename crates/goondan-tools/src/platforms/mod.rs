@@ -126,11 +126,12 @@ impl PlatformClient {
             // The token belongs to the platform, and must not be sent to another URL.
             None if config.api_base_url.is_some() => None,
             None => {
-                let held = platform
+                let present_values = platform
                     .variables
                     .iter()
                     .filter_map(|name| opening.environment.get(name));
-                held.map(str::trim)
+                present_values
+                    .map(str::trim)
                     .find(|token| !token.is_empty())
                     .map(Secret::new)
             }
@@ -153,6 +154,7 @@ impl PlatformClient {
         })
     }
 
+    /// Returns the token. Fails if neither the config nor a variable contains one.
     fn token(&self) -> Result<&str, HandlerError> {
         self.token
             .as_ref()
@@ -176,12 +178,12 @@ impl PlatformClient {
                 "`{odd}` can't be a part of a URL"
             )));
         }
-        let broken = || {
+        let broken_answer_error = || {
             errors::invalid_argument(format!("the API URL of {} is invalid", self.platform.name))
         };
-        let mut url = Url::parse(&self.base).map_err(|_| broken())?;
+        let mut url = Url::parse(&self.base).map_err(|_| broken_answer_error())?;
         url.path_segments_mut()
-            .map_err(|()| broken())?
+            .map_err(|()| broken_answer_error())?
             .pop_if_empty()
             .extend(parts);
         Ok(url)
@@ -264,9 +266,10 @@ impl PlatformClient {
         let (status, answer) = self
             .send_request((method, url.into(), true), body, timeout_ms)
             .await?;
-        match status.is_success() {
-            true => Ok(answer),
-            false => Err(self.rejection_error(what, status, answer["message"].as_str())),
+        if status.is_success() {
+            Ok(answer)
+        } else {
+            Err(self.rejection_error(what, status, answer["message"].as_str()))
         }
     }
 
@@ -365,9 +368,10 @@ impl PlatformClient {
 
 /// Returns the wait that a response requests because a rate limit is exceeded.
 fn requested_wait(response: &HttpToolResponse) -> Option<Duration> {
-    let body: Value = match response.body.len() <= MAX_LIMIT_ANSWER_BYTES {
-        true => serde_json::from_slice(&response.body).unwrap_or_default(),
-        false => Value::Null,
+    let body: Value = if response.body.len() <= MAX_LIMIT_ANSWER_BYTES {
+        serde_json::from_slice(&response.body).unwrap_or_default()
+    } else {
+        Value::Null
     };
     let response = PlatformResponse {
         status: response.status.as_u16(),
@@ -395,22 +399,22 @@ fn without_nulls(fields: Value) -> Value {
 
 /// Combines one and several emojis, each once, in order.
 fn merge_emojis(one: Option<String>, several: Vec<String>, clean: fn(&str) -> &str) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
+    let mut emojis: Vec<String> = Vec::new();
     for emoji in one
         .iter()
         .chain(&several)
         .map(|emoji| clean(emoji.trim()))
         .filter(|emoji| !emoji.is_empty())
     {
-        if !all.iter().any(|known| known == emoji) {
-            all.push(emoji.to_owned());
+        if !emojis.iter().any(|known| known == emoji) {
+            emojis.push(emoji.to_owned());
         }
     }
-    all
+    emojis
 }
 
 /// Returns the error of a call without an emoji.
-fn no_emoji() -> HandlerError {
+fn no_emoji_error() -> HandlerError {
     errors::invalid_argument("pass `emoji` or a non-empty `emojis`")
 }
 

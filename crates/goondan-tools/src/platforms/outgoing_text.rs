@@ -53,7 +53,7 @@ impl OutgoingText<'_> {
 }
 
 /// Adds to the error of a message how many messages of the call were sent before it.
-pub(super) fn after_sent(error: HandlerError, sent: usize, count: usize) -> HandlerError {
+pub(super) fn add_sent_count(error: HandlerError, sent: usize, count: usize) -> HandlerError {
     match sent {
         0 => error,
         sent => HandlerError {

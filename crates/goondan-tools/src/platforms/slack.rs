@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::file_transfer::{DownloadOptions, UploadedFile};
-use super::outgoing_text::{OutgoingText, after_sent, restore_mentions};
+use super::outgoing_text::{OutgoingText, add_sent_count, restore_mentions};
 use super::{
     ApiAnswer, ApiRequestBody, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription,
-    TimeLimit, merge_emojis, no_emoji, without_nulls,
+    TimeLimit, merge_emojis, no_emoji_error, without_nulls,
 };
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
@@ -87,9 +87,10 @@ fn checked_answer(
     method: &str,
     (status, answer): ApiAnswer,
 ) -> Result<Value, HandlerError> {
-    match status.is_success() && answer["ok"] == true {
-        true => Ok(answer),
-        false => Err(bot.rejection_error(method, status, answer["error"].as_str())),
+    if status.is_success() && answer["ok"] == true {
+        Ok(answer)
+    } else {
+        Err(bot.rejection_error(method, status, answer["error"].as_str()))
     }
 }
 
@@ -142,7 +143,7 @@ impl ToolOperation for SlackSend {
                 "reply_broadcast": self.reply_broadcast,
             });
             let answer = call(bot, "chat.postMessage", body, self.timeout_ms).await;
-            sent.push(answer.map_err(|error| after_sent(error, sent.len(), texts.len()))?);
+            sent.push(answer.map_err(|error| add_sent_count(error, sent.len(), texts.len()))?);
         }
         let first = &sent[0];
         let channel = first["channel"].as_str().unwrap_or(&self.channel_id);
@@ -150,8 +151,8 @@ impl ToolOperation for SlackSend {
         let mut output =
             json!({"ok": true, "channelId": channel, "messageTs": first["ts"], "text": text});
         if sent.len() > 1 {
-            let all: Vec<&Value> = sent.iter().map(|answer| &answer["ts"]).collect();
-            output["allMessageTs"] = json!(all);
+            let message_ids: Vec<&Value> = sent.iter().map(|answer| &answer["ts"]).collect();
+            output["allMessageTs"] = json!(message_ids);
         }
         Ok(titled_output(
             format!("Sent a message to {channel}"),
@@ -170,7 +171,7 @@ fn outgoing_text(text: &str, is_raw: bool) -> OutgoingText<'_> {
     }
 }
 
-/// Returns whether the content between `<` and `>` mentions a user or a channel. Mentions of groups,
+/// Returns true if the content between `<` and `>` mentions a user or a channel. Mentions of groups,
 /// such as `!channel`, need raw text.
 fn is_mention(content: &str) -> bool {
     let id = content
@@ -219,7 +220,7 @@ impl ToolOperation for SlackRead {
         _ctx: &ToolContext,
         bot: &PlatformClient,
     ) -> Result<ToolOutput, HandlerError> {
-        let one = self.message_ts.as_deref();
+        let requested_ts = self.message_ts.as_deref();
         let method = if self.thread_ts.is_some() {
             "conversations.replies"
         } else {
@@ -228,15 +229,16 @@ impl ToolOperation for SlackRead {
         let body = json!({
             "channel": self.channel_id,
             "ts": self.thread_ts,
-            "latest": self.latest.as_deref().or(one),
+            "latest": self.latest.as_deref().or(requested_ts),
             "oldest": self.oldest,
-            "inclusive": self.inclusive.or(one.map(|_| true)),
-            "limit": self.limit.unwrap_or(if one.is_some() { 1 } else { DEFAULT_MESSAGE_COUNT }),
+            "inclusive": self.inclusive.or(requested_ts.map(|_| true)),
+            "limit": self.limit.unwrap_or(if requested_ts.is_some() { 1 } else { DEFAULT_MESSAGE_COUNT }),
             "cursor": self.cursor,
         });
         let answer = call(bot, method, body, self.timeout_ms).await?;
         let messages = answer["messages"].as_array().cloned().unwrap_or_default();
-        let found = one.and_then(|ts| messages.iter().find(|message| message["ts"] == ts));
+        let found_message =
+            requested_ts.and_then(|ts| messages.iter().find(|message| message["ts"] == ts));
         let cursor = answer["response_metadata"]["next_cursor"]
             .as_str()
             .filter(|cursor| !cursor.is_empty());
@@ -244,10 +246,10 @@ impl ToolOperation for SlackRead {
             "ok": true,
             "channelId": self.channel_id,
             "method": method,
-            "messageTs": one,
+            "messageTs": requested_ts,
             "threadTs": self.thread_ts,
             "count": messages.len(),
-            "found": found,
+            "found": found_message,
             "messages": messages,
             "hasMore": answer["has_more"].as_bool().unwrap_or(false),
             "nextCursor": cursor,
@@ -367,7 +369,7 @@ impl ToolOperation for SlackReact {
     ) -> Result<ToolOutput, HandlerError> {
         let names = merge_emojis(self.emoji, self.emojis, |name| name.trim_matches(':'));
         if names.is_empty() {
-            return Err(no_emoji());
+            return Err(no_emoji_error());
         }
         if let Some(wrong) = names.iter().find(|name| name.contains(char::is_whitespace)) {
             return Err(errors::invalid_argument(format!(

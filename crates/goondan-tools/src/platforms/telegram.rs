@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::file_transfer::{DownloadOptions, UploadedFile};
-use super::outgoing_text::{OutgoingText, after_sent};
+use super::outgoing_text::{OutgoingText, add_sent_count};
 use super::{
     ApiAnswer, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription, TimeLimit, merge_emojis,
-    no_emoji, without_nulls,
+    no_emoji_error, without_nulls,
 };
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
@@ -127,9 +127,10 @@ fn checked_answer(
     method: &str,
     (status, mut answer): ApiAnswer,
 ) -> Result<Value, HandlerError> {
-    match status.is_success() && answer["ok"] == true {
-        true => Ok(answer["result"].take()),
-        false => Err(bot.rejection_error(method, status, answer["description"].as_str())),
+    if status.is_success() && answer["ok"] == true {
+        Ok(answer["result"].take())
+    } else {
+        Err(bot.rejection_error(method, status, answer["description"].as_str()))
     }
 }
 
@@ -186,15 +187,16 @@ impl ToolOperation for TelegramSend {
                 "allow_sending_without_reply": self.allow_sending_without_reply,
             });
             let answer = call(bot, "sendMessage", body, self.timeout_ms).await;
-            sent.push(answer.map_err(|error| after_sent(error, sent.len(), texts.len()))?);
+            sent.push(answer.map_err(|error| add_sent_count(error, sent.len(), texts.len()))?);
         }
         let first = &sent[0];
         let mut output = json!({
             "ok": true, "chatId": chat, "messageId": first["message_id"], "date": first["date"], "text": first["text"],
         });
         if sent.len() > 1 {
-            let all: Vec<&Value> = sent.iter().map(|answer| &answer["message_id"]).collect();
-            output["allMessageIds"] = json!(all);
+            let message_ids: Vec<&Value> =
+                sent.iter().map(|answer| &answer["message_id"]).collect();
+            output["allMessageIds"] = json!(message_ids);
         }
         Ok(titled_output(format!("Sent a message to {chat}"), output))
     }
@@ -348,7 +350,7 @@ impl ToolOperation for TelegramReact {
             merge_emojis(self.emoji, self.emojis, str::trim)
         };
         if emojis.is_empty() && !self.clear {
-            return Err(no_emoji().suggest("to remove the reactions, pass `clear: true`"));
+            return Err(no_emoji_error().suggest("to remove the reactions, pass `clear: true`"));
         }
         let reaction: Vec<Value> = emojis
             .iter()

@@ -34,14 +34,14 @@ impl ApprovedFileError {
     pub(super) fn of_writer(program: String, files: &[PathBuf]) -> ApprovedFileError {
         ApprovedFileError::Writer {
             program,
-            path: first_of(files),
+            path: first_path_text(files),
         }
     }
 
     /// Creates the error about the start of a call with files in the first of `places`.
     pub(super) fn of_start(places: &[PathBuf]) -> ApprovedFileError {
         ApprovedFileError::OtherStart {
-            place: first_of(places),
+            place: first_path_text(places),
         }
     }
 
@@ -67,7 +67,7 @@ impl ApprovedFileError {
     }
 }
 
-pub(super) fn first_of(files: &[PathBuf]) -> String {
+pub(super) fn first_path_text(files: &[PathBuf]) -> String {
     let path = files.first().map(|path| path.display().to_string());
     path.unwrap_or_default()
 }

@@ -11,7 +11,7 @@ use goondan_core::ports::tool::ApprovedFile;
 use goondan_core::real_path::links_of_path;
 use tokio::time::timeout;
 
-use super::approved_file_error::first_of;
+use super::approved_file_error::first_path_text;
 use super::program_table::{RUNNING_PROGRAMS, once_possible};
 use super::stopped_programs::StoppedPrograms;
 use super::wait_limits::{OTHER_PROCESS_TIMEOUT, WRITER_WAIT_TIMEOUT};
@@ -72,7 +72,7 @@ async fn exclude_other_processes(
     match timeout(OTHER_PROCESS_TIMEOUT, once_possible(attempt)).await {
         Ok(done) => done.map(|()| Some(locks)),
         Err(_) => Err(ApprovedFileError::OtherProcess {
-            path: first_of(files),
+            path: first_path_text(files),
         }),
     }
 }

@@ -138,18 +138,18 @@ impl LockFile {
         writable: &[PathBuf],
         is_checked: impl Fn(&LockFileState, &PathBuf) -> bool,
     ) -> Result<Option<ByteLocks>, ApprovedFileError> {
-        let all = bytes(writable, LockPurpose::Program);
+        let lock_bytes = bytes(writable, LockPurpose::Program);
         let is_free = self.try_with_state(|state| {
             let checked = writable.iter().filter(|path| is_checked(state, path));
             let starts = bytes(checked, LockPurpose::Start);
-            state.add(&all)?;
-            let found = state.find_locked(starts.into_iter());
-            if !matches!(found, Ok(None)) {
-                state.remove(&all);
+            state.add(&lock_bytes)?;
+            let locked_start = state.find_locked(starts.into_iter());
+            if !matches!(locked_start, Ok(None)) {
+                state.remove(&lock_bytes);
             }
-            Ok(found?.is_none())
+            Ok(locked_start?.is_none())
         })?;
-        Ok(is_free.then(|| self.byte_locks(all)))
+        Ok(is_free.then(|| self.byte_locks(lock_bytes)))
     }
 
     /// Returns the directories in which another process starts a call with approved files.
@@ -175,9 +175,9 @@ impl LockFile {
         self: &Arc<Self>,
         files: &[PathBuf],
     ) -> Result<ByteLocks, ApprovedFileError> {
-        let all = bytes(with_directories(files), LockPurpose::Start);
-        self.try_with_state(|state| state.add(&all))?;
-        Ok(self.byte_locks(all))
+        let lock_bytes = bytes(with_directories(files), LockPurpose::Start);
+        self.try_with_state(|state| state.add(&lock_bytes))?;
+        Ok(self.byte_locks(lock_bytes))
     }
 
     /// Returns true if a program of another process may write one of the files.
@@ -288,7 +288,8 @@ fn bytes(paths: impl IntoIterator<Item = impl AsRef<Path>>, purpose: LockPurpose
         .collect()
 }
 
-/// Returns the byte of a path. It is the same in all versions of this program.
+/// Returns the position of the byte that is locked for a path. All versions of this program must
+/// use the same position.
 fn lock_byte(path: &Path, purpose: LockPurpose) -> i64 {
     let hash = Sha256::digest(path.as_os_str().as_bytes());
     let number = hash

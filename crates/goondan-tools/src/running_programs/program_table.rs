@@ -70,9 +70,10 @@ impl ProgramTable {
     /// Returns sandboxed processes that left their group. With a domain, they end with their program.
     #[cfg(target_os = "linux")]
     pub(super) fn orphans(&self) -> Vec<i32> {
-        match SignalDomain::is_supported() {
-            true => Vec::new(),
-            false => orphans::sandboxed_children(&self.pids()),
+        if SignalDomain::is_supported() {
+            Vec::new()
+        } else {
+            orphans::sandboxed_children(&self.pids())
         }
     }
 

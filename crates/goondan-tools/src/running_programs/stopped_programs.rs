@@ -58,17 +58,17 @@ impl StoppedPrograms {
     fn try_begin(selects: &impl ProgramSelection) -> Option<StoppedPrograms> {
         let mut table = lock(&RUNNING_PROGRAMS.table);
         let ProgramTable { programs, .. } = &mut *table;
-        let selected = |(key, program): &(&u64, &RunningProgram)| selects(**key, program);
+        let is_selected = |(key, program): &(&u64, &RunningProgram)| selects(**key, program);
         if programs
             .iter()
-            .filter(selected)
+            .filter(is_selected)
             .any(|(_, program)| program.pid.is_none())
         {
             return None;
         }
         let keys: Vec<u64> = programs
             .iter()
-            .filter(selected)
+            .filter(is_selected)
             .map(|(key, _)| *key)
             .collect();
         for key in &keys {
@@ -85,7 +85,7 @@ impl StoppedPrograms {
         let programs: Vec<StoppableProgram> = {
             let table = lock(&RUNNING_PROGRAMS.table);
             let programs = self.keys.iter().filter_map(|key| table.programs.get(key));
-            programs.map(RunningProgram::to_stoppable).collect()
+            programs.map(RunningProgram::stoppable_processes).collect()
         };
         let check = move || programs.iter().all(StoppableProgram::has_stopped);
         // A failed check does not permit the call.
@@ -197,7 +197,7 @@ impl RunningProgram {
         }
     }
 
-    fn to_stoppable(&self) -> StoppableProgram {
+    fn stoppable_processes(&self) -> StoppableProgram {
         StoppableProgram {
             pid: self.pid,
             domain: self.domain.clone(),

@@ -183,7 +183,7 @@ async fn answers(server: &mut ServerProgram) {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_server_that_may_write_approved_files_is_stopped_for_their_call() {
-    if !crate::sandbox::sandboxed_start::is_there() {
+    if !crate::sandbox::sandboxed_start::is_supported() {
         return;
     }
     let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -263,7 +263,10 @@ async fn a_program_waits_for_an_approved_call_of_another_process() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_server_is_stopped_for_an_approved_call_of_another_process() {
-    let (true, Some(other)) = (crate::sandbox::sandboxed_start::is_there(), other_process()) else {
+    let (true, Some(other)) = (
+        crate::sandbox::sandboxed_start::is_supported(),
+        other_process(),
+    ) else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();

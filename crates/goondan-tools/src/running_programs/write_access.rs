@@ -83,9 +83,12 @@ fn permitted_by_both(first: &[PathBuf], second: &[PathBuf]) -> Vec<PathBuf> {
     let pairs = first
         .iter()
         .flat_map(|one| second.iter().map(move |other| (one, other)));
-    let inner = |(one, other): (&PathBuf, &PathBuf)| match one.starts_with(other) {
-        true => Some(one.clone()),
-        false => other.starts_with(one).then(|| other.clone()),
+    let inner = |(one, other): (&PathBuf, &PathBuf)| {
+        if one.starts_with(other) {
+            Some(one.clone())
+        } else {
+            other.starts_with(one).then(|| other.clone())
+        }
     };
     pairs.filter_map(inner).collect()
 }

@@ -40,6 +40,7 @@ pub(super) fn ensure_running(helper: &HelperCommand) {
     }
 }
 
+/// Starts the watcher in its own process group, outside of every signal domain of this process.
 fn start(helper: &HelperCommand) -> io::Result<Child> {
     let mut command = Command::new(&helper.program);
     command
@@ -78,7 +79,6 @@ fn is_in_domain() -> bool {
         && kill(parent, None) == Err(Errno::EPERM)
 }
 
-/// Returns the user of a process.
 #[expect(clippy::disallowed_methods, reason = "the kernel generates /proc")]
 fn process_user(process: Pid) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;

@@ -86,12 +86,12 @@ impl GroupWatcher {
         match command.spawn() {
             Ok(mut child) => {
                 state.pipe = child.stdin.take();
-                let all: String = state
+                let known_groups: String = state
                     .groups
                     .iter()
                     .map(|group| format!("+{group}\n"))
                     .collect();
-                state.send_lines(&all);
+                state.send_lines(&known_groups);
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot start the process watcher; programs of tools will \
@@ -104,14 +104,14 @@ impl GroupWatcher {
 impl WatcherState {
     /// Returns true if the watcher has received the lines.
     fn send_lines(&mut self, lines: &str) -> bool {
-        let heard = self
+        let was_received = self
             .pipe
             .as_mut()
             .is_some_and(|pipe| pipe.write_all(lines.as_bytes()).is_ok());
-        if !heard {
+        if !was_received {
             self.pipe = None;
         }
-        heard
+        was_received
     }
 }
 
@@ -156,15 +156,15 @@ pub(super) fn run_watcher() -> std::process::ExitCode {
     use nix::unistd::Pid;
 
     let groups = remaining_groups(std::io::stdin().lock());
-    let all = |signal| {
+    let signal_all_groups = |signal| {
         groups
             .iter()
             .filter(|group| killpg(Pid::from_raw(**group), signal).is_ok())
             .count()
     };
-    if all(Signal::SIGTERM) > 0 {
+    if signal_all_groups(Signal::SIGTERM) > 0 {
         std::thread::sleep(crate::process::TERMINATION_GRACE_PERIOD);
-        all(Signal::SIGKILL);
+        signal_all_groups(Signal::SIGKILL);
     }
     std::process::ExitCode::SUCCESS
 }

@@ -67,9 +67,9 @@ fn apply_restrictions(restrictions: &ProcessRestrictions) -> Result<(), HelperSt
     limit(restrictions)?;
     let mut layers = restrictions.layers.clone();
     // This process becomes the program, so its own entry in /proc stays valid.
-    layers
-        .iter_mut()
-        .for_each(|layer| layer.read.push("/proc/self".into()));
+    for layer in &mut layers {
+        layer.read.push("/proc/self".into());
+    }
     Ok(super::landlock::apply_layers(&layers)?)
 }
 
@@ -86,13 +86,15 @@ fn apply_restrictions(_restrictions: &ProcessRestrictions) -> Result<(), HelperS
     Err(HelperStartError::OtherSystem)
 }
 
+/// Sets the resource limits of this process, which the started program inherits. Fails for a limit
+/// that the system does not support.
 #[cfg(unix)]
 fn limit(restrictions: &ProcessRestrictions) -> Result<(), HelperStartError> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
     let mib = |size: u64| size.saturating_mul(1 << 20);
     let limits = &restrictions.limits;
-    let wanted = [
+    let requested_limits = [
         (Resource::RLIMIT_CPU, limits.cpu_seconds, "cpuSeconds"),
         (Resource::RLIMIT_AS, limits.memory_mib.map(mib), "memoryMib"),
         (
@@ -103,10 +105,14 @@ fn limit(restrictions: &ProcessRestrictions) -> Result<(), HelperStartError> {
         #[cfg(any(target_os = "linux", target_os = "freebsd"))]
         (Resource::RLIMIT_NPROC, limits.processes, "processes"),
     ];
-    if limits.processes.is_some() && !wanted.iter().any(|(.., name)| *name == "processes") {
+    if limits.processes.is_some()
+        && !requested_limits
+            .iter()
+            .any(|(.., name)| *name == "processes")
+    {
         return Err(HelperStartError::Processes);
     }
-    for (resource, limit, name) in wanted {
+    for (resource, limit, name) in requested_limits {
         let Some(limit) = limit else { continue };
         let failed = |cause| HelperStartError::Limit { name, cause };
         // Raising a limit above the existing hard limit is not permitted.

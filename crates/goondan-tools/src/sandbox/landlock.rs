@@ -24,7 +24,7 @@ use super::system_calls::{self, CallAccess};
 use super::world_readable::SETTINGS_DIR;
 use crate::mutex_lock::lock;
 
-/// Required version. The third one is the first that controls truncating files.
+/// Required version of Landlock: the first version that controls truncating files.
 const REQUIRED_LANDLOCK_ABI: ABI = ABI::V3;
 
 /// Preferred version. It adds devices, signals and sockets of outside processes.
@@ -42,7 +42,7 @@ const PERMITTED_DEVICES: [&str; 5] = [
 
 /// Returns true if this system supports sandboxes. Tested once, on a thread that ends with the
 /// test.
-pub(crate) fn is_there() -> bool {
+pub(crate) fn is_supported() -> bool {
     static LANDLOCK_SUPPORTED: OnceLock<bool> = OnceLock::new();
     let layers = [SandboxLayer {
         network: false,
@@ -80,18 +80,19 @@ fn drop_capabilities() -> Result<(), SandboxApplyError> {
         let _ = remove_capability_from_bounding_set(capability);
     }
     let _ = clear_ambient_capability_set();
-    let none = CapabilitySets {
+    let no_capabilities = CapabilitySets {
         effective: CapabilitySet::empty(),
         permitted: CapabilitySet::empty(),
         inheritable: CapabilitySet::empty(),
     };
-    set_capabilities(None, none).map_err(SandboxApplyError::Capabilities)
+    set_capabilities(None, no_capabilities).map_err(SandboxApplyError::Capabilities)
 }
 
 /// Device and inode number, which identify a file.
 type Identity = Option<(u64, u64)>;
 
-/// The rules of a layer, and the files that its paths referred to.
+/// Rules of a layer, and the files to which the paths of the layer referred when the rules were
+/// created.
 struct LandlockRules {
     layer: SandboxLayer,
     files: Vec<Identity>,
@@ -113,9 +114,10 @@ impl OpenPlace {
     /// Fails if an exact place of the layer contains a link.
     fn open(layer: &SandboxLayer, path: &Path) -> Result<Option<OpenPlace>, SandboxApplyError> {
         let is_exact = layer.exact.iter().any(|exact| path.starts_with(exact));
-        let resolve = match is_exact {
-            true => ResolveFlag::RESOLVE_NO_SYMLINKS,
-            false => ResolveFlag::empty(),
+        let resolve = if is_exact {
+            ResolveFlag::RESOLVE_NO_SYMLINKS
+        } else {
+            ResolveFlag::empty()
         };
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
@@ -139,10 +141,11 @@ impl OpenPlace {
     /// Returns the rule for this place.
     fn rule(&self, access: BitFlags<AccessFs>) -> PathBeneath<&OwnedFd> {
         let kind = SFlag::from_bits_truncate(self.stat.st_mode) & SFlag::S_IFMT;
-        let access = match kind == SFlag::S_IFDIR {
-            true => access,
+        let access = if kind == SFlag::S_IFDIR {
+            access
+        } else {
             // Other rights do not exist for files.
-            false => access & AccessFs::from_file(PREFERRED_LANDLOCK_ABI),
+            access & AccessFs::from_file(PREFERRED_LANDLOCK_ABI)
         };
         PathBeneath::new(&self.descriptor, access)
     }
@@ -162,26 +165,26 @@ fn files(layer: &SandboxLayer) -> Result<(), SandboxApplyError> {
 /// Creating rules takes longer than the rest of starting a program.
 fn cached_ruleset(layer: &SandboxLayer) -> Result<RulesetCreated, SandboxApplyError> {
     static CACHED_RULESETS: Mutex<VecDeque<LandlockRules>> = Mutex::new(VecDeque::new());
-    let open = |path: &PathBuf| OpenPlace::open(layer, path);
-    let places: Vec<Option<OpenPlace>> = layer.paths().map(open).collect::<Result<_, _>>()?;
+    let open_place = |path: &PathBuf| OpenPlace::open(layer, path);
+    let places: Vec<Option<OpenPlace>> = layer.paths().map(open_place).collect::<Result<_, _>>()?;
     let identity = |place: &Option<OpenPlace>| place.as_ref().map(OpenPlace::file_identity);
     let files: Vec<Identity> = places.iter().map(identity).collect();
-    let mut made = lock(&CACHED_RULESETS);
-    if let Some(known) = made
+    let mut cached_rulesets = lock(&CACHED_RULESETS);
+    if let Some(known) = cached_rulesets
         .iter()
         .find(|known| known.layer == *layer && known.files == files)
     {
         return Ok(known.made.try_clone()?);
     }
-    let new = build_ruleset(layer, &places)?;
-    made.retain(|known| known.layer != *layer);
-    made.truncate(MAX_CACHED_RULESETS - 1);
-    made.push_front(LandlockRules {
+    let ruleset = build_ruleset(layer, &places)?;
+    cached_rulesets.retain(|known| known.layer != *layer);
+    cached_rulesets.truncate(MAX_CACHED_RULESETS - 1);
+    cached_rulesets.push_front(LandlockRules {
         layer: layer.clone(),
         files,
-        made: new.try_clone()?,
+        made: ruleset.try_clone()?,
     });
-    Ok(new)
+    Ok(ruleset)
 }
 
 /// Returns the rules that give access to the places.
@@ -199,9 +202,10 @@ fn build_ruleset(
     layer: &SandboxLayer,
     places: &[Option<OpenPlace>],
 ) -> Result<RulesetCreated, RulesetError> {
-    let all = AccessFs::from_all(PREFERRED_LANDLOCK_ABI);
+    let all_access = AccessFs::from_all(PREFERRED_LANDLOCK_ABI);
     // A device file gives access to a terminal or a disk, wherever it is.
-    let write_access = all & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
+    let write_access =
+        all_access & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let (read, write) = match &layer.execute {
         None => (AccessFs::from_read(PREFERRED_LANDLOCK_ABI), write_access),
         Some(_) => (
@@ -215,7 +219,7 @@ fn build_ruleset(
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(REQUIRED_LANDLOCK_ABI))?
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(all)?
+        .handle_access(all_access)?
         .scope(Scope::from_all(PREFERRED_LANDLOCK_ABI))?
         .create()?
         .add_rules(path_beneath_rules([SETTINGS_DIR], AccessFs::ReadDir))?

@@ -46,13 +46,13 @@ struct LocalSocket {
 
 /// Returns the socket with the local address `address`.
 fn socket_at(address: SocketAddr) -> Option<LocalSocket> {
-    let wanted = (address.ip().to_canonical(), address.port());
+    let client_address = (address.ip().to_canonical(), address.port());
     SOCKET_TABLES
         .iter()
         .filter_map(|table| read(table))
         .find_map(|table| {
             let mut rows = table.lines().skip(1).filter_map(socket_row);
-            rows.find(|(local, _)| *local == wanted)
+            rows.find(|(local, _)| *local == client_address)
                 .map(|(_, socket)| socket)
         })
 }
@@ -96,9 +96,9 @@ fn is_open_outside_sandboxes(inode: u64) -> bool {
 
 /// Returns true for a sandboxed descendant of this process.
 fn is_own_sandboxed(pid: i32) -> bool {
-    let own = i32::try_from(std::process::id()).unwrap_or_default();
+    let own_pid = i32::try_from(std::process::id()).unwrap_or_default();
     let mut ancestors = std::iter::successors(Some(pid), |pid| parent(*pid));
-    ancestors.any(|ancestor| ancestor == own) && is_sandboxed(pid)
+    ancestors.any(|ancestor| ancestor == own_pid) && is_sandboxed(pid)
 }
 
 /// Returns true if a process has a descriptor with the link `link`. A process of this user whose

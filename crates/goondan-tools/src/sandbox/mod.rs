@@ -139,9 +139,9 @@ pub(crate) struct SandboxedCommand {
 impl SandboxedCommand {
     /// Starts the watchers if necessary.
     pub(crate) fn ensure_watchers(&self) {
-        self.watcher
-            .iter()
-            .for_each(|watcher| watcher.ensure_running());
+        if let Some(watcher) = self.watcher.as_ref() {
+            watcher.ensure_running();
+        }
         #[cfg(target_os = "linux")]
         if let Some(watcher) = &self.watcher
             && self.write_access.is_sandboxed()
@@ -231,9 +231,10 @@ impl ProgramLauncher {
         }
         let mut write_access = write_access(&layers).unwrap_or_default();
         write_access.is_of_project = places.is_of_project;
-        let approved_files = match layers.is_empty() {
-            true => places.approved_files.cloned().unwrap_or_default(),
-            false => Arc::default(),
+        let approved_files = if layers.is_empty() {
+            places.approved_files.cloned().unwrap_or_default()
+        } else {
+            Arc::default()
         };
         let mut confined = SandboxedCommand {
             command,
@@ -327,6 +328,8 @@ impl<'a> ProgramAccess<'a> {
     }
 }
 
+/// Builds the layer of a sandbox: the places that a program may read and write, its programs and
+/// its network access.
 fn build_layer(
     sandbox: &SandboxSettings,
     places: ProgramAccess<'_>,
@@ -335,7 +338,7 @@ fn build_layer(
     // The project path may be relative, and the helper starts in another directory.
     let project = resolved_once(places.project);
     let replaceable = [project.as_path(), places.workdir];
-    let place = |path: &String| {
+    let resolve_place = |path: &String| {
         let path = match path.strip_prefix("~/").zip(std::env::home_dir()) {
             Some((below, home)) => home.join(below),
             None => project.join(path),
@@ -349,8 +352,8 @@ fn build_layer(
     read.extend(Some(project.clone()).filter(|project| project.parent().is_some()));
     read.push(places.workdir.to_owned());
     read.extend(program.and_then(Path::parent).map(Path::to_owned));
-    let stated = |paths: &[String]| paths.iter().map(place).collect::<Vec<_>>();
-    let (stated_read, stated_write) = (stated(&sandbox.read), stated(&sandbox.write));
+    let stated_places = |paths: &[String]| paths.iter().map(resolve_place).collect::<Vec<_>>();
+    let (stated_read, stated_write) = (stated_places(&sandbox.read), stated_places(&sandbox.write));
     let exact = [
         &[project.clone(), places.workdir.to_owned()],
         stated_read.as_slice(),
@@ -378,13 +381,13 @@ fn build_layer(
                 .cloned()
                 .chain(tool_chains::readable_paths()),
         );
-        let real = |program: &PathBuf| program.canonicalize().ok();
+        let real_path = |program: &PathBuf| program.canonicalize().ok();
         read.extend(
             runtime
                 .starts
                 .iter()
                 .cloned()
-                .chain(runtime.starts.iter().filter_map(real)),
+                .chain(runtime.starts.iter().filter_map(real_path)),
         );
         if let Some(execute) = &mut execute {
             execute.extend(runtime.starts.iter().flat_map(|program| {

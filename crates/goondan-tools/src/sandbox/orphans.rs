@@ -22,8 +22,8 @@ const REAP_INTERVAL: Duration = Duration::from_secs(1);
 /// before.
 const REAP_ROUNDS: u32 = 10;
 
-/// Maximum number of ended children that wait for all these searches. A program that creates more of
-/// them would use up the process ids of the machine.
+/// Maximum number of ended children that wait until all running searches are over. Without the
+/// limit, a program could use up the process ids of the machine.
 const MAX_ENDED_CHILDREN: usize = 256;
 
 /// A process, as `/proc` describes it.
@@ -125,9 +125,11 @@ fn children() -> Vec<VisibleProcess> {
         Some(pids) => pids.into_iter().filter_map(read_process).collect(),
         // The kernel has no lists of children.
         None => {
-            let own = getpid().as_raw();
-            let all = visible_pids().into_iter().filter_map(read_process);
-            all.filter(|process| process.parent == own).collect()
+            let own_pid = getpid().as_raw();
+            let processes = visible_pids().into_iter().filter_map(read_process);
+            processes
+                .filter(|process| process.parent == own_pid)
+                .collect()
         }
     }
 }

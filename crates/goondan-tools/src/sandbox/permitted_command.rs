@@ -31,7 +31,7 @@ const GIT_HOME_FILES: [&str; 4] = [
 ];
 
 impl ProgramLauncher {
-    /// Returns `command` for `found`, which may also start the programs in `beside`. It runs in the
+    /// Returns `command` for `found`, which may also start the programs in `other_programs`. It runs in the
     /// sandboxes of `containments` and of the tool, the agent and its callers. On systems without
     /// sandboxes, those of `containments` are omitted.
     pub(crate) fn confine_command(
@@ -39,7 +39,7 @@ impl ProgramLauncher {
         command: Command,
         ctx: &ToolContext,
         found: &FoundProgram,
-        beside: &[FoundProgram],
+        other_programs: &[FoundProgram],
         containments: &[CommandContainment],
     ) -> Result<SandboxedCommand, HandlerError> {
         let path = command
@@ -48,10 +48,10 @@ impl ProgramLauncher {
             .find(|(name, _)| *name == "PATH")
             .and_then(|(_, path)| path);
         let path = path.unwrap_or_default().to_owned();
-        let is_there = !containments.is_empty() && sandboxed_start::is_there();
-        let wanted = containments.iter().filter(|_| is_there);
-        let layers = wanted
-            .map(|one| layer_of(one, ctx, found, beside, &path))
+        let can_sandbox = !containments.is_empty() && sandboxed_start::is_supported();
+        let applied_containments = containments.iter().filter(|_| can_sandbox);
+        let layers = applied_containments
+            .map(|one| layer_of(one, ctx, found, other_programs, &path))
             .collect();
         self.confine_with(command, ctx, None, layers)
     }
@@ -70,12 +70,14 @@ impl ProgramLauncher {
         ctx: &ToolContext,
         containments: &[CommandContainment],
     ) -> Result<Vec<SandboxLayer>, HandlerError> {
-        let of_agents = self.sandbox().into_iter().chain(&ctx.sandboxes);
-        let mut layers: Vec<SandboxLayer> = of_agents
+        let agent_sandboxes = self.sandbox().into_iter().chain(&ctx.sandboxes);
+        let mut layers: Vec<SandboxLayer> = agent_sandboxes
             .map(|sandbox| build_layer(sandbox, ProgramAccess::from_context(ctx), None))
             .collect();
-        let wanted = containments.iter().filter(|_| sandboxed_start::is_there());
-        layers.extend(wanted.map(|one| common_layer(one, ctx)));
+        let applied_containments = containments
+            .iter()
+            .filter(|_| sandboxed_start::is_supported());
+        layers.extend(applied_containments.map(|one| common_layer(one, ctx)));
         layers
             .into_iter()
             .map(SandboxLayer::without_state)
@@ -107,11 +109,13 @@ fn is_in_project(ctx: &ToolContext) -> bool {
     ctx.workdir.starts_with(resolved_once(&ctx.project_dir))
 }
 
+/// Returns the sandbox of one containment for `found`, with read access to the files of all programs
+/// that it may start.
 fn layer_of(
     containment: &CommandContainment,
     ctx: &ToolContext,
     found: &FoundProgram,
-    beside: &[FoundProgram],
+    other_programs: &[FoundProgram],
     path: &OsStr,
 ) -> SandboxLayer {
     let mut layer = common_layer(containment, ctx);
@@ -129,29 +133,29 @@ fn layer_of(
     }
     layer.exact.extend(repository.clone());
     layer.read.extend(repository);
-    let all = || std::iter::once(found).chain(beside);
-    if all().any(|one| one.is_launcher) {
+    let program_and_neighbors = || std::iter::once(found).chain(other_programs);
+    if program_and_neighbors().any(|one| one.is_launcher) {
         layer
             .read
             .extend(program_files::search_directories(path, &[]));
     }
-    if all().any(|one| one.is_launcher || is_git(one)) {
+    if program_and_neighbors().any(|one| one.is_launcher || is_git(one)) {
         layer.read.extend(
             std::env::home_dir()
                 .into_iter()
                 .flat_map(|home| GIT_HOME_FILES.map(|below| home.join(below))),
         );
     }
-    let stated = containment.sandbox.programs.as_deref().unwrap_or_default();
-    if stated.iter().any(|one| one == ANY_PROGRAM)
-        || (stated.is_empty() && all().any(|one| one.is_launcher))
+    let stated_programs = containment.sandbox.programs.as_deref().unwrap_or_default();
+    if stated_programs.iter().any(|one| one == ANY_PROGRAM)
+        || (stated_programs.is_empty() && program_and_neighbors().any(|one| one.is_launcher))
     {
         layer.execute = None;
     } else {
         layer
             .execute
             .get_or_insert_default()
-            .extend(all().flat_map(FoundProgram::files));
+            .extend(program_and_neighbors().flat_map(FoundProgram::files));
     }
     layer
 }

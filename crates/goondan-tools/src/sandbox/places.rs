@@ -17,13 +17,13 @@ const MAX_LINKS: usize = 40;
 pub(crate) fn resolved_once(path: &Path) -> PathBuf {
     static RESOLVED: Mutex<BTreeMap<PathBuf, PathBuf>> = Mutex::new(BTreeMap::new());
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut known = lock(&RESOLVED);
-    if let Some(real) = known.get(&path) {
+    let mut known_places = lock(&RESOLVED);
+    if let Some(real) = known_places.get(&path) {
         return real.clone();
     }
     match path.canonicalize() {
         Ok(real) => {
-            known.insert(path, real.clone());
+            known_places.insert(path, real.clone());
             real
         }
         Err(_) => path,
@@ -96,11 +96,11 @@ mod tests {
         std::fs::create_dir_all(&elsewhere).unwrap();
         symlink(&elsewhere, root.join("outer")).unwrap();
         symlink(&elsewhere, project.join("inner")).unwrap();
-        let place = |path: &str| stated_place(&root.join(path), &[&project]);
-        assert_eq!(place("outer/x"), elsewhere.join("x"));
-        assert_eq!(place("project/inner/x"), project.join("inner/x"));
-        assert_eq!(place("project/../outer"), elsewhere);
-        assert_eq!(place("project/./new"), project.join("new"));
+        let resolve_place = |path: &str| stated_place(&root.join(path), &[&project]);
+        assert_eq!(resolve_place("outer/x"), elsewhere.join("x"));
+        assert_eq!(resolve_place("project/inner/x"), project.join("inner/x"));
+        assert_eq!(resolve_place("project/../outer"), elsewhere);
+        assert_eq!(resolve_place("project/./new"), project.join("new"));
     }
 
     #[test]

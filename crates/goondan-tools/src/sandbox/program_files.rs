@@ -95,11 +95,11 @@ pub(crate) struct FoundProgram {
 impl FoundProgram {
     /// Returns the program in the file at `path`.
     pub(crate) fn from_path(path: PathBuf) -> FoundProgram {
-        let named = path
+        let is_named_launcher = path
             .file_name()
             .and_then(OsStr::to_str)
             .is_some_and(is_launcher);
-        let is_launcher = named || starts_with(&path, b"#!");
+        let is_launcher = is_named_launcher || starts_with(&path, b"#!");
         FoundProgram { path, is_launcher }
     }
 

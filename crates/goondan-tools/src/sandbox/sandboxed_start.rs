@@ -35,9 +35,9 @@ pub(crate) enum SandboxApplyError {
 }
 
 /// Returns true if this system has sandboxes: Linux with Landlock and seccomp.
-pub fn is_there() -> bool {
+pub fn is_supported() -> bool {
     #[cfg(target_os = "linux")]
-    return super::landlock::is_there();
+    return super::landlock::is_supported();
     #[cfg(not(target_os = "linux"))]
     false
 }
@@ -109,7 +109,7 @@ mod tests {
     /// Such a signal would reach this process, because the thread is in the sandbox of the program.
     #[tokio::test]
     async fn a_program_cannot_signal_the_thread_that_started_it() {
-        if !is_there() {
+        if !is_supported() {
             return;
         }
         let layer = SandboxLayer {

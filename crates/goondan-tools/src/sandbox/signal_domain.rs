@@ -65,9 +65,12 @@ impl SignalDomain {
     /// if it could not be created, or if the kernel does not limit signals.
     fn outermost() -> Option<&'static SignalDomain> {
         static OUTERMOST: OnceLock<Option<SignalDomain>> = OnceLock::new();
-        let check_limit = || match reaches_parent() {
-            true => Err(io::Error::other("signals are not limited")),
-            false => Ok(()),
+        let check_limit = || {
+            if reaches_parent() {
+                Err(io::Error::other("signals are not limited"))
+            } else {
+                Ok(())
+            }
         };
         let start = || SignalDomain::start_on(start_thread, check_limit);
         OUTERMOST
@@ -220,7 +223,9 @@ impl DomainThread {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if self.on_end.is_some() && domain_members().all(has_ended) {
-                self.on_end.take().into_iter().for_each(|on_end| on_end());
+                if let Some(on_end) = self.on_end.take() {
+                    on_end();
+                }
             }
         }
         signal_all(Signal::SIGKILL);
@@ -265,10 +270,10 @@ fn reaches_parent() -> bool {
 
 /// Returns the processes of the domain of the current thread.
 fn domain_members() -> impl Iterator<Item = i32> {
-    let own = getpid().as_raw();
+    let own_pid = getpid().as_raw();
     visible_pids()
         .into_iter()
-        .filter(move |pid| *pid != own && kill(Pid::from_raw(*pid), None).is_ok())
+        .filter(move |pid| *pid != own_pid && kill(Pid::from_raw(*pid), None).is_ok())
 }
 
 /// Returns true if every thread of the process has stopped or ended. None of them runs until the

@@ -109,8 +109,9 @@ pub(super) fn readable_settings() -> &'static [PathBuf] {
 #[expect(clippy::disallowed_methods, reason = "agents can't change `/etc`")]
 fn settings_of_root(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let listed = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_public_setting));
-    let readable = listed.flat_map(|entry| match readable_entries(&entry, None) {
+    let public_entries =
+        entries.filter(|entry| entry.file_name().to_str().is_some_and(is_public_setting));
+    let readable = public_entries.flat_map(|entry| match readable_entries(&entry, None) {
         Some(ReadableEntries::All) => vec![entry.path()],
         Some(ReadableEntries::Only(paths)) => paths,
         None => Vec::new(),
@@ -163,7 +164,7 @@ fn readable_below(directory: &Path, owner: Option<u32>) -> ReadableEntries {
 /// Returns what every user may read of an entry; `None` for links and vanished entries.
 fn readable_entries(entry: &DirEntry, owner: Option<u32>) -> Option<ReadableEntries> {
     let metadata = entry.metadata().ok()?;
-    let may = |metadata: &Metadata, wanted| {
+    let may_access = |metadata: &Metadata, wanted| {
         metadata.permissions().mode() & wanted == wanted && Some(metadata.uid()) != owner
     };
     let is_private = PRIVATE_DIRECTORIES
@@ -174,9 +175,9 @@ fn readable_entries(entry: &DirEntry, owner: Option<u32>) -> Option<ReadableEntr
     } else if metadata.is_dir() && owner.is_none() && is_private {
         // A secret that is created there later must not be readable either.
         Some(ReadableEntries::Only(Vec::new()))
-    } else if metadata.is_dir() && may(&metadata, WORLD_READ | WORLD_SEARCH) {
+    } else if metadata.is_dir() && may_access(&metadata, WORLD_READ | WORLD_SEARCH) {
         Some(readable_below(&entry.path(), owner))
-    } else if !metadata.is_dir() && may(&metadata, WORLD_READ) {
+    } else if !metadata.is_dir() && may_access(&metadata, WORLD_READ) {
         Some(ReadableEntries::All)
     } else {
         Some(ReadableEntries::Only(Vec::new()))

@@ -45,12 +45,12 @@ impl ToolOperation for RecordLearning {
 
     async fn written_files(self, ctx: &ToolContext, squad: &SquadTools) -> Vec<WrittenFile> {
         let agent = plain_name("an agent", &self.agent_name).ok();
-        let file = |agent| {
+        let file_path = |agent| {
             squad
                 .squad_directory(ctx)
                 .written_file(Some("agentName"), &history_path(agent))
         };
-        agent.map(file).into_iter().collect()
+        agent.map(file_path).into_iter().collect()
     }
 
     async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, HandlerError> {
@@ -112,15 +112,15 @@ fn with_learning(history: &str, entry: &str) -> String {
 /// the text.
 fn end_of_learnings(history: &str) -> Option<usize> {
     let mut inside = false;
-    let mut at = 0;
+    let mut offset = 0;
     for line in history.split_inclusive('\n') {
         if inside && (line.starts_with("## ") || line.starts_with("# ")) {
-            return Some(at);
+            return Some(offset);
         }
         inside |= line.trim_end() == LEARNINGS_HEADING;
-        at += line.len();
+        offset += line.len();
     }
-    inside.then_some(at)
+    inside.then_some(offset)
 }
 
 #[cfg(test)]

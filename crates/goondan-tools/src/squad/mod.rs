@@ -98,7 +98,7 @@ impl SquadTools {
 
     /// Loads the stored sessions, and marks finished ones that no call waits for. If the host has
     /// no session list, they count as running.
-    async fn look_after_started(&self, ctx: &ToolContext) -> Result<(), HandlerError> {
+    async fn update_started_sessions(&self, ctx: &ToolContext) -> Result<(), HandlerError> {
         if let Some(state) = ctx.runtime.state() {
             self.sessions.restore(state).await?;
         }
@@ -108,10 +108,10 @@ impl SquadTools {
         let Ok(all) = power.sessions().await else {
             return Ok(());
         };
-        let busy = |session: &&InstanceMeta| session.status == InstanceStatus::Processing;
+        let is_busy = |session: &&InstanceMeta| session.status == InstanceStatus::Processing;
         let busy: HashSet<&str> = all
             .iter()
-            .filter(busy)
+            .filter(is_busy)
             .map(|session| session.instance_key.as_str())
             .collect();
         self.sessions.finish_idle(|key| busy.contains(key));

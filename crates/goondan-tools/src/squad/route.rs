@@ -65,7 +65,7 @@ impl ToolOperation for RouteWork {
                 Ok(instructions) => instructions,
                 Err(problem) => return Ok(result(Err(problem))),
             };
-        squad.look_after_started(ctx).await?;
+        squad.update_started_sessions(ctx).await?;
         let limit = squad.settings.max_concurrent;
         let Some(turn) = squad
             .sessions

@@ -45,7 +45,7 @@ pub(super) struct RoutedSession {
     /// True if an earlier process routed the session. A waiting caller routes it again with the
     /// same key.
     is_restored: bool,
-    pub(super) told: RoutedSessionRecord,
+    pub(super) record: RoutedSessionRecord,
 }
 
 /// The stored and displayed fields of a session.
@@ -127,7 +127,7 @@ impl RoutedSessionTable {
             .iter_mut()
             .find(|session| session.number == number)
         {
-            change(&mut session.told);
+            change(&mut session.record);
         }
     }
 
@@ -137,7 +137,7 @@ impl RoutedSessionTable {
             && let Some(oldest) = self
                 .sessions
                 .iter()
-                .position(|session| !session.told.state.is_open())
+                .position(|session| !session.record.state.is_open())
         {
             self.sessions.remove(oldest);
         }
@@ -146,7 +146,7 @@ impl RoutedSessionTable {
             number: self.opened,
             owner,
             is_restored,
-            told: record,
+            record,
         });
         self.opened
     }
@@ -164,12 +164,14 @@ impl RoutedSessions {
         let active = table
             .sessions
             .iter()
-            .filter(|session| session.told.state.is_open() && !session.is_restored)
+            .filter(|session| session.record.state.is_open() && !session.is_restored)
             .count();
         if active >= limit {
             return None;
         }
-        let (opened, agent, key) = (Utc::now(), agent.to_owned(), String::new());
+        let opened = Utc::now();
+        let agent = agent.to_owned();
+        let key = String::new();
         let number = table.add(
             owner,
             RoutedSessionRecord {
@@ -194,17 +196,19 @@ impl RoutedSessions {
         let mut table = lock(&self.table);
         table
             .sessions
-            .retain(|session| session.number == turn.number || session.told.key != key);
+            .retain(|session| session.number == turn.number || session.record.key != key);
         table.update_session(turn.number, |record| key.clone_into(&mut record.key));
     }
 
     /// Marks sessions without a waiting call as finished if `is_busy` is false for their key.
     pub(super) fn finish_idle(&self, is_busy: impl Fn(&str) -> bool) {
         let mut table = lock(&self.table);
-        let records = table.sessions.iter_mut().map(|session| &mut session.told);
-        records
+        let records = table.sessions.iter_mut().map(|session| &mut session.record);
+        for record in records
             .filter(|record| record.state == RoutedSessionState::Started && !is_busy(&record.key))
-            .for_each(|record| record.set_state(RoutedSessionState::Completed));
+        {
+            record.set_state(RoutedSessionState::Completed);
+        }
     }
 
     /// Returns all remembered sessions, oldest first.
@@ -212,7 +216,7 @@ impl RoutedSessions {
         lock(&self.table)
             .sessions
             .iter()
-            .map(|session| session.told.clone())
+            .map(|session| session.record.clone())
             .collect()
     }
 
@@ -255,9 +259,9 @@ impl RoutedSessions {
         let sessions = table
             .sessions
             .iter()
-            .filter(|session| session.owner == *owner && !session.told.key.is_empty());
+            .filter(|session| session.owner == *owner && !session.record.key.is_empty());
         let mut records: Vec<&RoutedSessionRecord> =
-            sessions.map(|session| &session.told).collect();
+            sessions.map(|session| &session.record).collect();
         records.drain(..records.len().saturating_sub(MAX_STORED_SESSIONS));
         json!(records)
     }

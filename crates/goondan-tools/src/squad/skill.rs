@@ -49,12 +49,12 @@ impl ToolOperation for SquadSkillTool {
             SkillAction::Write => self.name().ok(),
             SkillAction::Read | SkillAction::List => None,
         };
-        let file = |name| {
+        let file_path = |name| {
             squad
                 .squad_directory(ctx)
                 .written_file(Some("skillName"), &skill_path(name))
         };
-        name.map(file).into_iter().collect()
+        name.map(file_path).into_iter().collect()
     }
 
     async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, HandlerError> {
@@ -96,7 +96,7 @@ fn list_skills(folder: &SquadDirectory) -> Result<String, String> {
     let line = |skill: &String| {
         let text = folder.read(&skill_path(skill)).ok().flatten();
         match text.and_then(|text| described_skill(skill, &text)) {
-            Some((_, description)) => format!("\n- {skill}: {}", in_one_line(&description)),
+            Some((_, description)) => format!("\n- {skill}: {}", join_words(&description)),
             None => format!("\n- {skill}"),
         }
     };
@@ -117,7 +117,7 @@ fn read(folder: &SquadDirectory, name: &str) -> Result<String, String> {
 }
 
 /// Joins the words of `text` with single spaces.
-fn in_one_line(text: &str) -> String {
+fn join_words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -125,7 +125,7 @@ fn in_one_line(text: &str) -> String {
 fn with_description(name: &str, description: &str, content: &str) -> Result<String, String> {
     check_skill_name(name)
         .map_err(|problem| format!("\"{name}\" is not a valid skill name: {problem}."))?;
-    let description = in_one_line(description);
+    let description = join_words(description);
     let length = description.chars().count();
     if description.is_empty() || length > MAX_SKILL_DESCRIPTION_CHARS {
         return Err(format!(

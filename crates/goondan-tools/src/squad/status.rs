@@ -29,8 +29,8 @@ impl ToolOperation for SquadStatus {
     type Shared = SquadTools;
 
     async fn run(self, ctx: &ToolContext, squad: &SquadTools) -> Result<ToolOutput, HandlerError> {
-        squad.look_after_started(ctx).await?;
-        let wanted = |session: &RoutedSessionRecord| {
+        squad.update_started_sessions(ctx).await?;
+        let is_wanted = |session: &RoutedSessionRecord| {
             (self.include_destroyed || session.state.is_open())
                 && self
                     .agent_name
@@ -41,7 +41,7 @@ impl ToolOperation for SquadStatus {
             .sessions
             .records()
             .into_iter()
-            .filter(wanted)
+            .filter(is_wanted)
             .collect();
         let id = |session: &RoutedSessionRecord| {
             InstanceId::new(session.agent.as_str(), session.key.as_str())
@@ -69,13 +69,13 @@ impl ToolOperation for SquadStatus {
 /// names a user.
 fn line(session: &RoutedSessionRecord, is_reached: bool) -> String {
     let key = is_reached.then(|| format!(" session={}", session.key));
-    let since = |time: chrono::DateTime<Utc>| (Utc::now() - time).num_seconds().max(0);
+    let seconds_since = |time: chrono::DateTime<Utc>| (Utc::now() - time).num_seconds().max(0);
     format!(
         "\n- **{}** [{}]{} age={}s idle={}s",
         session.agent,
         session.state.name(),
         key.unwrap_or_default(),
-        since(session.opened),
-        since(session.changed),
+        seconds_since(session.opened),
+        seconds_since(session.changed),
     )
 }

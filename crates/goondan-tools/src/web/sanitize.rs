@@ -159,6 +159,7 @@ impl HtmlWriter {
         }
     }
 
+    /// Handles a start tag: writes it, or skips the element with its content.
     fn start(&mut self, tag: &Tag, base: &Url) {
         let name = &*tag.name;
         if let Some((left_out, count)) = &mut self.left_out {
@@ -179,7 +180,7 @@ impl HtmlWriter {
         while self
             .open
             .last()
-            .is_some_and(|open| implicitly_closed(name).contains(&open.as_str()))
+            .is_some_and(|open| implicitly_closed_elements(name).contains(&open.as_str()))
         {
             self.close_down_to(self.open.len() - 1);
         }
@@ -196,6 +197,7 @@ impl HtmlWriter {
         }
     }
 
+    /// Handles an end tag: closes the element, or ends the skipped part.
     fn end(&mut self, name: &str) {
         if let Some((left_out, count)) = &mut self.left_out {
             if left_out == name {
@@ -242,7 +244,7 @@ impl HtmlWriter {
 }
 
 /// Returns the open elements that a start tag closes implicitly.
-fn implicitly_closed(start: &str) -> &'static [&'static str] {
+fn implicitly_closed_elements(start: &str) -> &'static [&'static str] {
     match start {
         "li" => &["li", "p"],
         "dt" | "dd" => &["dt", "dd", "p"],

@@ -65,7 +65,7 @@ impl FileChange {
         }
     }
 
-    /// Applies the change to a model of the files. Returns whether the call succeeds.
+    /// Applies the change to a model of the files. Returns true if the call succeeds.
     fn apply(&self, files: &mut Files) -> bool {
         match self {
             FileChange::Edit(file, old, new) | FileChange::PatchLine(file, old, new) => {

@@ -139,7 +139,7 @@ impl ApprovalBroker {
 }
 
 impl BrokerState {
-    /// Returns whether a client accepts the request.
+    /// Returns true if a client accepts the request.
     fn has_listener_for(&self, request: &ApprovalRequest) -> bool {
         self.listeners
             .values()

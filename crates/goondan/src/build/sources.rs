@@ -127,7 +127,7 @@ fn build_directory(root: &Path, entry: &Path) -> PathBuf {
         .to_owned()
 }
 
-/// Returns whether a path may be a source: no build output, no editor file, and no file of the
+/// Returns true if a path may be a source: no build output, no editor file, and no file of the
 /// bundle.
 fn looks_like_a_source(relative: &Path) -> bool {
     let text = |component: Component<'_>| component.as_os_str().to_string_lossy().into_owned();

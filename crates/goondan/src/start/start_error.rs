@@ -101,12 +101,12 @@ fn store_code(error: &StoreError) -> Code {
     }
 }
 
-/// Returns whether the workspace has conversations without a log.
+/// Returns true if the workspace has conversations without a log.
 fn has_lost_log(error: &StoreError) -> bool {
     matches!(error, StoreError::Other(cause) if cause.downcast_ref::<LostLog>().is_some())
 }
 
-/// Returns whether a newer program wrote the file.
+/// Returns true if a newer program wrote the file.
 fn is_newer(error: &StoreError) -> bool {
     let StoreError::File { cause, .. } = error else {
         return false;

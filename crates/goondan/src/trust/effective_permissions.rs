@@ -46,7 +46,7 @@ impl<'b> AgentCallers<'b> {
     }
 }
 
-/// Returns whether one of the agent's built-in tools can reach other agents.
+/// Returns true if one of the agent's built-in tools can reach other agents.
 fn reaches_others(bundle: &Bundle, agent: &Agent) -> bool {
     agent.tools.iter().any(|used| {
         let ToolEntry::Builtin(name) = &bundle.tools()[&used.tool].spec.entry else {

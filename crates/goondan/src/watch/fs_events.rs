@@ -215,7 +215,7 @@ fn writes(event: &Event) -> Option<(PathBuf, bool)> {
 }
 
 impl NotificationFilter {
-    /// Returns whether an event may mean a change that matters.
+    /// Returns true if an event may mean a change that matters.
     fn is_relevant(&self, event: &Event) -> bool {
         let is_change = match event.kind {
             // Only the end of a write counts as access, not a read.
@@ -228,7 +228,7 @@ impl NotificationFilter {
                 || event.paths.iter().any(|path| self.covers(path, event.kind)))
     }
 
-    /// Returns whether an event of this path matters.
+    /// Returns true if an event of this path matters.
     fn covers(&self, path: &Path, kind: EventKind) -> bool {
         let is_content = matches!(
             kind,
@@ -289,7 +289,7 @@ fn rearm(
     Ok(())
 }
 
-/// Returns whether the error is a limit of the operating system.
+/// Returns true if the error is a limit of the operating system.
 fn is_exhausted(error: &notify::Error) -> bool {
     match &error.kind {
         ErrorKind::MaxFilesWatch => true,

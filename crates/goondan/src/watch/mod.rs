@@ -303,7 +303,7 @@ impl WatchTask {
     }
 }
 
-/// Returns whether the path has the suffix of a dynamic library.
+/// Returns true if the path has the suffix of a dynamic library.
 fn is_library(path: &Path) -> bool {
     let suffix = path.extension().and_then(|suffix| suffix.to_str());
     matches!(suffix, Some("so" | "dylib" | "dll"))

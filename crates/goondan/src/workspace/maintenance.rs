@@ -8,7 +8,7 @@ use goondan_store::jsonl::{self, BackupReport, RepairReport, WorkspaceInspection
 use super::Workspace;
 
 impl Workspace {
-    /// Returns whether a process uses the workspace.
+    /// Returns true if a process uses the workspace.
     ///
     /// # Errors
     /// Fails if the lock file exists and cannot be read.

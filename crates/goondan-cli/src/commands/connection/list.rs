@@ -1,4 +1,4 @@
-//! `gdn connection list`.
+//! `gdn connection list`: shows the state, pending senders and undelivered replies of connections.
 
 use std::io;
 
@@ -90,7 +90,7 @@ fn connection_rows(connections: &SwarmConnections) -> Result<Vec<ConnectionRow>,
                 approved,
                 owed,
                 failed,
-            } = connections.shelf(&name).look()?;
+            } = connections.state_dir(&name).look()?;
             let connector = connection.spec.connector.name.clone();
             let (state, why) = shown_state(status, is_running);
             io::Result::Ok(ConnectionRow {
@@ -131,8 +131,8 @@ fn print_details(
     target: &ConnectionTargetArgs,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    if let Some(why) = &row.why {
-        output.note(&format!("\n{}: {}", row.name, untrusted_text::line(why)))?;
+    if let Some(reason) = &row.why {
+        output.note(&format!("\n{}: {}", row.name, untrusted_text::line(reason)))?;
     }
     if !row.pending.is_empty() {
         output.note(&format!("\n{}: senders waiting for approval", row.name))?;
@@ -157,11 +157,11 @@ fn print_details(
             row.name
         ))?;
         for reply in row.failed.iter().rev().take(MAX_FAILED_REPLIES) {
-            let why = reply.why.as_deref().unwrap_or_default();
+            let reason = reply.why.as_deref().unwrap_or_default();
             output.note(&format!(
                 "  {}  {}",
                 untrusted_text::line(&reply.instance),
-                untrusted_text::line(why)
+                untrusted_text::line(reason)
             ))?;
         }
     }

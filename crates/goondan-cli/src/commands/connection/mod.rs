@@ -1,4 +1,4 @@
-//! `gdn connection`.
+//! `gdn connection`: lists connections, approves senders and tests the routing of events.
 
 mod list;
 mod test;
@@ -82,7 +82,7 @@ impl ConnectionTargetArgs {
     fn options(&self) -> String {
         let project = self
             .project
-            .given()
+            .given_path()
             .map(|path| suggested_command::option("--project", &path.to_string_lossy()));
         let swarm = self
             .swarm
@@ -135,12 +135,13 @@ impl SwarmConnections {
                 );
                 let unknown =
                     CliError::new(CommandExit::Usage, Code::CONNECTION_NOT_FOUND, message);
-                match names.is_empty() {
-                    true => unknown.suggest(
+                if names.is_empty() {
+                    unknown.suggest(
                         "The swarm has no connections. Add a document with \
                             `kind: Connection`.",
-                    ),
-                    false => unknown.suggest(format!("Use one of: {}.", names.join(", "))),
+                    )
+                } else {
+                    unknown.suggest(format!("Use one of: {}.", names.join(", ")))
                 }
             })
     }
@@ -155,7 +156,7 @@ impl SwarmConnections {
     }
 
     /// Returns the directory with the state of a connection.
-    fn shelf(&self, name: &str) -> ConnectionStateDir {
+    fn state_dir(&self, name: &str) -> ConnectionStateDir {
         ConnectionStateDir::of(&self.workspace.dir, name)
     }
 }
@@ -188,7 +189,7 @@ fn approve(
         let message = format!("The connection needs no approval of senders. {reason}");
         return Err(CliError::usage(message).suggest(suggestion));
     }
-    let is_new = connections.shelf(&connection.id.name).approve(sender)?;
+    let is_new = connections.state_dir(&connection.id.name).approve(sender)?;
     if output.json {
         return output
             .json_line(&json!({"connection": args.name, "sender": sender, "isNew": is_new}));

@@ -1,4 +1,4 @@
-//! `gdn connection test`.
+//! `gdn connection test`: shows the route of an event without starting a turn.
 
 use clap::Args;
 use goondan::StateRoot;

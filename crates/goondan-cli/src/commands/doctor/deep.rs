@@ -30,7 +30,7 @@ pub(super) fn checks(state_root: &StateRoot, repair: Option<&Path>) -> Vec<Healt
         let (found, is_damaged) = workspace_check(workspace, repair.is_some());
         checks.push(found);
         if let Some(directory) = repair.filter(|_| is_damaged) {
-            checks.push(repaired(workspace, directory));
+            checks.push(write_repaired_copy(workspace, directory));
         }
     }
     checks
@@ -59,25 +59,25 @@ fn workspace_check(workspace: &Workspace, will_repair: bool) -> (HealthCheck, bo
     );
     if problems.is_empty() {
         let detail = format!("`{}` is intact ({size})", workspace.id);
-        let mut found = check("files", CheckStatus::Ok, detail);
-        found.problems = notes;
-        return (found, false);
+        let mut finding = check("files", CheckStatus::Ok, detail);
+        finding.problems = notes;
+        return (finding, false);
     }
     let damage = count_phrase(problems.len(), "problem");
     let detail = format!("`{}` has {damage} ({size})", workspace.id);
-    let mut found = check("files", CheckStatus::Fail, detail);
-    found.problems = problems;
+    let mut finding = check("files", CheckStatus::Fail, detail);
+    finding.problems = problems;
     if !will_repair {
-        found = found.suggest(
+        finding = finding.suggest(
             "Restore a backup with `gdn restore`, or save what can be read with `gdn doctor \
                 --deep --repair DIR`.",
         );
     }
-    (found, true)
+    (finding, true)
 }
 
 /// Writes a readable copy of a workspace.
-fn repaired(workspace: &Workspace, directory: &Path) -> HealthCheck {
+fn write_repaired_copy(workspace: &Workspace, directory: &Path) -> HealthCheck {
     let copy = directory.join(&workspace.id);
     let path = copy.display();
     match workspace.repair_to(&copy) {
@@ -91,18 +91,19 @@ fn repaired(workspace: &Workspace, directory: &Path) -> HealthCheck {
         }
         Ok(report) => {
             let records = count_phrase(report.records, "record");
-            let lost = match report.lost.is_empty() {
-                true => "nothing is lost",
-                false => "not saved:",
+            let lost = if report.lost.is_empty() {
+                "nothing is lost"
+            } else {
+                "not saved:"
             };
             let detail = format!("{path} contains {records}; {lost}");
-            let mut found = check("repair", CheckStatus::Warn, detail).suggest(format!(
+            let mut finding = check("repair", CheckStatus::Warn, detail).suggest(format!(
                 "Check the copy. To use it, move {} away, then run `gdn restore {}`.",
                 workspace.dir.display(),
                 quoted(&copy.to_string_lossy())
             ));
-            found.problems = report.lost;
-            found
+            finding.problems = report.lost;
+            finding
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `gdn doctor`.
+//! `gdn doctor`: checks this machine and a project for problems.
 
 use std::path::{Path, PathBuf};
 
@@ -84,8 +84,8 @@ pub(crate) fn run(
         sandbox(),
         libraries(),
     ];
-    checks.extend(runtimes::installed());
-    checks.extend(match args.project.known(output)? {
+    checks.extend(runtimes::installed_runtime_checks());
+    checks.extend(match args.project.find_optional(output)? {
         Some(path) => project_checks(&path, state_root),
         None => vec![
             check(
@@ -107,9 +107,10 @@ pub(crate) fn run(
             .iter()
             .try_for_each(|check| print_check(check, output))?;
     }
-    match checks.iter().any(|check| check.status == CheckStatus::Fail) {
-        true => Err(CliError::already_printed(CommandExit::Failure)),
-        false => Ok(()),
+    if checks.iter().any(|check| check.status == CheckStatus::Fail) {
+        Err(CliError::already_printed(CommandExit::Failure))
+    } else {
+        Ok(())
     }
 }
 
@@ -216,19 +217,20 @@ fn state(state_root: &StateRoot) -> HealthCheck {
 
 /// Checks for `sh`, which tools that run commands need.
 fn shell() -> HealthCheck {
-    let found = std::env::var_os("PATH")
+    let has_shell = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join("sh").is_file()));
-    match found {
-        true => check(
+    if has_shell {
+        check(
             "shell",
             CheckStatus::Ok,
             "found sh, which tools use to run commands",
-        ),
-        false => check(
+        )
+    } else {
+        check(
             "shell",
             CheckStatus::Warn,
             "no sh in PATH; tools that run commands will fail",
-        ),
+        )
     }
 }
 
@@ -329,7 +331,7 @@ fn project_checks(path: &Path, state_root: &StateRoot) -> Vec<HealthCheck> {
             checks.push(trust_check(&trust, &project));
             checks.extend(value_checks(&project.root, bundle, &trust));
             checks.extend(servers(bundle));
-            checks.extend(runtimes::missing(bundle));
+            checks.extend(runtimes::missing_runtime_checks(bundle));
             checks
         }
     }
@@ -363,15 +365,16 @@ fn trust_check(trust: &TrustSettings, project: &Project) -> HealthCheck {
             check("trust", CheckStatus::Ok, format!("the project {state}"))
         }
         Ok(wants) => {
-            let detail = match is_given.unwrap_or(false) {
-                true => format!(
+            let detail = if is_given.unwrap_or(false) {
+                format!(
                     "the project is trusted, but requests access to {} in untrusted directories",
                     count_phrase(wants.len(), "item")
-                ),
-                false => format!(
+                )
+            } else {
+                format!(
                     "the project is not trusted and requests access to {}",
                     count_phrase(wants.len(), "item")
-                ),
+                )
             };
             let folders = folders_to_trust(&project.root, &wants).into_iter();
             let commands: Vec<String> = folders
@@ -415,7 +418,7 @@ fn value_checks(root: &Path, bundle: &Bundle, trust: &TrustSettings) -> Vec<Heal
         Err(problem) => return vec![check("variables", CheckStatus::Fail, problem.message)],
     };
     let keys = goondan::start::checks::keys(bundle, &environment);
-    let of_models = keys.map(|(model, missing)| match missing {
+    let model_checks = keys.map(|(model, missing)| match missing {
         None => check(
             "key",
             CheckStatus::Ok,
@@ -425,7 +428,7 @@ fn value_checks(root: &Path, bundle: &Bundle, trust: &TrustSettings) -> Vec<Heal
             .suggest(in_sentence_case(&remedy)),
     });
     let connections = goondan::start::checks::connections(bundle, &environment);
-    let of_connections = connections.map(|(connection, problem)| match problem {
+    let connection_checks = connections.map(|(connection, problem)| match problem {
         None => check(
             "connection",
             CheckStatus::Ok,
@@ -438,15 +441,18 @@ fn value_checks(root: &Path, bundle: &Bundle, trust: &TrustSettings) -> Vec<Heal
         )
         .suggest("Set the value in the environment or in a file named `.env`."),
     });
-    of_models.chain(of_connections).collect()
+    model_checks.chain(connection_checks).collect()
 }
 
 /// Checks that the programs of MCP servers exist. Starts no program and contacts no server.
 fn servers(bundle: &Bundle) -> Vec<HealthCheck> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_installed = |command: &str| match command.contains('/') {
-        true => bundle.root().join(command).is_file(),
-        false => std::env::split_paths(&path).any(|folder| folder.join(command).is_file()),
+    let is_installed = |command: &str| {
+        if command.contains('/') {
+            bundle.root().join(command).is_file()
+        } else {
+            std::env::split_paths(&path).any(|folder| folder.join(command).is_file())
+        }
     };
     let server_check = |tool: &Resource<Tool>| {
         let ToolEntry::Mcp(server) = &tool.spec.entry else {
@@ -481,9 +487,8 @@ fn provider_keys() -> HealthCheck {
         .into_iter()
         .filter(|name| environment.get(name).is_some())
         .collect();
-    match set.is_empty() {
-        false => check("keys", CheckStatus::Ok, format!("{} set", set.join(", "))),
-        true => check(
+    if set.is_empty() {
+        check(
             "keys",
             CheckStatus::Warn,
             "no API key of a model provider is set",
@@ -491,6 +496,8 @@ fn provider_keys() -> HealthCheck {
         .suggest(format!(
             "Set one of {} to use a real model; scripted models need none.",
             PROVIDER_KEYS.join(", ")
-        )),
+        ))
+    } else {
+        check("keys", CheckStatus::Ok, format!("{} set", set.join(", ")))
     }
 }

@@ -9,7 +9,7 @@ const NODE_NAME: &str = "Node.js";
 
 /// Returns a row per installed runtime, and one row that lists the missing runtimes. The missing
 /// runtimes are no warning, since no project needs all runtimes.
-pub(super) fn installed() -> Vec<HealthCheck> {
+pub(super) fn installed_runtime_checks() -> Vec<HealthCheck> {
     // Programs in the current directory don't count, like those of a project.
     let current_dir = std::env::current_dir().unwrap_or_default();
     let (found, missing): (Vec<_>, Vec<_>) = goondan::start::checks::runtimes(&current_dir)
@@ -45,7 +45,7 @@ pub(super) fn installed() -> Vec<HealthCheck> {
 }
 
 /// Returns a warning per tool whose runtime is missing.
-pub(super) fn missing(bundle: &Bundle) -> Vec<HealthCheck> {
+pub(super) fn missing_runtime_checks(bundle: &Bundle) -> Vec<HealthCheck> {
     let is_missing = |(_, problem): &(_, Option<(String, String)>)| problem.is_some();
     let rows = goondan::start::checks::modules(bundle)
         .into_iter()
@@ -69,19 +69,19 @@ pub(super) fn missing(bundle: &Bundle) -> Vec<HealthCheck> {
 pub(in crate::commands) fn typescript_problem() -> Option<String> {
     let current_dir = std::env::current_dir().unwrap_or_default();
     let runtimes = goondan::start::checks::runtimes(&current_dir);
-    let program = |wanted_name: &str| {
+    let find_program = |wanted_name: &str| {
         runtimes
             .iter()
             .find(|(name, _)| *name == wanted_name)
             .and_then(|(_, program)| program.clone())
     };
     // Bun is preferred to Node.js, and Node.js to Deno.
-    match (program("Bun"), program(NODE_NAME)) {
+    match (find_program("Bun"), find_program(NODE_NAME)) {
         (Some(_), _) => None,
         (None, Some(node)) => program_version(&node)
             .filter(|version| !reads_typescript(version))
             .map(|version| format!("Node.js {version} can't run TypeScript")),
-        (None, None) => program("Deno")
+        (None, None) => find_program("Deno")
             .is_none()
             .then(|| "Nothing on this machine runs TypeScript".to_owned()),
     }

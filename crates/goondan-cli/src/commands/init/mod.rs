@@ -1,4 +1,4 @@
-//! `gdn init`.
+//! `gdn init`: creates a project from a template, which runs without an API key.
 
 mod provider;
 mod templates;
@@ -80,7 +80,7 @@ pub(crate) fn run(
         }
     }
     if !args.force {
-        refuse_existing(&args.folder, &files)?;
+        refuse_existing_files(&args.folder, &files)?;
     }
     if args.template.works_in_repository() && !args.git {
         require_git_repository(&args.folder)?;
@@ -93,12 +93,11 @@ pub(crate) fn run(
     if args.git {
         git_init(&args.folder)?;
     }
-    let next = match is_new {
-        true => {
-            trust(&args.folder, state_root, output)?;
-            Vec::new()
-        }
-        false => next_commands(&args.folder, &files, state_root, output)?,
+    let next = if is_new {
+        trust(&args.folder, state_root, output)?;
+        Vec::new()
+    } else {
+        next_commands(&args.folder, &files, state_root, output)?
     };
     report(args, &name, &files, next, output)
 }
@@ -140,8 +139,8 @@ fn next_commands(
 /// Returns the warning about files that already existed and become part of the project.
 fn foreign_files_warning(foreign: &BTreeSet<&str>) -> String {
     let yellow = style::WARNING;
-    let shown = foreign.iter().take(MAX_NAMED_FILES);
-    let mut names: Vec<String> = shown
+    let shown_files = foreign.iter().take(MAX_NAMED_FILES);
+    let mut names: Vec<String> = shown_files
         .map(|file| format!("`{}`", untrusted_text::line(file)))
         .collect();
     if foreign.len() > MAX_NAMED_FILES {
@@ -163,14 +162,15 @@ fn foreign_files_warning(foreign: &BTreeSet<&str>) -> String {
 /// Returns the given name if it is valid, or one derived from the directory name.
 fn project_name(args: &InitArgs) -> Result<String, CliError> {
     if let Some(name) = &args.name {
-        return match is_name(name) {
-            true => Ok(name.clone()),
-            false => Err(
+        return if is_name(name) {
+            Ok(name.clone())
+        } else {
+            Err(
                 CliError::usage(format!("`{name}` is not a valid project name.")).suggest(
                     "Use lower-case letters, digits and hyphens, a letter first, at most 63 \
                     characters.",
                 ),
-            ),
+            )
         };
     }
     let absolute = std::path::absolute(&args.folder)?;
@@ -178,18 +178,18 @@ fn project_name(args: &InitArgs) -> Result<String, CliError> {
         .file_name()
         .and_then(|name| name.to_str())
         .unwrap_or_default();
-    Ok(name_from(folder))
+    Ok(project_name_from(folder))
 }
 
-/// Returns whether the text is a valid resource name (rule L6).
+/// Returns true if the text is a valid resource name (rule L6).
 pub(crate) fn is_name(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_lowercase());
-    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    starts && text.len() <= MAX_NAME_LENGTH && text.chars().all(allowed)
+    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    starts && text.len() <= MAX_NAME_LENGTH && text.chars().all(is_allowed)
 }
 
 /// Derives a valid project name from `text`; `my-swarm` if `text` contains no usable character.
-fn name_from(text: &str) -> String {
+fn project_name_from(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let hyphenated: String = lower
         .chars()
@@ -211,7 +211,7 @@ fn name_from(text: &str) -> String {
     }
 }
 
-/// Returns whether the directory is empty or missing.
+/// Returns true if the directory is empty or missing.
 fn is_empty_directory(folder: &Path) -> bool {
     std::fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
 }
@@ -244,7 +244,7 @@ fn refuse_file(folder: &Path) -> Result<(), CliError> {
 
 /// Fails if the directory already contains a manifest or a file of the template. An existing
 /// .gitignore is allowed.
-fn refuse_existing(folder: &Path, files: &[TemplateFile]) -> Result<(), CliError> {
+fn refuse_existing_files(folder: &Path, files: &[TemplateFile]) -> Result<(), CliError> {
     let manifests = MANIFEST_FILES.iter().copied();
     let mut names = manifests.chain(files.iter().map(|file| file.path));
     match names.find(|name| *name != GITIGNORE && folder.join(name).exists()) {
@@ -276,12 +276,13 @@ fn require_git_repository(folder: &Path) -> Result<(), CliError> {
 fn write_file(folder: &Path, file: &TemplateFile) -> Result<(), CliError> {
     let path = folder.join(file.path);
     let content = || -> std::io::Result<Vec<u8>> {
-        match file.is_added_to() && path.exists() {
-            true => Ok(with_missing_lines(
+        if file.is_added_to() && path.exists() {
+            Ok(with_missing_lines(
                 regular_file::read(&path, MAX_PROJECT_FILE_BYTES)?,
                 &file.text,
-            )),
-            false => Ok(file.text.clone().into_bytes()),
+            ))
+        } else {
+            Ok(file.text.clone().into_bytes())
         }
     };
     // The directory may be a stranger's repository, with links to files elsewhere.
@@ -384,10 +385,11 @@ fn report(
 
 /// Quotes `text` as one shell word.
 pub(crate) fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~:=@,+".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./~:=@,+".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
@@ -397,11 +399,11 @@ mod tests {
 
     #[test]
     fn a_folder_name_becomes_a_right_name() {
-        assert_eq!(name_from("My Swarm_2"), "my-swarm-2");
-        assert_eq!(name_from("42-answers"), "answers");
-        assert_eq!(name_from("日本"), "my-swarm");
-        assert_eq!(name_from(""), "my-swarm");
-        assert!(is_name(&name_from(&"long-".repeat(40))));
+        assert_eq!(project_name_from("My Swarm_2"), "my-swarm-2");
+        assert_eq!(project_name_from("42-answers"), "answers");
+        assert_eq!(project_name_from("日本"), "my-swarm");
+        assert_eq!(project_name_from(""), "my-swarm");
+        assert!(is_name(&project_name_from(&"long-".repeat(40))));
     }
 
     #[test]

@@ -92,7 +92,7 @@ const SERVICE_FILES: &[(&str, &str)] = files!(
 const MINIMAL_FILES: &[(&str, &str)] = files!("minimal": "goondan.yaml", "script.yaml");
 
 impl TemplateFile {
-    /// Returns whether an existing file is extended instead of overwritten.
+    /// Returns true if an existing file is extended instead of overwritten.
     pub(super) fn is_added_to(&self) -> bool {
         self.path == GITIGNORE
     }
@@ -112,7 +112,7 @@ impl ProjectTemplate {
         }
     }
 
-    /// Returns whether the agents of this template work in a git repository around the project.
+    /// Returns true if the agents of this template work in a git repository around the project.
     pub(super) fn works_in_repository(self) -> bool {
         matches!(self, ProjectTemplate::Repository | ProjectTemplate::Coding)
     }

@@ -1,11 +1,11 @@
-//! `gdn conversation adopt`.
+//! `gdn conversation adopt`: adopts the workspace that a moved or renamed project had before.
 
 use clap::Args;
 use goondan::spec::Code;
 use goondan::{AdoptError, StateRoot};
 use serde_json::json;
 
-use super::{in_sentence_case, not_opened};
+use super::{in_sentence_case, workspace_open_error};
 use crate::complete;
 use crate::exit::CliError;
 use crate::instances::{self, ConversationScope};
@@ -82,7 +82,7 @@ fn adopt_error(error: &AdoptError) -> CliError {
         format!("{}.", in_sentence_case(&error.to_string())),
     );
     match error {
-        AdoptError::Workspace(error) => not_opened(error),
+        AdoptError::Workspace(error) => workspace_open_error(error),
         AdoptError::Held(error) => store::unusable_error(error),
         AdoptError::Store(error) => store::read_error(error),
         AdoptError::Nothing(_) => base_error

@@ -1,4 +1,4 @@
-//! `gdn conversation delete`.
+//! `gdn conversation delete`: deletes a conversation and its working directory.
 
 use std::io::BufRead;
 
@@ -6,7 +6,7 @@ use clap::Args;
 use goondan::StateRoot;
 use goondan::internal::untrusted_text;
 
-use super::{InstanceTargetArgs, not_opened};
+use super::{InstanceTargetArgs, workspace_open_error};
 use crate::exit::CliError;
 use crate::instances::{self, FoundConversation};
 use crate::output::CommandOutput;
@@ -34,8 +34,8 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
     let database = args.store.database()?;
-    let all = instances::all(database.as_ref(), state_root, &scope).await?;
-    let Some(found) = instances::choose(&all, name)? else {
+    let all_instances = instances::all(database.as_ref(), state_root, &scope).await?;
+    let Some(found) = instances::choose(&all_instances, name)? else {
         let in_scope = instances::scope_suffix(&scope);
         return output.note(&format!(
             "There is no conversation `{}`{in_scope}; nothing was deleted.",
@@ -62,7 +62,7 @@ pub(super) async fn run(
                 .workspace
                 .delete(id)
                 .await
-                .map_err(|error| not_opened(&error))?,
+                .map_err(|error| workspace_open_error(&error))?,
         ),
     }
     output.note(&format!("Deleted {}.", untrusted_text::line(found.name())))

@@ -1,4 +1,4 @@
-//! `gdn conversation export`.
+//! `gdn conversation export`: writes conversations as JSON Lines.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -44,20 +44,28 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let scope = args.scope.scope(false, state_root, output)?;
     let database = args.store.database()?;
-    let all = instances::all(database.as_ref(), state_root, &scope).await?;
-    let found = select_conversations(args, &scope, all)?;
+    let all_instances = instances::all(database.as_ref(), state_root, &scope).await?;
+    let selected = select_conversations(args, &scope, all_instances)?;
     let mask = CassetteMask::of_environment(&environment(&scope)?);
     match &args.output {
         None if CommandOutput::stdout_is_terminal() => {
             let mut text = Vec::new();
-            write_all(database.as_ref(), &found, &mask, &mut text).await?;
+            write_all(database.as_ref(), &selected, &mask, &mut text).await?;
             output.json_text(&String::from_utf8_lossy(&text))
         }
-        None => write_all(database.as_ref(), &found, &mask, &mut io::stdout().lock()).await,
+        None => {
+            write_all(
+                database.as_ref(),
+                &selected,
+                &mask,
+                &mut io::stdout().lock(),
+            )
+            .await
+        }
         Some(path) => {
-            let written = write_file(database.as_ref(), &found, &mask, path).await;
-            written.map_err(|error| input_files::in_writing(path, error))?;
-            let exported = found
+            let written = write_file(database.as_ref(), &selected, &mask, path).await;
+            written.map_err(|error| input_files::add_written_path(path, error))?;
+            let exported = selected
                 .iter()
                 .map(FoundConversation::name)
                 .collect::<Vec<_>>()
@@ -79,9 +87,9 @@ fn select_conversations(
     all: Vec<FoundConversation>,
 ) -> Result<Vec<FoundConversation>, CliError> {
     if let Some(name) = &args.name {
-        return Ok(vec![
-            instances::choose(&all, name)?.ok_or_else(|| instances::unknown(scope, name))?,
-        ]);
+        return Ok(vec![instances::choose(&all, name)?.ok_or_else(|| {
+            instances::unknown_conversation_error(scope, name)
+        })?]);
     }
     // Names are unique only within a workspace.
     let mut names: Vec<String> = all.iter().map(FoundConversation::name).collect();
@@ -128,15 +136,16 @@ async fn write_file(
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    let unwritten = |error: io::Error| input_files::unwritable(path, &error);
+    let write_error = |error: io::Error| input_files::unwritable_file_error(path, &error);
     if path.is_dir() {
-        return Err(unwritten(io::ErrorKind::IsADirectory.into()));
+        return Err(write_error(io::ErrorKind::IsADirectory.into()));
     }
     // The original error names a temporary file, which means nothing to the user.
     let created = tempfile::NamedTempFile::new_in(folder);
-    let mut file = created.map_err(|error| unwritten(error.kind().into()))?;
+    let mut file = created.map_err(|error| write_error(error.kind().into()))?;
     write_all(database, found, mask, file.as_file_mut()).await?;
-    file.persist(path).map_err(|error| unwritten(error.error))?;
+    file.persist(path)
+        .map_err(|error| write_error(error.error))?;
     Ok(())
 }
 
@@ -169,7 +178,7 @@ async fn write_all(
             }
         };
         let deleted_error = || {
-            instances::unknown(
+            instances::unknown_conversation_error(
                 &ConversationScope::Workspace(found.workspace.id.clone()),
                 &found.name(),
             )

@@ -1,4 +1,4 @@
-//! `gdn conversation fork`.
+//! `gdn conversation fork`: copies a conversation, to continue it in another way.
 
 use clap::Args;
 use goondan::StateRoot;

@@ -1,4 +1,4 @@
-//! `gdn conversation import`.
+//! `gdn conversation import`: imports conversations that `gdn conversation export` wrote.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -11,7 +11,7 @@ use goondan::internal::untrusted_text;
 use goondan::workspace::database::SharedDatabase;
 use goondan::{ImportFailed, StateRoot, Workspace};
 
-use super::{in_sentence_case, not_opened};
+use super::{in_sentence_case, workspace_open_error};
 use crate::exit::CliError;
 use crate::input_files;
 use crate::output::CommandOutput;
@@ -92,12 +92,13 @@ pub(super) async fn run(
 fn open_file(path: &Path) -> Result<File, CliError> {
     let name = format!("The file `{}`", path.display());
     // A directory can also be opened, and only reading it fails.
-    match path.is_dir() {
-        true => Err(input_files::unreadable(
+    if path.is_dir() {
+        Err(input_files::unreadable_input_error(
             &name,
             &io::ErrorKind::IsADirectory.into(),
-        )),
-        false => input_files::open(path, &name),
+        ))
+    } else {
+        input_files::open(path, &name)
     }
 }
 
@@ -119,7 +120,7 @@ async fn target_workspace(
         }
         return Ok(workspace);
     }
-    if let Some(root) = args.project.known(output)? {
+    if let Some(root) = args.project.find_optional(output)? {
         let (bundle, swarm) = project::chosen_swarm(&root, None, output)?;
         return Ok(state_root.workspace_of(&bundle, &bundle.swarms()[&swarm]));
     }
@@ -156,7 +157,7 @@ fn import_error(error: &ImportFailed) -> CliError {
         format!("{}.", in_sentence_case(&error.to_string())),
     );
     match error {
-        ImportFailed::Workspace(error) => not_opened(error),
+        ImportFailed::Workspace(error) => workspace_open_error(error),
         ImportFailed::Import(ImportError::Exists(_)) => base_error.suggest(
             "Nothing was imported. Choose another name with `--as AGENT:KEY`, or delete the \
                 existing conversation first.",

@@ -1,4 +1,4 @@
-//! `gdn conversation list`.
+//! `gdn conversation list`: lists conversations, the latest first.
 
 use std::path::PathBuf;
 
@@ -91,27 +91,39 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let scope = args.scope.scope(args.all, state_root, output)?;
     let database = args.store.database()?;
-    let mut found = instances::all(database.as_ref(), state_root, &scope).await?;
+    let mut all_instances = instances::all(database.as_ref(), state_root, &scope).await?;
     if let Some(agent) = &args.agent {
-        found.retain(|found| found.summary.id.agent == *agent);
+        all_instances.retain(|instance| instance.summary.id.agent == *agent);
     }
     let limit = args.limit.unwrap_or(if args.all {
         usize::MAX
     } else {
         DEFAULT_LIST_LIMIT
     });
-    let hidden = found.len().saturating_sub(limit);
-    found.truncate(limit);
+    let hidden = all_instances.len().saturating_sub(limit);
+    all_instances.truncate(limit);
     if database.is_none() {
-        found.iter_mut().for_each(FoundConversation::read_title);
+        all_instances
+            .iter_mut()
+            .for_each(FoundConversation::read_title);
     }
     if output.json {
-        return output.json_pretty(&found.iter().map(InstanceRow::from).collect::<Vec<_>>());
+        return output.json_pretty(
+            &all_instances
+                .iter()
+                .map(InstanceRow::from)
+                .collect::<Vec<_>>(),
+        );
     }
-    if found.is_empty() {
+    if all_instances.is_empty() {
         return output.note(&no_conversations_message(&scope));
     }
-    for line in conversation_table(&found, matches!(scope, ConversationScope::Everywhere)).lines() {
+    for line in conversation_table(
+        &all_instances,
+        matches!(scope, ConversationScope::Everywhere),
+    )
+    .lines()
+    {
         output.line(&line)?;
     }
     if hidden > 0 {
@@ -147,8 +159,8 @@ fn conversation_table(found: &[FoundConversation], with_projects: bool) -> TextT
         "UPDATED",
     ];
     let with_titles = found.iter().any(|found| found.title.is_some());
-    heads.extend(with_titles.then_some("TITLE"));
     heads.extend(with_projects.then_some("PROJECT"));
+    heads.extend(with_titles.then_some("TITLE"));
     let mut table = TextTable::new(&heads);
     for found in found {
         let summary = &found.summary;
@@ -162,11 +174,11 @@ fn conversation_table(found: &[FoundConversation], with_projects: bool) -> TextT
             created,
             updated,
         ];
-        row.extend(with_titles.then(|| found.title.clone().unwrap_or("-".to_owned())));
         row.extend(
             with_projects
                 .then(|| project(found).map_or("-".to_owned(), |path| path.display().to_string())),
         );
+        row.extend(with_titles.then(|| found.title.clone().unwrap_or("-".to_owned())));
         table.row(row);
     }
     table

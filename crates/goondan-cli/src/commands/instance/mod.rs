@@ -1,4 +1,5 @@
-//! `gdn conversation`.
+//! `gdn conversation`: subcommands for stored conversations. The code calls a conversation an
+//! instance.
 
 mod adopt;
 mod delete;
@@ -86,7 +87,7 @@ impl InstanceTargetArgs {
 }
 
 /// Error of a workspace that can't be opened for exclusive access.
-pub(super) fn not_opened(error: &OpenWorkspaceError) -> CliError {
+pub(super) fn workspace_open_error(error: &OpenWorkspaceError) -> CliError {
     let base_error = CliError::failure(
         Code::WORKSPACE_ERROR,
         format!("{}.", in_sentence_case(&error.to_string())),

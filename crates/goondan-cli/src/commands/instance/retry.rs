@@ -1,4 +1,4 @@
-//! `gdn conversation retry`.
+//! `gdn conversation retry`: retries the failed events of a conversation.
 
 use clap::Args;
 use goondan::ids::InstanceId;
@@ -7,7 +7,7 @@ use goondan::{StateRoot, Workspace};
 
 use crate::commands::run::{
     ApprovalResponder, LocalClient, RemoteClient, RunSession, SignalReceiver, SwarmClient,
-    TurnView, follow, follow_chain, watched,
+    TurnView, follow, follow_chain, run_with_signals,
 };
 use crate::complete;
 use crate::exit::CliError;
@@ -41,7 +41,7 @@ pub(super) async fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    watched(async |signals| start(args, signals, state_root, output).await).await
+    run_with_signals(async |signals| start(args, signals, state_root, output).await).await
 }
 
 /// Starts the swarm, or connects to the process that runs it, and retries the events.
@@ -68,7 +68,7 @@ async fn start(
                 .and_then(|name| name.to_str())
                 .unwrap_or_default()
                 .to_owned();
-            let client = LocalClient::with(session);
+            let client = LocalClient::new(session);
             retry(args, client, &Workspace { id, dir }, state_root, output).await
         }
         Err(NotStarted::Elsewhere(remote, signals)) => {
@@ -89,11 +89,13 @@ async fn retry<C: SwarmClient>(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let retried = match failed_events(args, workspace, state_root).await {
-        Ok((id, events)) if events.is_empty() => nothing_failed(&id, output).map(|()| None),
+        Ok((id, events)) if events.is_empty() => {
+            report_no_failed_events(&id, output).map(|()| None)
+        }
         Ok((id, events)) => retry_all(&mut client, &id, &events, output).await,
         Err(error) => Err(error),
     };
-    let ended = client.leave(None).await;
+    let ended = client.end_client(None).await;
     match retried? {
         Some(failed) => Err(failed),
         None => ended,
@@ -101,7 +103,7 @@ async fn retry<C: SwarmClient>(
 }
 
 /// Reports that the conversation has no failed events.
-fn nothing_failed(id: &InstanceId, output: &CommandOutput) -> Result<(), CliError> {
+fn report_no_failed_events(id: &InstanceId, output: &CommandOutput) -> Result<(), CliError> {
     output.note(&format!(
         "{} has no failed events, so there is nothing to retry.",
         untrusted_text::line(id)
@@ -132,10 +134,10 @@ async fn failed_events(
 ) -> Result<(InstanceId, Vec<String>), CliError> {
     let scope = ConversationScope::Workspace(workspace.id.clone());
     let database = args.start.store.database()?;
-    let all = instances::all(database.as_ref(), state_root, &scope).await?;
-    let found = instances::choose(&all, &args.name)?;
-    let id = found
-        .ok_or_else(|| instances::unknown(&scope, &args.name))?
+    let all_instances = instances::all(database.as_ref(), state_root, &scope).await?;
+    let chosen = instances::choose(&all_instances, &args.name)?;
+    let id = chosen
+        .ok_or_else(|| instances::unknown_conversation_error(&scope, &args.name))?
         .summary
         .id;
     let dead_letters = match (&args.event, database) {

@@ -1,4 +1,4 @@
-//! `gdn conversation show`.
+//! `gdn conversation show`: shows a conversation with its unfinished work and its failed events.
 
 use std::sync::Arc;
 
@@ -54,22 +54,23 @@ fn read_from_files(
     output: &CommandOutput,
 ) -> Result<ShownConversation, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
-    let mut found = instances::choose(&instances::in_files(state_root, &scope)?, name)?
-        .ok_or_else(|| instances::unknown(&scope, name))?;
-    found.read_title();
-    let id = &found.summary.id;
-    let (messages, warnings) = found.workspace.conversation(id)?;
+    let mut instance = instances::choose(&instances::in_files(state_root, &scope)?, name)?
+        .ok_or_else(|| instances::unknown_conversation_error(&scope, name))?;
+    instance.read_title();
+    let id = &instance.summary.id;
+    let (messages, warnings) = instance.workspace.conversation(id)?;
     let (effects, letters) = (
-        found.workspace.unfinished(id)?,
-        found.workspace.dead_letters(id)?,
+        instance.workspace.unfinished(id)?,
+        instance.workspace.dead_letters(id)?,
     );
-    let events = match args.context {
-        true => found.workspace.runtime_events(id)?.concat(),
-        false => Vec::new(),
+    let events = if args.context {
+        instance.workspace.runtime_events(id)?.concat()
+    } else {
+        Vec::new()
     };
     let context = last_context(&events);
     Ok(ShownConversation {
-        found,
+        found: instance,
         messages,
         warnings,
         effects,
@@ -86,11 +87,12 @@ async fn read_from_database(
     output: &CommandOutput,
 ) -> Result<ShownConversation, CliError> {
     let (name, scope) = (&args.which.name, args.which.scope(state_root, output)?);
-    let all = instances::in_database(database, state_root, &scope).await?;
-    let found = instances::choose(&all, name)?.ok_or_else(|| instances::unknown(&scope, name))?;
-    let id = &found.summary.id;
+    let all_instances = instances::in_database(database, state_root, &scope).await?;
+    let instance = instances::choose(&all_instances, name)?
+        .ok_or_else(|| instances::unknown_conversation_error(&scope, name))?;
+    let id = &instance.summary.id;
     let reader = database
-        .look(&found.workspace)
+        .look(&instance.workspace)
         .await
         .map_err(|error| store::unusable_error(&error))?;
     let reading = async {
@@ -98,16 +100,17 @@ async fn read_from_database(
             reader.conversation(id).await?,
             reader.unfinished(id).await?,
             reader.dead_letters(id).await?,
-            match args.context {
-                true => reader.events(id, 0).await?,
-                false => Vec::new(),
+            if args.context {
+                reader.events(id, 0).await?
+            } else {
+                Vec::new()
             },
         ))
     };
     let (messages, effects, letters, events) =
         reading.await.map_err(|error| store::read_error(&error))?;
     Ok(ShownConversation {
-        found,
+        found: instance,
         messages,
         warnings: Vec::new(),
         effects,

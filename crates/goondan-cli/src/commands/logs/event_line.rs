@@ -8,11 +8,11 @@ use goondan::ports::model::TokenUsage;
 
 use crate::output::{counted, duration, shorten, style};
 
-/// Returns the line of an event.
 pub(super) fn event_line(event: &RuntimeEvent, kind: &str) -> String {
-    let color = match kind.ends_with(".failed") {
-        true => style::ERROR,
-        false => style::NAME,
+    let color = if kind.ends_with(".failed") {
+        style::ERROR
+    } else {
+        style::NAME
     };
     let faint = style::FAINT;
     let time = event
@@ -45,7 +45,7 @@ fn details(kind: &RuntimeEventKind) -> String {
                 FinishReason::Error => Some("failed".to_owned()),
                 FinishReason::Cancelled => Some("cancelled".to_owned()),
             };
-            joined([
+            join_parts([
                 Some(duration(*millis)),
                 Some(counted(*step_count as usize, "step")),
                 tokens(token_usage.as_ref()),
@@ -57,7 +57,7 @@ fn details(kind: &RuntimeEventKind) -> String {
             error_message,
             error_code,
             ..
-        } => failed(*millis, error_code.as_deref(), error_message),
+        } => failure_text(*millis, error_code.as_deref(), error_message),
         RuntimeEventKind::StepStarted { step_index, .. } => {
             format!("step {}", step_index.saturating_add(1))
         }
@@ -66,7 +66,7 @@ fn details(kind: &RuntimeEventKind) -> String {
             tool_call_count,
             duration: millis,
             ..
-        } => joined([
+        } => join_parts([
             Some(format!("step {}", step_index.saturating_add(1))),
             Some(duration(*millis)),
             (*tool_call_count > 0).then(|| counted(*tool_call_count, "call")),
@@ -76,7 +76,7 @@ fn details(kind: &RuntimeEventKind) -> String {
             error_message,
             error_code,
             ..
-        } => failed(*millis, error_code.as_deref(), error_message),
+        } => failure_text(*millis, error_code.as_deref(), error_message),
         RuntimeEventKind::ModelWaiting {
             provider,
             model,
@@ -101,7 +101,7 @@ fn details(kind: &RuntimeEventKind) -> String {
             duration: millis,
             shown,
             ..
-        } => joined([
+        } => join_parts([
             Some(tool_name.clone()),
             Some(duration(*millis)),
             result(shown),
@@ -111,7 +111,10 @@ fn details(kind: &RuntimeEventKind) -> String {
             duration: millis,
             error_message,
             ..
-        } => format!("{tool_name}, {}", failed(*millis, None, error_message)),
+        } => format!(
+            "{tool_name}, {}",
+            failure_text(*millis, None, error_message)
+        ),
         RuntimeEventKind::ToolProgress {
             tool_name, title, ..
         } => format!("{tool_name}: {title}"),
@@ -129,7 +132,7 @@ fn details(kind: &RuntimeEventKind) -> String {
             diagnostics,
             messages,
             ..
-        } => joined([
+        } => join_parts([
             Some(counted(*diagnostics, "error")),
             messages.first().cloned(),
         ]),
@@ -147,7 +150,7 @@ fn model_call(call: &ShownModelCall) -> String {
         .cost
         .as_ref()
         .map(|cost| format!("{:.4} {}", cost.amount, cost.currency));
-    joined([
+    join_parts([
         Some(format!("{} {}", call.provider, call.model)),
         Some(duration(call.duration)),
         tokens(call.token_usage.as_ref()),
@@ -169,7 +172,7 @@ fn result(shown: &ShownResult) -> Option<String> {
         .map(|text| shorten(&text))
 }
 
-fn failed(millis: u64, code: Option<&str>, message: &str) -> String {
+fn failure_text(millis: u64, code: Option<&str>, message: &str) -> String {
     let code = code.map_or_else(String::new, |code| format!("[{code}] "));
     format!("{}: {code}{message}", duration(millis))
 }
@@ -183,7 +186,7 @@ fn tokens(usage: Option<&TokenUsage>) -> Option<String> {
     })
 }
 
-fn joined<const COUNT: usize>(parts: [Option<String>; COUNT]) -> String {
+fn join_parts<const COUNT: usize>(parts: [Option<String>; COUNT]) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 

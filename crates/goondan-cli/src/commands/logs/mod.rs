@@ -1,4 +1,4 @@
-//! `gdn logs`.
+//! `gdn logs`: shows the turns, steps and tool calls of past runs.
 
 mod event_line;
 mod otlp;
@@ -106,9 +106,10 @@ pub(crate) async fn run(
         return otlp::send(&events, output).await;
     }
     events.iter().try_for_each(|event| show(event, output))?;
-    match args.follow {
-        true => follow(args, state_root, &scope, &mut read_positions, output).await,
-        false => Ok(()),
+    if args.follow {
+        follow(args, state_root, &scope, &mut read_positions, output).await
+    } else {
+        Ok(())
     }
 }
 
@@ -157,7 +158,7 @@ struct ReadPosition {
 
 impl ReadPosition {
     /// Returns how many events were read before, for files of these lengths.
-    fn known(&self, bytes: [u64; 2]) -> usize {
+    fn read_event_count(&self, bytes: [u64; 2]) -> usize {
         match (bytes[0] == self.bytes[0], bytes[1] < self.bytes[1]) {
             // The current file was rotated, and the rotated file before it was deleted.
             (false, _) if bytes[0] > 0 => self.events - self.older,
@@ -188,7 +189,7 @@ async fn read(
     Ok(new_events)
 }
 
-/// Returns whether the arguments select events of this conversation.
+/// Returns true if the arguments select events of this conversation.
 fn is_wanted(args: &LogsArgs, id: &InstanceId) -> bool {
     let matches_filter =
         |filter: &Option<String>, name: &str| filter.as_deref().is_none_or(|filter| filter == name);
@@ -254,7 +255,7 @@ fn read_files(
             continue;
         }
         let [older, newer] = workspace.runtime_events(&id)?;
-        let already_read = position.known(bytes);
+        let already_read = position.read_event_count(bytes);
         *position = ReadPosition {
             events: older.len() + newer.len(),
             older: older.len(),
@@ -322,21 +323,21 @@ mod tests {
             older: 3,
             bytes: [300, 400],
         };
-        assert_eq!(mark.known([300, 500]), 7);
+        assert_eq!(mark.read_event_count([300, 500]), 7);
         assert_eq!(
-            mark.known([450, 50]),
+            mark.read_event_count([450, 50]),
             4,
             "of those put aside now, four were seen"
         );
-        assert_eq!(mark.known([0, 50]), 0);
-        assert_eq!(ReadPosition::default().known([300, 400]), 0);
+        assert_eq!(mark.read_event_count([0, 50]), 0);
+        assert_eq!(ReadPosition::default().read_event_count([300, 400]), 0);
         assert_eq!(
             ReadPosition {
                 events: 4,
                 older: 0,
                 bytes: [0, 400]
             }
-            .known([0, 100]),
+            .read_event_count([0, 100]),
             0
         );
     }

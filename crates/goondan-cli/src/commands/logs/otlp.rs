@@ -39,7 +39,7 @@ async fn post(
 ) -> Result<String, CliError> {
     let poster = OtlpClient::new(endpoint);
     let endpoint_url = poster.display_url();
-    let refused = |reason: &str| {
+    let rejection_error = |reason: &str| {
         CliError::failure(
             Code::TELEMETRY_RECEIVER,
             format!("The OTLP endpoint {endpoint_url} rejected the spans: {reason}."),
@@ -53,9 +53,9 @@ async fn post(
         let rejection = poster
             .post(request)
             .await
-            .map_err(|error| refused(&error.message))?;
+            .map_err(|error| rejection_error(&error.message))?;
         if let Some(rejection) = rejection {
-            return Err(refused(&rejection.error_message));
+            return Err(rejection_error(&rejection.error_message));
         }
     }
     Ok(endpoint_url)

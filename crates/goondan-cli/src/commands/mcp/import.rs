@@ -1,4 +1,4 @@
-//! `gdn mcp import`.
+//! `gdn mcp import`: converts another program's list of MCP servers to Tools of the project.
 
 use std::path::{Path, PathBuf};
 
@@ -45,8 +45,8 @@ pub(super) fn run(args: &McpImportArgs, output: &CommandOutput) -> Result<(), Cl
         Some(file) => file.clone(),
         None => find_configuration(&args.project)?,
     };
-    let what = format!("`{}`", file.display());
-    let text = input_files::read_text(input_files::open(&file, &what)?, &what)?;
+    let source_name = format!("`{}`", file.display());
+    let text = input_files::read_text(input_files::open(&file, &source_name)?, &source_name)?;
     let ImportedServers {
         servers: found,
         left_out,
@@ -90,14 +90,15 @@ pub(super) fn run(args: &McpImportArgs, output: &CommandOutput) -> Result<(), Cl
 
 /// Finds the first known configuration file in the project. Fails if there is none.
 fn find_configuration(project: &Path) -> Result<PathBuf, CliError> {
-    let found = KNOWN_FILES
+    let configuration = KNOWN_FILES
         .iter()
         .map(|name| project.join(name))
         .find(|file| file.is_file());
-    found.ok_or_else(|| {
-        let directory = match project == Path::new(".") {
-            true => "This directory".to_owned(),
-            false => format!("`{}`", project.display()),
+    configuration.ok_or_else(|| {
+        let directory = if project == Path::new(".") {
+            "This directory".to_owned()
+        } else {
+            format!("`{}`", project.display())
         };
         CliError::usage(format!(
             "{directory} has none of the files {}.",

@@ -1,4 +1,4 @@
-//! `gdn mcp list`.
+//! `gdn mcp list`: lists the MCP servers of a project and their tools.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) struct McpListArgs {
 pub(crate) type McpLookResult = (Arc<Resource<Tool>>, Result<CatalogLookup, HandlerError>);
 
 /// Connects to all servers in parallel.
-pub(crate) async fn reach(servers: &ProjectMcpServers) -> Vec<McpLookResult> {
+pub(crate) async fn connect_to_all(servers: &ProjectMcpServers) -> Vec<McpLookResult> {
     let root = servers.bundle.root();
     let query = |tool: &Arc<Resource<Tool>>| {
         let tool = Arc::clone(tool);
@@ -48,16 +48,17 @@ pub(super) async fn run(
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let servers = ProjectMcpServers::of(&args.target, args.connect, state_root, output).await?;
-    let rows: Vec<McpServerRow> = match args.connect {
-        true => reach(&servers)
+    let rows: Vec<McpServerRow> = if args.connect {
+        connect_to_all(&servers)
             .await
             .into_iter()
             .map(|(tool, lookup)| McpServerRow::reached(tool, lookup))
-            .collect(),
-        false => servers
+            .collect()
+    } else {
+        servers
             .all()
             .map(|tool| McpServerRow::from_cache(&servers, tool))
-            .collect(),
+            .collect()
     };
     if output.json {
         output.json_pretty(
@@ -71,9 +72,10 @@ pub(super) async fn run(
     } else {
         rows.iter().try_for_each(|row| row.print(output))?;
     }
-    match rows.iter().any(|row| row.error.is_some()) {
-        true => Err(CliError::already_printed(CommandExit::Failure)),
-        false => Ok(()),
+    if rows.iter().any(|row| row.error.is_some()) {
+        Err(CliError::already_printed(CommandExit::Failure))
+    } else {
+        Ok(())
     }
 }
 

@@ -163,8 +163,8 @@ fn state_of(address: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Answers an HTTP request. Returns the request target if it is the expected redirect, otherwise
-/// `None`.
+/// Answers an HTTP request. Returns the request target of the expected redirect, or `None` for any
+/// other request.
 async fn answer_request(client: TcpStream, state: Option<&str>) -> std::io::Result<Option<String>> {
     let mut client = BufReader::new(client);
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! `gdn mcp`.
+//! `gdn mcp`: manages the MCP servers of a project, or serves its swarm over MCP.
 
 mod import;
 mod list;
@@ -15,7 +15,7 @@ use goondan::spec::kinds::{Tool, ToolEntry};
 use goondan::spec::{Bundle, Code, Resource};
 use goondan::{StateRoot, mcp_servers};
 
-pub(crate) use self::list::reach;
+pub(crate) use self::list::connect_to_all;
 use crate::commands::sandbox_exec;
 use crate::exit::{CliError, CommandExit};
 use crate::output::CommandOutput;
@@ -99,9 +99,10 @@ impl ProjectMcpServers {
     ) -> Result<Self, CliError> {
         let trust = TrustSettings::new(state_root, target.trust);
         let path = target.project.find(output)?;
-        let (root, bundle, _) = match must_connect {
-            true => project::load_trusted(&path, &trust, output)?,
-            false => project::load_valid(&path, output)?,
+        let (root, bundle, _) = if must_connect {
+            project::load_trusted(&path, &trust, output)?
+        } else {
+            project::load_valid(&path, output)?
         };
         let is_trusted = must_connect || trust.is_given(&root)?;
         ProjectMcpServers::new(bundle, target.env_file.as_deref(), is_trusted, state_root).await
@@ -143,9 +144,10 @@ impl ProjectMcpServers {
         self.all().find(|tool| tool.id.name == name).ok_or_else(|| {
             let names: Vec<&str> = self.all().map(|tool| tool.id.name.as_str()).collect();
             let error = CliError::usage(format!("The project has no MCP server `{name}`."));
-            error.suggest(match names.is_empty() {
-                true => "Add a Tool with `spec.mcp`, for example with `gdn mcp import`.".to_owned(),
-                false => format!("Use one of: {}.", names.join(", ")),
+            error.suggest(if names.is_empty() {
+                "Add a Tool with `spec.mcp`, for example with `gdn mcp import`.".to_owned()
+            } else {
+                format!("Use one of: {}.", names.join(", "))
             })
         })
     }

@@ -1,11 +1,11 @@
-//! `gdn mcp serve`.
+//! `gdn mcp serve`: serves the agents of a swarm to an MCP client over stdio.
 
 use clap::Args;
 use goondan::StateRoot;
 use goondan::spec::Code;
 use goondan_serve::mcp;
 
-use crate::commands::run::{RunSession, SignalReceiver, watched};
+use crate::commands::run::{RunSession, SignalReceiver, run_with_signals};
 use crate::exit::CliError;
 use crate::output::CommandOutput;
 use crate::project::StartArgs;
@@ -35,7 +35,10 @@ pub(super) async fn run(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
-    watched(async |signals| serve_client_over_stdio(&args, signals, state_root, output).await).await
+    run_with_signals(async |signals| {
+        serve_client_over_stdio(&args, signals, state_root, output).await
+    })
+    .await
 }
 
 /// Starts the swarm and serves the MCP client on standard input and output.

@@ -1,4 +1,4 @@
-//! `gdn new`.
+//! `gdn new`: creates a part of a project, such as an agent, a model or a tool.
 
 mod resource;
 mod scaffold;
@@ -196,7 +196,7 @@ impl ScaffoldRequest<'_> {
         } = self;
         self.check_name()?;
         // For a project in the current directory, paths get no prefix.
-        let project = project_path::around(output)?
+        let project = project_path::find_around(output)?
             .map(|root| root.strip_prefix(".").map(Path::to_owned).unwrap_or(root));
         let folder = path.map(Path::to_owned).unwrap_or_else(|| {
             let kind_folder = project
@@ -213,15 +213,15 @@ impl ScaffoldRequest<'_> {
             sdk: &sdk,
         };
         let mut files = scaffold.files(&folder);
-        let in_project = project.and_then(|root| Some((path_in_project(&root, &folder)?, root)));
-        let is_in_project = in_project.is_some();
-        let base = match (&in_project, path) {
+        let path_and_root = project.and_then(|root| Some((path_in_project(&root, &folder)?, root)));
+        let is_in_project = path_and_root.is_some();
+        let base = match (&path_and_root, path) {
             (Some((_, root)), _) => Path::new(".").join(root),
             (None, Some(folder)) => folder.to_path_buf(),
             (None, None) => PathBuf::from("."),
         };
-        files.extend(in_project.map(|(folder, root)| scaffold.resource(&root, &folder)));
-        refuse_existing(&folder, &files)?;
+        files.extend(path_and_root.map(|(folder, root)| scaffold.resource(&root, &folder)));
+        refuse_existing_files(&folder, &files)?;
         files.iter().try_for_each(|file| write(&base, file))?;
         self.report(&folder, &files, is_in_project, output)
     }
@@ -356,7 +356,7 @@ fn path_in_project(root: &Path, folder: &Path) -> Option<String> {
 }
 
 /// Fails if the directory or one of the files already exists.
-fn refuse_existing(folder: &Path, files: &[ScaffoldFile]) -> Result<(), CliError> {
+fn refuse_existing_files(folder: &Path, files: &[ScaffoldFile]) -> Result<(), CliError> {
     let mut paths = std::iter::once(folder).chain(files.iter().map(|file| file.path.as_path()));
     match paths.find(|path| path.symlink_metadata().is_ok()) {
         None => Ok(()),

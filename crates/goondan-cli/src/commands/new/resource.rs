@@ -219,12 +219,13 @@ pub(super) fn connection(args: &NewConnectionArgs, output: &CommandOutput) -> Re
         }
     }
     let variables: Vec<&str> = secrets.iter().map(|(_, name)| name.as_str()).collect();
-    let next = match variables.is_empty() {
-        true => "To start it, run `gdn serve`.".to_owned(),
-        false => format!(
+    let next = if variables.is_empty() {
+        "To start it, run `gdn serve`.".to_owned()
+    } else {
+        format!(
             "Set {} in the environment or in .env, then run `gdn serve`.",
             variables.join(", ")
-        ),
+        )
     };
     let resource = NewResource {
         kind: "Connection",
@@ -246,8 +247,8 @@ fn secrets_of(connector: &str, connection: &str) -> Vec<(&'static str, String)> 
     secrets
         .filter(|secret| secret.need == SettingRequirement::Always)
         .map(|secret| {
-            let own = || format!("{}_{}", upper(connection), upper(secret.name));
-            let variable = secret.variable.map_or_else(own, str::to_owned);
+            let own_variable = || format!("{}_{}", upper(connection), upper(secret.name));
+            let variable = secret.variable.map_or_else(own_variable, str::to_owned);
             (secret.name, variable)
         })
         .collect()
@@ -300,7 +301,7 @@ pub(super) fn mcp(args: &NewMcpArgs, output: &CommandOutput) -> Result<(), CliEr
 
 /// Returns the project around the current directory.
 fn project_root(output: &CommandOutput) -> Result<PathBuf, CliError> {
-    project_path::around(output)?.ok_or_else(|| {
+    project_path::find_around(output)?.ok_or_else(|| {
         CliError::configuration("There is no goondan.yaml in this directory or in a parent.")
             .suggest("Create a project with `gdn init`.")
     })

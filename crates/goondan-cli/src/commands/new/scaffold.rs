@@ -37,7 +37,7 @@ pub(super) enum ScaffoldLanguage {
 }
 
 impl ScaffoldLanguage {
-    /// Returns whether code in this language needs a build.
+    /// Returns true if code in this language needs a build.
     pub(super) fn is_built(self) -> bool {
         matches!(self, ScaffoldLanguage::Rust | ScaffoldLanguage::C)
     }
@@ -61,7 +61,7 @@ pub(super) struct ScaffoldKind {
     pub(super) folder: &'static str,
     /// Resource kind in references of agents; `None` if agents do not reference it.
     pub(super) used_as: Option<&'static str>,
-    /// Input to try it with; `None` if it is served instead.
+    /// Input with which the new project is tried; `None` if the project is served instead.
     pub(super) input: Option<&'static str>,
     /// Files per language. Except for crates, the main file is first.
     code: &'static [(ScaffoldLanguage, &'static [TemplateSource])],
@@ -285,16 +285,16 @@ impl ScaffoldPlan<'_> {
             ..
         } = self.subject;
         let case_file = format!("{}.case.yaml", self.name);
-        let around = [
+        let project_files = [
             ("goondan.yaml", *project),
             ("script.yaml", *script),
             (&*case_file, *case),
         ];
-        let files = self.code_files().iter().copied().chain(around);
+        let files = self.code_files().iter().copied().chain(project_files);
         files
             .map(|(path, text)| ScaffoldFile {
                 path: folder.join(path),
-                text: self.filled(text),
+                text: self.fill_placeholders(text),
             })
             .collect()
     }
@@ -307,7 +307,7 @@ impl ScaffoldPlan<'_> {
         ScaffoldFile {
             path,
             text: self
-                .filled(self.subject.resource)
+                .fill_placeholders(self.subject.resource)
                 .replace("__FOLDER__", folder),
         }
     }
@@ -322,7 +322,7 @@ impl ScaffoldPlan<'_> {
     }
 
     /// Returns the template with all placeholders replaced.
-    fn filled(&self, template: &str) -> String {
+    fn fill_placeholders(&self, template: &str) -> String {
         let (name, main) = (
             self.name,
             self.code_files().first().map_or("", |(path, _)| path),
@@ -340,7 +340,7 @@ impl ScaffoldPlan<'_> {
                 (main.to_owned(), String::new())
             }
         };
-        let short: String = name.chars().take(MAX_NAME_LENGTH - "try-".len()).collect();
+        let short_name: String = name.chars().take(MAX_NAME_LENGTH - "try-".len()).collect();
         let mut text = template.to_owned();
         if !self.lang.is_built() {
             for line in [
@@ -355,7 +355,7 @@ impl ScaffoldPlan<'_> {
             ("__NEEDS__", self.lang.needs()),
             ("__ENTRY__", &entry),
             ("__BUILD__", &build),
-            ("__SHORT__", &short),
+            ("__SHORT__", &short_name),
             ("__NAME__", name),
             (C_EXAMPLE_NAME, name),
         ];

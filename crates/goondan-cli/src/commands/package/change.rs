@@ -22,7 +22,7 @@ use super::install::{folder, install_in, print_outcome};
 use crate::exit::{CliError, CommandExit};
 use crate::input_files::{self, MAX_PROJECT_FILE_BYTES};
 use crate::output::CommandOutput;
-use crate::packages::{cache, package_error, reach};
+use crate::packages::{access_settings, cache, package_error};
 use crate::project_path::{ProjectPathArg, ProjectPathOption};
 use goondan::spec::reason;
 
@@ -66,7 +66,7 @@ pub(crate) struct PackageRemoveArgs {
 /// Adds a Package document to the project's manifest. Fails if the project is a package of another
 /// name.
 pub(super) fn init(args: &PackageInitArgs, output: &CommandOutput) -> Result<(), CliError> {
-    let root = match args.project.known(output)? {
+    let root = match args.project.find_optional(output)? {
         Some(project) => folder(&project),
         None => PathBuf::from("."),
     };
@@ -130,7 +130,7 @@ pub(super) async fn add(
     let manifest = goondan_packages::PackageManifest::read(&root).ok();
     state_root.prepare_or_warn();
     let (fetch_settings, cache) = (
-        reach(Some(&root), manifest.as_ref(), args.registry.as_deref()),
+        access_settings(Some(&root), manifest.as_ref(), args.registry.as_deref()),
         cache(state_root),
     );
     let mut text = manifest_text.clone();
@@ -143,7 +143,7 @@ pub(super) async fn add(
             source: source.as_deref(),
         };
         text = with_dependency(&text, &package_name_of(&root), dependency)
-            .ok_or_else(|| not_editable(&path, &name))?;
+            .ok_or_else(|| dependencies_not_editable_error(&path, &name))?;
     }
     change_manifest(
         &root,
@@ -180,7 +180,8 @@ pub(super) async fn remove(
             ))
             .suggest("List the dependencies with `gdn package list`."));
         }
-        text = without_dependency(&text, name).ok_or_else(|| not_editable(&path, name))?;
+        text = without_dependency(&text, name)
+            .ok_or_else(|| dependencies_not_editable_error(&path, name))?;
     }
     change_manifest(
         &root,
@@ -281,7 +282,7 @@ fn source_of(package: &str, root: &Path) -> Result<Option<String>, CliError> {
     }
     let (target, root) = (path.canonicalize(), root.canonicalize()?);
     let target = target.map_err(|error| {
-        input_files::unreadable(&format!("The package at `{}`", path.display()), &error)
+        input_files::unreadable_input_error(&format!("The package at `{}`", path.display()), &error)
     })?;
     Ok(Some(format!("file:{}", relative_path(&root, &target))))
 }
@@ -367,7 +368,7 @@ fn read(path: &Path) -> Result<String, CliError> {
 }
 
 /// Returns the error of dependencies in a form that gdn can't edit.
-fn not_editable(path: &Path, name: &str) -> CliError {
+fn dependencies_not_editable_error(path: &Path, name: &str) -> CliError {
     let message = format!(
         "gdn can't edit `spec.dependencies` in {}, because of the way it is written.",
         path.display()

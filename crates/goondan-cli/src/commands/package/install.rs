@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::exit::CliError;
 use crate::output::{CommandOutput, style};
-use crate::packages::{cache, package_error, reach};
+use crate::packages::{access_settings, cache, package_error};
 use crate::project_path::{ProjectPathArg, ProjectPathOption};
 
 /// Arguments of `gdn package install`.
@@ -100,15 +100,15 @@ pub(super) async fn install_in(
     state_root: &StateRoot,
 ) -> Result<InstallResult, CliError> {
     state_root.prepare_or_warn();
-    let manifest = PackageManifest::read(root).map_err(|error| no_manifest(root, error))?;
-    let fetch_settings = reach(Some(root), Some(&manifest), registry);
+    let manifest = PackageManifest::read(root).map_err(|error| no_manifest_error(root, error))?;
+    let fetch_settings = access_settings(Some(root), Some(&manifest), registry);
     install(root, &fetch_settings, &cache(state_root), options)
         .await
         .map_err(package_error)
 }
 
 /// Error of a project that is not a package, or whose YAML can't be parsed.
-fn no_manifest(root: &Path, error: goondan_packages::PackageError) -> CliError {
+fn no_manifest_error(root: &Path, error: goondan_packages::PackageError) -> CliError {
     // For invalid YAML, `gdn package init` would be the wrong advice.
     let is_broken = |problem: &goondan::spec::Diagnostic| {
         problem.is_error() && problem.code == goondan::spec::Code::PARSE_ERROR
@@ -161,12 +161,13 @@ pub(super) fn print_outcome(
 
 /// Returns the directory of a project. `project` may also be its goondan.yaml.
 pub(super) fn folder(project: &Path) -> std::path::PathBuf {
-    match project.is_file() {
-        true => project
+    if project.is_file() {
+        project
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty())
             .unwrap_or(Path::new("."))
-            .to_owned(),
-        false => project.to_owned(),
+            .to_owned()
+    } else {
+        project.to_owned()
     }
 }

@@ -1,4 +1,4 @@
-//! `gdn package list`.
+//! `gdn package list`: lists the dependencies of a project with their locked versions.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! `gdn package`.
+//! `gdn package`: adds, installs, updates and publishes packages.
 
 mod change;
 mod install;

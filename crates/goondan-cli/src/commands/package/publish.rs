@@ -15,7 +15,7 @@ use super::install::folder;
 use crate::exit::{CliError, CommandExit};
 use crate::input_files;
 use crate::output::{CommandOutput, style};
-use crate::packages::{package_error, reach};
+use crate::packages::{access_settings, package_error};
 use crate::project;
 use crate::project_path::{ProjectPathArg, ProjectPathOption};
 
@@ -61,7 +61,7 @@ pub(super) fn pack(args: &PackagePackArgs, output: &CommandOutput) -> Result<(),
         .clone()
         .unwrap_or_else(|| PathBuf::from(format!("{name}-{version}.tgz")));
     std::fs::write(&path, &packed.archive)
-        .map_err(|error| input_files::unwritable(&path, &error))?;
+        .map_err(|error| input_files::unwritable_file_error(&path, &error))?;
     print_package(
         &manifest,
         &packed,
@@ -83,7 +83,7 @@ pub(super) async fn publish(
         .target
         .as_deref()
         .filter(|target| target.starts_with("http"));
-    let fetch_settings = reach(Some(&root), Some(&manifest), registry_url);
+    let fetch_settings = access_settings(Some(&root), Some(&manifest), registry_url);
     let target = match &args.target {
         Some(target) if registry_url.is_none() => PackageSource::parse(target, &fetch_settings),
         _ => PackageSource::of_registry(&fetch_settings),
@@ -205,8 +205,8 @@ fn without_version() -> CliError {
     .suggest("Add one, such as `version: 1.0.0`.")
 }
 
-/// Prints the content of the archive. `more` are further fields of the JSON report; `done` says
-/// what happened to the archive.
+/// Prints the content of the archive. `further_fields` are added to the JSON report. `outcome`
+/// states what happened to the archive.
 fn print_package(
     manifest: &PackageManifest,
     packed: &PackedArchive,

@@ -10,7 +10,7 @@ use goondan::spec::Code;
 use goondan::{StateRoot, Workspace};
 use serde::Serialize;
 
-use crate::commands::instance::not_opened;
+use crate::commands::instance::workspace_open_error;
 use crate::exit::CliError;
 use crate::output::CommandOutput;
 use crate::project;
@@ -53,7 +53,7 @@ struct ApprovalsRemoveArgs {
 /// Remembered approval with its workspace.
 struct StoredApproval {
     workspace: Workspace,
-    /// Conversation that it is limited to; `None` if it always applies.
+    /// Conversation to which the approval is limited; `None` if it applies to all conversations.
     instance: Option<goondan::ids::InstanceId>,
     grant: ApprovalGrant,
 }
@@ -164,7 +164,7 @@ async fn remove(
         match &approval.instance {
             Some(instance) => {
                 let result = forget_of_conversation(&approval.workspace, instance, grants).await;
-                result.map_err(|error| not_opened(&error))?;
+                result.map_err(|error| workspace_open_error(&error))?;
             }
             None => {
                 let result = open_approval_file(&approval.workspace, &root)?.forget(grants);

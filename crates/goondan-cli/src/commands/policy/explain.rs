@@ -93,9 +93,10 @@ pub(super) fn run(args: &PolicyExplainArgs, output: &CommandOutput) -> Result<()
         callers: callers.iter().copied().map(verdict).collect(),
         notes: explanation_notes(refusal, workdir.is_none() && !paths.is_empty()),
     };
-    match output.json {
-        true => output.json_pretty(&explanation.json()),
-        false => output.line(explanation.text().trim_end()),
+    if output.json {
+        output.json_pretty(&explanation.json())
+    } else {
+        output.line(explanation.text().trim_end())
     }
 }
 
@@ -166,7 +167,7 @@ fn find_agent<'b>(bundle: &'b Bundle, name: &str) -> Result<&'b Resource<Agent>,
     })
 }
 
-/// Finds an export by its full name, and returns whether its tool is built in.
+/// Finds an export by its full name, and returns true if its tool is built in.
 fn find_export<'b>(
     bundle: &'b Bundle,
     agent: &Resource<Agent>,
@@ -188,12 +189,13 @@ fn find_export<'b>(
         "The agent `{}` has no tool `{tool}` that the YAML describes.",
         agent.id.name
     ));
-    Err(error.suggest(match names.is_empty() {
-        true => NO_EXPORTS_HINT.to_owned(),
-        false => format!(
+    Err(error.suggest(if names.is_empty() {
+        NO_EXPORTS_HINT.to_owned()
+    } else {
+        format!(
             "Known before the swarm starts: {}. {LATE_EXPORTS_HINT}",
             names.join(", ")
-        ),
+        )
     }))
 }
 

@@ -14,9 +14,9 @@ pub(super) struct PolicyExplanation<'a> {
     pub(super) tool: &'a str,
     /// The call has a command line.
     pub(super) has_line: bool,
-    /// Verdicts of the agent and of the agents that called it.
+    /// Verdict of the agent, then the verdicts of the agents that called it.
     pub(super) verdicts: Vec<AgentVerdict<'a>>,
-    /// Verdicts of all agents that may call it.
+    /// Verdicts of all agents that may call the agent.
     pub(super) callers: Vec<AgentVerdict<'a>>,
     pub(super) notes: Vec<String>,
 }
@@ -33,9 +33,9 @@ impl PolicyExplanation<'_> {
 
     /// Returns how the command line runs; `None` without one, or if the call is denied.
     fn mode(&self) -> Option<RunMode> {
-        let all = self.verdicts.iter().map(AgentVerdict::run_mode);
+        let modes = self.verdicts.iter().map(AgentVerdict::run_mode);
         (self.has_line && self.action() != PermissionAction::Deny)
-            .then(|| all.fold(RunMode::Shell, RunMode::and))
+            .then(|| modes.fold(RunMode::Shell, RunMode::and))
     }
 
     /// Formats the explanation for the terminal.
@@ -54,9 +54,9 @@ impl PolicyExplanation<'_> {
                 mode_text(&mode, action, &self.verdicts)
             ));
         }
-        self.notes
-            .iter()
-            .for_each(|note| text.push_str(&format!("\nNote: {}\n", untrusted_text::line(note))));
+        for note in &self.notes {
+            text.push_str(&format!("\nNote: {}\n", untrusted_text::line(note)));
+        }
         text
     }
 
@@ -98,7 +98,7 @@ impl<'a> AgentVerdict<'a> {
     ) -> Self {
         let permissions = agent.spec.permissions.as_ref();
         let decision = policy::decide(permissions, question);
-        let approval_reason = resolved_paths.asked_about(permissions, question, &decision);
+        let approval_reason = resolved_paths.approval_reason(permissions, question, &decision);
         AgentVerdict {
             agent: &agent.id.name,
             decision,
@@ -196,13 +196,12 @@ fn chain_text(verdicts: &[AgentVerdict<'_>]) -> String {
                 "  {}\n",
                 untrusted_text::line(format!("{}, so gdn asks for approval", asked.why))
             ));
-            let rule = asked.rule.iter();
-            rule.for_each(|rule| {
+            if let Some(rule) = &asked.rule {
                 text.push_str(&format!(
                     "  This rule would allow it: {}\n",
                     untrusted_text::line(rule)
-                ))
-            });
+                ));
+            }
         }
     }
     text
@@ -222,14 +221,16 @@ fn for_callers(action: PermissionAction, callers: &[AgentVerdict<'_>]) -> String
         .max()
         .unwrap_or(0);
     for one in callers {
-        let both = action_word(policy::stricter(action, one.action()));
-        let why = match one.action() {
+        let stricter_action = action_word(policy::stricter(action, one.action()));
+        let reason = match one.action() {
             PermissionAction::Allow => String::new(),
             PermissionAction::Ask | PermissionAction::Deny => {
                 format!("  {}", untrusted_text::line(one.reason()))
             }
         };
-        text.push_str(format!("  {:width$}  {both:5}{why}", name(one.agent)).trim_end());
+        text.push_str(
+            format!("  {:width$}  {stricter_action:5}{reason}", name(one.agent)).trim_end(),
+        );
         text.push('\n');
     }
     text
@@ -323,7 +324,6 @@ fn sandbox_text(containment: &CommandContainment) -> String {
     format!("{writes}, {network}, {starts}{}", extra_access.concat())
 }
 
-/// Returns the run mode as JSON.
 fn mode_json(mode: &RunMode) -> Value {
     let RunMode::Direct(DirectExecution { commands, .. }) = mode else {
         return json!({"kind": "shell"});
@@ -405,7 +405,6 @@ fn part_json(part: &PartDecision) -> Value {
     value
 }
 
-/// Returns the reason for a decision as JSON.
 fn because_json(because: &DecisionReason) -> Value {
     let (kind, written) = match because {
         DecisionReason::Unstated => ("unstated", None),

@@ -55,7 +55,7 @@ impl LocalEndpoint {
     }
 
     /// Waits until the endpoint is open or has failed.
-    pub(crate) async fn opened(&mut self) {
+    pub(crate) async fn wait_until_open(&mut self) {
         let Some(opening) = self.opening.take() else {
             return;
         };
@@ -69,7 +69,7 @@ impl LocalEndpoint {
     /// Closes the endpoint and its streams.
     pub(crate) async fn close(&mut self) {
         drop(self.serving.take());
-        self.opened().await;
+        self.wait_until_open().await;
         if let Some(open) = self.open.take() {
             drop(open.published);
             open.server.end().await;

@@ -1,4 +1,4 @@
-//! `gdn run`.
+//! `gdn run`: runs a swarm with one input, with an input stream, or as a chat.
 
 mod approval;
 mod chat;
@@ -25,7 +25,7 @@ pub(crate) use client::{
     LocalClient, RemoteClient, SwarmClient, TurnFailure, follow, follow_chain,
 };
 pub(crate) use session::RunSession;
-pub(crate) use signals::{SignalReceiver, watched};
+pub(crate) use signals::{SignalReceiver, run_with_signals};
 pub(crate) use unprompted_answers::UnpromptedAnswer;
 pub(crate) use view::{TurnView, event_line};
 
@@ -142,7 +142,7 @@ pub(crate) async fn run(
     let format = output_format(&args, &mode, output)?;
     let project = find_project(&args, state_root, output).await?;
     let inputs = mode.read()?;
-    watched(async |signals| {
+    run_with_signals(async |signals| {
         start(args, &project, inputs, format, signals, state_root, output).await
     })
     .await
@@ -220,14 +220,15 @@ async fn start(
     }
     match mode {
         InputMode::Ask(text) => {
-            let (mut client, input) = (LocalClient::with(session), Input { text, ..input });
+            let mut client = LocalClient::new(session);
+            let input = Input { text, ..input };
             let outcome = single_input::ask(&mut client, input, format, output).await;
-            let left_outcome = client.leave(None).await;
+            let left_outcome = client.end_client(None).await;
             // The first error counts.
             outcome.map_err(CliError::from).and(left_outcome)
         }
         InputMode::Serve => serve::serve(session, &input, format, output).await,
-        InputMode::Chat => chat::chat(LocalClient::with(session), &input, args.plain, output).await,
+        InputMode::Chat => chat::chat(LocalClient::new(session), &input, args.plain, output).await,
     }
 }
 
@@ -238,19 +239,19 @@ async fn find_project(
     state_root: &StateRoot,
     output: &CommandOutput,
 ) -> Result<PathBuf, CliError> {
-    let Some(address) = args.project.given().and_then(packages::published) else {
+    let Some(address) = args.project.given_path().and_then(packages::published_url) else {
         let path = args.project.find(output)?;
         return match project::require(&path) {
             Ok(()) => Ok(path),
             Err(error) => Err(suggest_input(args, &path, error)),
         };
     };
-    let found = packages::fetch(address, state_root, output).await?;
-    let project = project::load(&found.folder)?;
+    let package = packages::fetch(address, state_root, output).await?;
+    let project = project::load(&package.folder)?;
     args.start
         .trust(state_root)
-        .require_published(&project, &found.resolved, output)?;
-    Ok(found.folder)
+        .require_published(&project, &package.resolved, output)?;
+    Ok(package.folder)
 }
 
 /// Makes the second argument the input. The only argument is also an input if it is not a path: it

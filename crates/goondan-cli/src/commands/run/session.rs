@@ -179,22 +179,25 @@ impl RunSession {
             std::pin::pin!(swarm.call_tool(agent, Some(instance_key), tool, arguments));
         loop {
             tokio::select! {
-                outcome = &mut outcome => return outcome.map_err(not_accepted),
+                outcome = &mut outcome => return outcome.map_err(rejected_input_error),
                 Some(question) = self.questions.next() => {
                     activity.hide();
-                    let is_interrupted = self.put(question).await?;
+                    let is_interrupted = self.show_approval_request(question).await?;
                     if let Some(signal) = self.stopped_by.or(is_interrupted.then_some(StopSignal::Interrupt)) {
-                        return Err(interrupted_by(signal));
+                        return Err(interruption_error(signal));
                     }
                 }
-                signal = self.signals.next() => return Err(interrupted_by(signal)),
+                signal = self.signals.next() => return Err(interruption_error(signal)),
             }
         }
     }
 
-    /// Shows an approval request, and returns whether the user typed Ctrl-C as the answer.
+    /// Shows an approval request, and returns true if the user typed Ctrl-C as the answer.
     /// A signal ends the session, and the request gets no answer.
-    pub(super) async fn put(&mut self, question: PendingApproval) -> Result<bool, CliError> {
+    pub(super) async fn show_approval_request(
+        &mut self,
+        question: PendingApproval,
+    ) -> Result<bool, CliError> {
         if self.is_stopping() {
             question.answer(ApprovalAnswer::NobodyThere);
             return Ok(false);
@@ -222,7 +225,7 @@ impl RunSession {
             .note("Finishing running turns. Press Ctrl-C again to end at once.")
     }
 
-    /// Returns whether a signal ends the session.
+    /// Returns true if a signal ends the session.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopped_by.is_some()
     }
@@ -230,9 +233,9 @@ impl RunSession {
     /// Starts the shutdown of the swarm, once. The returned future completes with it.
     fn begin_ending(&mut self) -> Shared<BoxFuture<'static, ()>> {
         self.swarm.begin_shutdown();
-        self.connections
-            .iter()
-            .for_each(Connections::stop_receiving);
+        if let Some(connections) = self.connections.as_ref() {
+            connections.stop_receiving();
+        }
         let swarm = &self.swarm;
         let ending = self.ending.get_or_insert_with(|| {
             let swarm = swarm.clone();
@@ -257,7 +260,7 @@ impl RunSession {
         )
     }
 
-    /// Runs until the client of `talk` disconnects or a signal arrives, then ends the swarm.
+    /// Runs until the client of `connection` disconnects or a signal arrives, then ends the swarm.
     /// The client answers approval requests.
     pub(crate) async fn serve_client<E>(
         mut self,
@@ -307,11 +310,11 @@ impl RunSession {
         }
         self.endpoint.close().await;
         self.stopped_by
-            .map_or(Ok(()), |signal| Err(interrupted_by(signal)))
+            .map_or(Ok(()), |signal| Err(interruption_error(signal)))
     }
 
     /// Error of a turn without a result.
-    pub(crate) fn no_result(&self) -> CliError {
+    pub(crate) fn no_result_error(&self) -> CliError {
         match self.stopped_by {
             Some(signal) => CliError::stopped(signal.exit(), "Interrupted before the turn ended."),
             None => CliError::failure(Code::INTERNAL_ERROR, "The swarm ended before the turn did."),
@@ -331,12 +334,12 @@ fn case_ports(prepared: &PreparedProject, args: &StartArgs) -> CasePorts {
 }
 
 /// Returns the error of a command that a signal ended.
-pub(super) fn interrupted_by(signal: StopSignal) -> CliError {
+pub(super) fn interruption_error(signal: StopSignal) -> CliError {
     CliError::stopped(signal.exit(), "Interrupted.")
 }
 
 /// Error of an input that the swarm rejected.
-pub(crate) fn not_accepted(error: SendError) -> CliError {
+pub(crate) fn rejected_input_error(error: SendError) -> CliError {
     let exit = if error.code == Code::AGENT_NOT_FOUND {
         CommandExit::Usage
     } else {

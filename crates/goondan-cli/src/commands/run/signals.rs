@@ -98,36 +98,36 @@ impl SignalReceiver {
 
 /// Runs `command` with a receiver of the stop signals: Ctrl-C (SIGINT) and SIGTERM. A signal that
 /// the command does not handle drops the command at once; accepted inputs are on disk.
-pub(crate) async fn watched(
+pub(crate) async fn run_with_signals(
     command: impl AsyncFnOnce(SignalReceiver) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let source = SignalSource::open()?;
     let (sender, arrived) = mpsc::unbounded_channel();
-    let (hurry, hurried) = oneshot::channel();
+    let (unhandled, unhandled_signal) = oneshot::channel();
     let (taken_over, mut is_taken_over) = mpsc::unbounded_channel();
     let next_ends = Arc::new(AtomicBool::new(false));
     tokio::spawn(forward_signals(
         source,
         sender,
         Arc::clone(&next_ends),
-        hurry,
+        unhandled,
     ));
     tokio::select! {
         biased;
-        Ok(signal) = hurried => Err(CliError::stopped(signal.exit(), "Ended at once.")
+        Ok(signal) = unhandled_signal => Err(CliError::stopped(signal.exit(), "Ended at once.")
             .suggest("Unfinished turns resume at the next start.")),
-        Some(()) = is_taken_over.recv() => Err(store::taken_over()),
+        Some(()) = is_taken_over.recv() => Err(store::taken_over_error()),
         outcome = command(SignalReceiver { returned: None, arrived, next_ends, taken_over }) => outcome,
     }
 }
 
 /// Forwards the signals that the command handles to `sender`. Sends the first other signal to
-/// `hurry`, and ends the process if the command does not end in time.
+/// `unhandled`, and ends the process if the command does not end in time.
 async fn forward_signals(
     mut source: SignalSource,
     sender: UnboundedSender<StopSignal>,
     next_ends: Arc<AtomicBool>,
-    hurry: oneshot::Sender<StopSignal>,
+    unhandled: oneshot::Sender<StopSignal>,
 ) {
     let last = loop {
         let signal = source.next().await;
@@ -137,10 +137,10 @@ async fn forward_signals(
         // A command that no longer listens is about to end.
         let _ = sender.send(signal);
     };
-    let _ = hurry.send(last);
+    let _ = unhandled.send(last);
     // Reached only if something blocks, such as a write to a pipe without a reader.
     tokio::time::sleep(FORCED_EXIT_DELAY).await;
-    terminal::abandon();
+    terminal::restore_before_exit();
     std::process::exit(last.exit() as i32);
 }
 
@@ -178,7 +178,7 @@ impl HangupSignals {
     }
 }
 
-/// Returns whether standard input or standard error is an open terminal.
+/// Returns true if standard input or standard error is an open terminal.
 #[cfg(unix)]
 fn has_terminal() -> bool {
     crate::output::CommandOutput::stdin_is_terminal()

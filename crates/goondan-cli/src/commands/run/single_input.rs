@@ -1,4 +1,4 @@
-//! One input, one answer.
+//! A run with one input: sends the input, shows its turn and reports the result.
 
 use goondan::Input;
 

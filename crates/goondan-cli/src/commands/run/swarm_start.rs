@@ -11,7 +11,7 @@ use goondan::{StateRoot, Swarm};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use super::session::interrupted_by;
+use super::session::interruption_error;
 use super::signals::SignalReceiver;
 use crate::exit::CliError;
 use crate::output::CommandOutput;
@@ -37,7 +37,7 @@ pub(super) async fn start_swarm(
     loop {
         let remote_swarm = tokio::select! {
             remote_swarm = remote::running(&prepared.bundle, swarm, state_root, end) => remote_swarm,
-            signal = signals.next() => return Err(interrupted_by(signal)),
+            signal = signals.next() => return Err(interruption_error(signal)),
         };
         if let Some(remote) = remote_swarm {
             return Ok(SwarmStart::Elsewhere(Box::new(remote)));
@@ -71,7 +71,7 @@ async fn start_here(
             started = &mut starting => break started,
             signal = signals.next(), if leave_signal.is_none() => {
                 if !may_leave {
-                    return Err(interrupted_by(signal).into());
+                    return Err(interruption_error(signal).into());
                 }
                 leave_signal = Some(signal);
                 leave.cancel();
@@ -84,13 +84,13 @@ async fn start_here(
         (Err(SwarmStartFailure { error, .. }), Some(signal))
             if error.code == Code::SWARM_STOPPED =>
         {
-            Err(interrupted_by(signal).into())
+            Err(interruption_error(signal).into())
         }
         (started, leave_signal) => {
             // This node leads now, so the signal applies to the swarm.
-            leave_signal
-                .into_iter()
-                .for_each(|signal| signals.put_back(signal));
+            if let Some(signal) = leave_signal {
+                signals.put_back(signal);
+            }
             started
         }
     }

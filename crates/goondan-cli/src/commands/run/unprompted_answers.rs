@@ -26,8 +26,9 @@ pub(crate) struct UnpromptedAnswer<'e> {
 }
 
 impl<'e> UnpromptedAnswer<'e> {
-    /// Reads the end of such a turn from `event`; `None` for other events, and if another agent
-    /// receives the answer. `is_mine` recognizes the events that this run sent.
+    /// Reads from `event` the end of a turn that no input of this run caused. Returns `None` for
+    /// other events, and if another agent receives the answer. `is_mine` recognizes the events that
+    /// this run sent.
     pub(crate) fn of(event: &'e SwarmEvent, is_mine: impl Fn(&str) -> bool) -> Option<Self> {
         match event {
             SwarmEvent::TurnEnded {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::failed;
+use super::update_error;
 use crate::exit::CliError;
 
 /// Path of the receipt below the prefix, written by the installers.
@@ -48,7 +48,7 @@ impl InstalledProgram {
     pub(super) fn find() -> Result<InstalledProgram, CliError> {
         let binary = std::env::current_exe().and_then(|path| path.canonicalize());
         let binary = binary.map_err(|error| {
-            failed(format!("Could not find the path of this program: {error}."))
+            update_error(format!("Could not find the path of this program: {error}."))
         })?;
         let prefix = binary
             .parent()
@@ -71,13 +71,16 @@ impl InstalledProgram {
     /// Writes the new version to the receipt.
     pub(super) fn record_version(&self, version: String) -> std::io::Result<()> {
         let path = self.prefix.join(RECEIPT_PATH);
-        let new = path.with_extension("new");
+        let temporary_path = path.with_extension("new");
         let receipt = InstallReceipt {
             version,
             ..self.receipt.clone()
         };
-        fs::write(&new, serde_json::to_string_pretty(&receipt)? + "\n")?;
-        fs::rename(new, path)
+        fs::write(
+            &temporary_path,
+            serde_json::to_string_pretty(&receipt)? + "\n",
+        )?;
+        fs::rename(temporary_path, path)
     }
 }
 
@@ -152,7 +155,7 @@ fn package_manager(binary: &Path, has_wheel: bool) -> Option<(&'static str, &'st
         .map(|(_, manager, command)| (manager, command))
 }
 
-/// Returns whether pip metadata of the package exists below `prefix`.
+/// Returns true if pip metadata of the package exists below `prefix`.
 fn has_wheel(prefix: &Path) -> bool {
     let pythons = fs::read_dir(prefix.join("lib"))
         .into_iter()

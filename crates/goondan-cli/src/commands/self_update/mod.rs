@@ -75,10 +75,10 @@ pub(crate) async fn run(args: &SelfArgs, output: &CommandOutput) -> Result<(), C
 
 /// Parses a version.
 fn version(text: &str) -> Result<Version, CliError> {
-    Version::parse(text).map_err(|error| failed(format!("`{text}` is not a version: {error}.")))
+    Version::parse(text)
+        .map_err(|error| update_error(format!("`{text}` is not a version: {error}.")))
 }
 
-/// Returns an error of the update.
-fn failed(message: impl Into<String>) -> CliError {
+fn update_error(message: impl Into<String>) -> CliError {
     CliError::new(CommandExit::Failure, Code::UPDATE_ERROR, message)
 }

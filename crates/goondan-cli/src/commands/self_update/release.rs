@@ -9,8 +9,8 @@ use reqwest::{Client, Url};
 use semver::Version;
 use sha2::{Digest, Sha256};
 
-use super::failed;
 use super::installation::InstallReceipt;
+use super::update_error;
 use crate::exit::{CliError, CommandExit};
 
 /// Connection timeout.
@@ -59,9 +59,9 @@ impl ReleaseServer {
         // Loading the system certificates blocks.
         let client_result = tokio::task::spawn_blocking(build_client)
             .await
-            .map_err(|panic| failed(format!("{panic}.")))?;
+            .map_err(|panic| update_error(format!("{panic}.")))?;
         let client = client_result.map_err(|error| {
-            failed(format!(
+            update_error(format!(
                 "Could not create the HTTP client: \
             {error}."
             ))
@@ -79,7 +79,7 @@ impl ReleaseServer {
             .get("latest/download/SHA256SUMS", MAX_CHECKSUM_LIST_BYTES)
             .await?;
         parse_checksums(&String::from_utf8_lossy(&list), &self.target).ok_or_else(|| {
-            failed(format!(
+            update_error(format!(
                 "{} has no release for {}.",
                 untrusted_text::line(&self.base),
                 untrusted_text::line(&self.target)
@@ -110,7 +110,7 @@ impl ReleaseServer {
             "The checksum of {} is {sum}, expected {}; nothing was installed.",
             release.file, release.sha256
         );
-        Err(failed(message).suggest(
+        Err(update_error(message).suggest(
             "Try again later. If the error persists, the archive may have been tampered with: \
                 report it.",
         ))
@@ -119,8 +119,9 @@ impl ReleaseServer {
     /// Downloads a file. Fails if it is larger than `max_bytes` bytes.
     async fn get(&self, path: &str, max_bytes: usize) -> Result<Vec<u8>, CliError> {
         let url_text = format!("{}/{path}", self.base);
-        let url = Url::parse(&url_text)
-            .map_err(|error| failed(format!("`{}`: {error}.", untrusted_text::line(&url_text))))?;
+        let url = Url::parse(&url_text).map_err(|error| {
+            update_error(format!("`{}`: {error}.", untrusted_text::line(&url_text)))
+        })?;
         let answer = self
             .client
             .get(url)
@@ -136,7 +137,7 @@ impl ReleaseServer {
         {
             body.extend_from_slice(&piece);
             if body.len() > max_bytes {
-                return Err(failed(format!(
+                return Err(update_error(format!(
                     "{} is larger than {max_bytes} bytes.",
                     untrusted_text::line(&url_text)
                 )));
@@ -146,7 +147,7 @@ impl ReleaseServer {
     }
 }
 
-/// Returns whether the URL names this machine, as in tests.
+/// Returns true if the URL names this machine, as in tests.
 fn is_local(base: &str) -> bool {
     Url::parse(base)
         .ok()

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use goondan::internal::{directory_outside_projects, untrusted_text};
 
-use super::failed;
 use super::installation::InstalledProgram;
 use super::release::ProgramRelease;
+use super::update_error;
 use crate::exit::CliError;
 use goondan::spec::reason;
 
@@ -30,21 +30,24 @@ pub(super) fn swap(
     fs::write(&file, archive).map_err(|error| not_replaced_error(program, &error))?;
     unpack(&file, work.path())?;
     let folder = work.path().join(&release.folder);
-    let new = folder
+    let new_program = folder
         .join("bin")
         .join(if cfg!(windows) { "gdn.exe" } else { "gdn" });
-    let (reported, expected) = (reported_version(&new)?, format!("gdn {}", release.version));
+    let (reported, expected) = (
+        reported_version(&new_program)?,
+        format!("gdn {}", release.version),
+    );
     if reported != expected {
         let message = format!(
             "The new program reports the version `{}`, not `{expected}`.",
             untrusted_text::line(reported)
         );
-        return Err(failed(message).suggest("Nothing was changed. Report this bug."));
+        return Err(update_error(message).suggest("Nothing was changed. Report this bug."));
     }
     let replace_files = || {
         copy(&folder.join("share"), &program.prefix.join("share"))?;
-        File::open(&new)?.sync_all()?;
-        replace(&new, &program.binary)?;
+        File::open(&new_program)?.sync_all()?;
+        replace(&new_program, &program.binary)?;
         program.record_version(release.version.to_string())
     };
     replace_files().map_err(|error| not_replaced_error(program, &error))
@@ -52,7 +55,7 @@ pub(super) fn swap(
 
 /// Returns the error of program files that can't be written.
 fn not_replaced_error(program: &InstalledProgram, error: &io::Error) -> CliError {
-    failed(format!(
+    update_error(format!(
         "The files below {} can't be replaced: {error}.",
         program.prefix.display(),
         error = reason(error)
@@ -62,10 +65,11 @@ fn not_replaced_error(program: &InstalledProgram, error: &io::Error) -> CliError
 
 /// Unpacks with `tar`, which every supported system has. On Windows it also unpacks zip files.
 fn unpack(file: &Path, into: &Path) -> Result<(), CliError> {
-    let tar = match cfg!(windows) {
+    let tar = if cfg!(windows) {
         // Full path, because another `tar` in PATH may not support zip.
-        true => directory_outside_projects().join("System32\\tar.exe"),
-        false => PathBuf::from("tar"),
+        directory_outside_projects().join("System32\\tar.exe")
+    } else {
+        PathBuf::from("tar")
     };
     let outcome = Command::new(&tar)
         .arg("-xf")
@@ -80,7 +84,7 @@ fn unpack(file: &Path, into: &Path) -> Result<(), CliError> {
         Ok(outcome) => String::from_utf8_lossy(&outcome.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
-    Err(failed(format!(
+    Err(update_error(format!(
         "The archive can't be unpacked by `{}`: {}.",
         tar.display(),
         untrusted_text::line(problem)
@@ -96,7 +100,7 @@ fn reported_version(program: &Path) -> Result<String, CliError> {
         .stdin(Stdio::null())
         .output();
     let outcome = outcome.map_err(|error| {
-        failed(format!(
+        update_error(format!(
             "The new program can't be started: {error}.",
             error = reason(&error)
         ))
@@ -111,21 +115,24 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
-        match entry.file_type()?.is_dir() {
-            true => copy(&entry.path(), &target)?,
-            false => fs::copy(entry.path(), target).map(drop)?,
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?
+        } else {
+            fs::copy(entry.path(), target).map(drop)?
         }
     }
     Ok(())
 }
 
-/// One rename: a program started during the update is the old or the new version.
+/// Replaces the program with one rename, so that a program started during the update is the old or
+/// the new version.
 #[cfg(unix)]
 fn replace(new: &Path, old: &Path) -> io::Result<()> {
     fs::rename(new, old)
 }
 
-/// Windows can rename a running program, but not replace it. The next update deletes the old one.
+/// Renames the old program and puts the new one in its place, because Windows can rename a running
+/// program but not replace it. The next update deletes the renamed program.
 #[cfg(not(unix))]
 fn replace(new: &Path, old: &Path) -> io::Result<()> {
     let aside = old.with_extension("exe.old");

@@ -78,7 +78,7 @@ impl ActivityLines {
             LinePermit::Print => format!(
                 "{} {}",
                 Local::now().format("%H:%M:%S"),
-                shown(&crate::output::redactor().text(line))
+                printable_line(&crate::output::redactor().text(line))
             ),
             LinePermit::Last => OMITTED.to_owned(),
             LinePermit::Omit => return Ok(()),
@@ -125,7 +125,7 @@ impl LineBudget {
 }
 
 /// Returns the line as one line of limited length, with visible control characters.
-fn shown(line: &str) -> String {
+fn printable_line(line: &str) -> String {
     let line = untrusted_text::line(line).to_string();
     match line.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => format!("{}…", &line[..end]),
@@ -248,9 +248,12 @@ mod tests {
     #[test]
     fn a_line_is_one_line_of_limited_length() {
         let failed = failure_line(&ended(FinishReason::Error, "a\nServing \u{1b}[2J\u{202e}b"));
-        let line = shown(&failed.unwrap());
+        let line = printable_line(&failed.unwrap());
         assert!(!line.contains(['\n', '\u{1b}', '\u{202e}']), "{line}");
-        assert_eq!(shown(&"ä".repeat(500)).chars().count(), MAX_LINE_CHARS + 1);
+        assert_eq!(
+            printable_line(&"ä".repeat(500)).chars().count(),
+            MAX_LINE_CHARS + 1
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `gdn test --live`.
+//! Options of `gdn test --live`, which runs test cases with real models.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,8 @@ impl TestLiveArgs {
             return Ok(());
         }
         let trust = TrustSettings::new(state_root, self.trust);
-        let (mut environments, mut bundles) = (BTreeMap::new(), BTreeMap::new());
+        let mut environments = BTreeMap::new();
+        let mut bundles = BTreeMap::new();
         for folder in live_projects(options) {
             let (root, bundle, _) = project::load_trusted(&folder, &trust, output)?;
             let environment = goondan::environment(&root, None);

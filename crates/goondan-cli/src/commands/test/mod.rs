@@ -1,4 +1,4 @@
-//! `gdn test`.
+//! `gdn test`: runs test cases, and selects its subcommands.
 
 mod live;
 mod record;
@@ -18,7 +18,7 @@ use goondan_conformance::{RunOptions, run as run_cases};
 
 use crate::exit::{CliError, CommandExit};
 use crate::output::{ActivitySpinner, CommandOutput, style};
-use crate::project_path::around;
+use crate::project_path::find_around;
 use crate::store::StoreArgs;
 
 use self::live::TestLiveArgs;
@@ -106,12 +106,13 @@ pub(crate) fn run(
     if let Some(TestCommand::Record(args)) = &args.command {
         return record::run(args, state_root, output);
     }
-    let paths = match args.paths.is_empty() {
-        true => vec![around(output)?.unwrap_or_else(|| PathBuf::from("."))],
-        false => args.paths.clone(),
+    let paths = if args.paths.is_empty() {
+        vec![find_around(output)?.unwrap_or_else(|| PathBuf::from("."))]
+    } else {
+        args.paths.clone()
     };
     if args.coverage {
-        return coverage(&paths, output);
+        return print_coverage(&paths, output);
     }
     let mut options = RunOptions {
         filter: args.filter.clone(),
@@ -125,11 +126,10 @@ pub(crate) fn run(
     if args.watch {
         let paths = options.paths.clone();
         let mut run = || {
-            match output.json {
-                true => {
-                    run_with_spinner(&options, output, |summary| output.json_text(&json(summary)))
-                }
-                false => run_and_print(&options, output),
+            if output.json {
+                run_with_spinner(&options, output, |summary| output.json_text(&json(summary)))
+            } else {
+                run_and_print(&options, output)
             }
             .map(|_| ())
         };
@@ -148,9 +148,10 @@ pub(crate) fn run(
             run_with_spinner(&options, output, |summary| output.foreign(&junit(summary)))?
         }
     };
-    match summary.is_good() {
-        true => Ok(()),
-        false => Err(CliError::already_printed(CommandExit::Failure)),
+    if summary.is_good() {
+        Ok(())
+    } else {
+        Err(CliError::already_printed(CommandExit::Failure))
     }
 }
 
@@ -198,19 +199,21 @@ fn run_with_spinner(
 
 /// Prints which rules of the reference no test case names, and how many a test case names. With
 /// `--json`, prints all rules with their test cases.
-fn coverage(paths: &[PathBuf], output: &CommandOutput) -> Result<(), CliError> {
-    let found = discover(paths);
-    let coverage = RuleCoverage::of(found.cases.iter().map(|located| &located.case));
-    match output.json {
-        true => output.json_pretty(&coverage)?,
-        false => output.piece(&coverage.render())?,
+fn print_coverage(paths: &[PathBuf], output: &CommandOutput) -> Result<(), CliError> {
+    let discovered = discover(paths);
+    let coverage = RuleCoverage::of(discovered.cases.iter().map(|located| &located.case));
+    if output.json {
+        output.json_pretty(&coverage)?
+    } else {
+        output.piece(&coverage.render())?
     }
-    for error in &found.errors {
+    for error in &discovered.errors {
         output.trace(case_error(error).trim_end())?;
     }
-    match found.errors.is_empty() {
-        true => Ok(()),
-        false => Err(CliError::already_printed(CommandExit::Failure)),
+    if discovered.errors.is_empty() {
+        Ok(())
+    } else {
+        Err(CliError::already_printed(CommandExit::Failure))
     }
 }
 

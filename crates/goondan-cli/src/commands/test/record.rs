@@ -1,4 +1,4 @@
-//! `gdn test record`.
+//! `gdn test record`: creates a test case from a past conversation.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -91,10 +91,10 @@ pub(super) fn run(
         mask: &mask,
         runs_tools: args.run_tools,
     };
-    let text = record(&recorded.history, &source).map_err(|reason| not_recorded(&reason))?;
+    let text = record(&recorded.history, &source).map_err(|reason| recording_error(&reason))?;
     let must_pass = !args.run_tools;
     let file = write_case(&text, folder, &bundle, must_pass).map_err(|error| match error {
-        RecordError::Unrecordable(reason) => not_recorded(&reason),
+        RecordError::Unrecordable(reason) => recording_error(&reason),
         RecordError::Io(error) => CliError::from(error),
     })?;
     file.persist(&args.output).map_err(|error| error.error)?;
@@ -117,26 +117,27 @@ async fn read_history(
         .map_err(|error| CliError::configuration(error.to_string()))?;
     let scope = ConversationScope::Project(root.to_owned(), workspaces);
     let database = args.store.database()?;
-    let all = instances::all(database.as_ref(), state_root, &scope).await?;
+    let all_instances = instances::all(database.as_ref(), state_root, &scope).await?;
     let name = match &args.agent {
         Some(agent) => format!("{agent}:{}", args.instance),
         None => args.instance.clone(),
     };
-    let found = instances::choose(&all, &name)?.ok_or_else(|| instances::unknown(&scope, &name))?;
-    let related_ids = all
+    let recorded = instances::choose(&all_instances, &name)?
+        .ok_or_else(|| instances::unknown_conversation_error(&scope, &name))?;
+    let related_ids = all_instances
         .iter()
-        .filter(|other| other.workspace == found.workspace)
+        .filter(|other| other.workspace == recorded.workspace)
         .map(|other| other.summary.id.clone());
     let reader = ConversationReader {
         database: database.as_ref(),
-        found: &found,
+        found: &recorded,
     };
     let mut events = Vec::new();
     for id in related_ids {
         events.extend(reader.events(&id).await?);
     }
-    let history = CaseHistory::of(&found.summary.id, &args.turns, events)
-        .map_err(|reason| not_recorded(&reason))?;
+    let history = CaseHistory::of(&recorded.summary.id, &args.turns, events)
+        .map_err(|reason| recording_error(&reason))?;
     let mut conversations = BTreeMap::new();
     for id in history.instances() {
         let messages = reader.conversation(&id).await?;
@@ -197,7 +198,7 @@ impl ConversationReader<'_> {
 }
 
 /// Returns the error of a conversation that can't be recorded.
-fn not_recorded(reason: &RecordingError) -> CliError {
+fn recording_error(reason: &RecordingError) -> CliError {
     CliError::new(
         CommandExit::Failure,
         Code::CASE_NOT_RECORDED,

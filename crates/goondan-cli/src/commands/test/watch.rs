@@ -40,18 +40,21 @@ pub(super) fn repeat(
 fn watched_directories(paths: &[PathBuf]) -> Vec<PathBuf> {
     let projects = discover(paths).cases;
     let projects = projects.iter().filter_map(|case| case.project_folder());
-    let given = paths.iter().map(|path| match path.is_file() {
-        // A test case names files next to it.
-        true => path.parent().unwrap_or(path).to_owned(),
-        false => path.clone(),
+    let case_directories = paths.iter().map(|path| {
+        if path.is_file() {
+            // A test case names files next to it.
+            path.parent().unwrap_or(path).to_owned()
+        } else {
+            path.clone()
+        }
     });
-    let mut all: Vec<PathBuf> = given
+    let mut directories: Vec<PathBuf> = case_directories
         .chain(projects)
         .filter_map(|path| std::path::absolute(&path).ok()?.canonicalize().ok())
         .collect();
-    all.sort();
-    all.dedup_by(|inner, outer| inner.starts_with(outer));
-    all
+    directories.sort();
+    directories.dedup_by(|inner, outer| inner.starts_with(outer));
+    directories
 }
 
 /// Waits until the files differ from `before` and no longer change.

@@ -1,4 +1,4 @@
-//! `gdn validate --fix`.
+//! `gdn validate --fix`: applies safe fixes, or shows them as a diff.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) fn fix(
     if !dry_run {
         for repair in &repairs {
             write(&root.join(&repair.file), &repair.after)
-                .map_err(|error| unwritten(&repair.file, &error))?;
+                .map_err(|error| file_write_error(&repair.file, &error))?;
         }
     }
     if !output.json {
@@ -88,17 +88,18 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     // A symbolic link stays one: its target is replaced.
     let path = path.canonicalize()?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    let mut new = tempfile::NamedTempFile::new_in(folder)?;
-    new.write_all(text.as_bytes())?;
-    new.as_file()
+    let mut new_file = tempfile::NamedTempFile::new_in(folder)?;
+    new_file.write_all(text.as_bytes())?;
+    new_file
+        .as_file()
         .set_permissions(std::fs::metadata(&path)?.permissions())?;
-    new.as_file().sync_all()?;
-    new.persist(&path)?;
+    new_file.as_file().sync_all()?;
+    new_file.persist(&path)?;
     Ok(())
 }
 
 /// Returns the error of a file that can't be written.
-fn unwritten(file: &str, error: &io::Error) -> CliError {
+fn file_write_error(file: &str, error: &io::Error) -> CliError {
     CliError::configuration(format!(
         "`{file}` can't be written: {error}.",
         error = reason(error)

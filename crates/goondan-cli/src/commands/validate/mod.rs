@@ -1,4 +1,4 @@
-//! `gdn validate`.
+//! `gdn validate`: validates a project and reports all errors.
 
 mod fix;
 
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::commands::mcp::{ProjectMcpServers, reach};
+use crate::commands::mcp::{ProjectMcpServers, connect_to_all};
 use crate::commands::tool_host;
 use crate::exit::{CliError, CommandExit};
 use crate::output::CommandOutput;
@@ -94,9 +94,10 @@ pub(crate) async fn run(
         return print_expanded(&path, output);
     }
     let mut project = project::load(&path)?;
-    let repairs = match args.fix {
-        true => fix::fix(&project.root, args.dry_run, output)?,
-        false => Vec::new(),
+    let repairs = if args.fix {
+        fix::fix(&project.root, args.dry_run, output)?
+    } else {
+        Vec::new()
     };
     if !repairs.is_empty() {
         project = project::load(&path)?;
@@ -158,9 +159,10 @@ pub(crate) async fn run(
         .any(|diagnostic| args.strict || diagnostic.is_error());
     // The process ends now; freeing a large project piece by piece would only take time.
     std::mem::forget(project);
-    match fails {
-        true => Err(CliError::already_printed(CommandExit::Validation)),
-        false => Ok(()),
+    if fails {
+        Err(CliError::already_printed(CommandExit::Validation))
+    } else {
+        Ok(())
     }
 }
 
@@ -215,10 +217,10 @@ fn mention_unread_variables(root: &Path, diagnostics: &mut [Diagnostic]) {
     else {
         return;
     };
-    let missing = diagnostics
+    let missing_values = diagnostics
         .iter_mut()
         .filter(|problem| matches!(problem.code, Code::ENV_MISSING | Code::NOT_READY));
-    for suggestion in missing.filter_map(|problem| problem.suggestion.as_mut()) {
+    for suggestion in missing_values.filter_map(|problem| problem.suggestion.as_mut()) {
         let end = suggestion.trim_end_matches('.').len();
         suggestion.truncate(end);
         suggestion.push_str(&format!(
@@ -236,7 +238,7 @@ fn extend_new(diagnostics: &mut Vec<Diagnostic>, problems: Vec<Diagnostic>) {
     }
 }
 
-/// Returns whether `known` already contains the problem, at any position.
+/// Returns true if `known` already contains the problem, at any position.
 fn is_reported(known: &[Diagnostic], problem: &Diagnostic) -> bool {
     let is_same = |one: &Diagnostic| {
         one.resource == problem.resource
@@ -253,8 +255,9 @@ async fn server_diagnostics(
     state_root: &StateRoot,
 ) -> Result<Vec<Diagnostic>, CliError> {
     let servers = ProjectMcpServers::new(bundle, None, true, state_root).await?;
-    let (mut diagnostics, mut sizes) = (Vec::new(), BTreeMap::new());
-    for (tool, lookup) in reach(&servers).await {
+    let mut diagnostics = Vec::new();
+    let mut sizes = BTreeMap::new();
+    for (tool, lookup) in connect_to_all(&servers).await {
         sizes.insert(
             tool.id.clone(),
             lookup
@@ -276,9 +279,12 @@ async fn server_diagnostics(
                 .of(&tool.id)
                 .field("spec.mcp");
             diagnostic.suggestion = suggestion;
-            if let Some((file, at)) = &tool.origin {
-                let at = servers.bundle.place(&tool.id, "spec.mcp").unwrap_or(*at);
-                diagnostic = diagnostic.in_file(file.clone()).at(at);
+            if let Some((file, position)) = &tool.origin {
+                let position = servers
+                    .bundle
+                    .place(&tool.id, "spec.mcp")
+                    .unwrap_or(*position);
+                diagnostic = diagnostic.in_file(file.clone()).at(position);
             }
             diagnostics.push(diagnostic);
         }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::event::{EventFile, lines, plain, quoted};
+use crate::event::{EventFile, lines, quoted_text, scalar_text};
 
 /// Option types.
 const OPTION_SUBCOMMAND: u64 = 1;
@@ -35,7 +35,7 @@ pub(super) fn read(data: &Value) -> Option<DiscordCommand> {
         .partition(|option| option["type"] == OPTION_ATTACHMENT);
     let name = data["name"].as_str()?;
     let text = match (path.is_empty(), options.as_slice()) {
-        (true, [option]) if is_nonempty_text(option) => plain(&option["value"])?,
+        (true, [option]) if is_nonempty_text(option) => scalar_text(&option["value"])?,
         _ => {
             let path = path.iter().map(|name| format!(" {name}"));
             let options = options.iter().filter_map(|option| {
@@ -56,9 +56,10 @@ pub(super) fn read(data: &Value) -> Option<DiscordCommand> {
     Some(DiscordCommand {
         text: lines([text.as_str(), &file_lines.join("\n")]),
         quoted,
-        subcommand: match path.is_empty() {
-            true => Value::Null,
-            false => path.join(" ").into(),
+        subcommand: if path.is_empty() {
+            Value::Null
+        } else {
+            path.join(" ").into()
         },
         files,
     })
@@ -66,7 +67,8 @@ pub(super) fn read(data: &Value) -> Option<DiscordCommand> {
 
 /// Returns the names of the group and the sub-command, and the options of the innermost one.
 fn selected_command(data: &Value) -> (Vec<&str>, &[Value]) {
-    let (mut path, mut options) = (Vec::new(), list(&data["options"]));
+    let mut path = Vec::new();
+    let mut options = list(&data["options"]);
     while let [option] = options
         && matches!(
             option["type"].as_u64(),
@@ -96,18 +98,18 @@ fn is_nonempty_text(option: &Value) -> bool {
 
 /// Returns the value of an option; users, channels and roles with their names.
 fn option_text(option: &Value, resolved: &Value) -> Option<String> {
-    let value = plain(&option["value"])?;
-    let named = |kinds: &[&str]| {
+    let value = scalar_text(&option["value"])?;
+    let shown_option = |kinds: &[&str]| {
         let name = kinds
             .iter()
             .find_map(|kind| display_name(resolved, kind, &value))?;
         Some(format!("{name} ({value})"))
     };
     let name = match option["type"].as_u64() {
-        Some(OPTION_USER) => named(&["users"]),
-        Some(OPTION_CHANNEL) => named(&["channels"]),
-        Some(OPTION_ROLE) => named(&["roles"]),
-        Some(OPTION_MENTIONABLE) => named(&["users", "roles"]),
+        Some(OPTION_USER) => shown_option(&["users"]),
+        Some(OPTION_CHANNEL) => shown_option(&["channels"]),
+        Some(OPTION_ROLE) => shown_option(&["roles"]),
+        Some(OPTION_MENTIONABLE) => shown_option(&["users", "roles"]),
         _ => None,
     };
     Some(name.unwrap_or(value))
@@ -157,7 +159,7 @@ fn target(data: &Value) -> (String, Vec<EventFile>) {
         &file_lines.join("\n"),
     ]);
     let origin = format!("a message of {}", author.unwrap_or("an unknown user"));
-    (quoted(&origin, &words), files)
+    (quoted_text(&origin, &words), files)
 }
 
 /// Returns the words of an embed.

@@ -19,11 +19,12 @@ use serde_json::{Value, json};
 
 use self::command::{DiscordCommand, choices};
 use super::{
-    IgnoredUpdate, ParsedRequest, PlatformConnector, fenced, header, json_body, unauthorized,
+    IgnoredUpdate, ParsedRequest, PlatformConnector, code_block, header, json_body,
+    unauthorized_response,
 };
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome, button, parse_button};
-use crate::event::{EventFile, EventSender, PlatformEvent, plain};
+use crate::event::{EventFile, EventSender, PlatformEvent, scalar_text};
 use crate::event_acceptance::EventAcceptance;
 use crate::event_files;
 use crate::http::{self, PlatformFailure};
@@ -88,7 +89,7 @@ impl PlatformConnector for DiscordConnector {
         if !is_fresh(timestamp, now)
             || !is_ed25519(&self.public_key, &[timestamp.as_bytes(), body], given)
         {
-            return Err(unauthorized());
+            return Err(unauthorized_response());
         }
         let interaction = json_body(headers, body)?;
         match interaction["type"].as_u64() {
@@ -129,7 +130,7 @@ impl PlatformConnector for DiscordConnector {
     }
 
     fn literal(&self, text: &str) -> String {
-        fenced(text)
+        code_block(text)
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
@@ -256,8 +257,13 @@ const ORIGINAL_MESSAGE_ID: &str = "@original";
 /// Builds a message. Mentions in the agent's text notify no user. With the approval code `mark`,
 /// adds the buttons "Allow" and "Deny".
 fn message(text: &str, mark: Option<&str>) -> Value {
-    let key = |label, style, allows, mark| json!({"type": 2, "style": style, "label": label, "custom_id": button(allows, mark)});
-    let keys = mark.map(|mark| [key("Allow", 3, true, mark), key("Deny", 4, false, mark)]);
+    let button_json = |label, style, allows, mark| json!({"type": 2, "style": style, "label": label, "custom_id": button(allows, mark)});
+    let keys = mark.map(|mark| {
+        [
+            button_json("Allow", 3, true, mark),
+            button_json("Deny", 4, false, mark),
+        ]
+    });
     let rows: Vec<Value> = keys
         .into_iter()
         .map(|keys| json!({"type": 1, "components": keys}))
@@ -334,7 +340,7 @@ fn event(interaction: &Value) -> Option<PlatformEvent> {
         ("userId", &user["id"]),
         ("username", &user["username"]),
     ];
-    let shown = user["global_name"]
+    let sender_name = user["global_name"]
         .as_str()
         .or(user["username"].as_str())
         .unwrap_or_default();
@@ -346,11 +352,11 @@ fn event(interaction: &Value) -> Option<PlatformEvent> {
         key: format!("discord:{channel}"),
         properties: facts
             .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+            .filter_map(|(name, value)| Some((name.to_owned(), scalar_text(value)?)))
             .collect(),
         sender: Some(EventSender {
             id: sender.to_owned(),
-            name: shown.to_owned(),
+            name: sender_name.to_owned(),
         }),
         channel: Some(channel.to_owned()),
         files: command.files,
@@ -365,7 +371,7 @@ fn component(data: &Value) -> Option<DiscordCommand> {
     let values = data["values"].as_array().map(|values| {
         values
             .iter()
-            .filter_map(plain)
+            .filter_map(scalar_text)
             .collect::<Vec<_>>()
             .join(", ")
     });

@@ -26,10 +26,10 @@ use url::form_urlencoded;
 
 use self::socket::SlackSocket;
 use self::teams::{SlackTeams, TeamPrefixes};
-use self::text::unescaped;
+use self::text::decode_escapes;
 use super::{
-    IgnoredUpdate, ParsedRequest, PlatformConnector, bad_request, fenced, header, json_body,
-    unauthorized,
+    IgnoredUpdate, ParsedRequest, PlatformConnector, bad_request, code_block, header, json_body,
+    unauthorized_response,
 };
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome, button};
@@ -186,7 +186,7 @@ impl PlatformConnector for SlackConnector {
         now: DateTime<Utc>,
     ) -> Result<ParsedRequest, Response> {
         if !self.is_signed(headers, body, now) {
-            return Err(unauthorized());
+            return Err(unauthorized_response());
         }
         let payload = match form(body) {
             None => json_body(headers, body)?,
@@ -202,9 +202,10 @@ impl PlatformConnector for SlackConnector {
         }
         Ok(self.read(&payload).unwrap_or_else(|ignored| {
             // Slack reads the response to an interaction, so it must be empty.
-            let answer = match payload["type"] == "event_callback" {
-                true => Json(json!({"ok": true, "ignored": true})).into_response(),
-                false => StatusCode::OK.into_response(),
+            let answer = if payload["type"] == "event_callback" {
+                Json(json!({"ok": true, "ignored": true})).into_response()
+            } else {
+                StatusCode::OK.into_response()
             };
             ParsedRequest::Ignored(ignored, answer)
         }))
@@ -215,7 +216,7 @@ impl PlatformConnector for SlackConnector {
     }
 
     fn literal(&self, text: &str) -> String {
-        goondan_markup::escaped_mrkdwn(&fenced(text))
+        goondan_markup::escaped_mrkdwn(&code_block(text))
     }
 
     fn pieces(&self, text: &str) -> Vec<String> {
@@ -248,7 +249,7 @@ impl PlatformConnector for SlackConnector {
             .await
             .map_err(repeatable_failure)?;
         let body = json!({"files": [{"id": file_id, "title": file.name}], "channel_id": origin["channel"]});
-        let body = in_thread(origin, body);
+        let body = add_thread(origin, body);
         self.call("files.completeUploadExternal", &body)
             .await
             .map(drop)
@@ -260,7 +261,7 @@ impl PlatformConnector for SlackConnector {
         text: &str,
         mark: Option<&str>,
     ) -> Result<Value, PlatformFailure> {
-        let mut body = in_thread(origin, json!({"channel": origin["channel"], "text": text}));
+        let mut body = add_thread(origin, json!({"channel": origin["channel"], "text": text}));
         if let Some(mark) = mark {
             body["blocks"] = blocks(text, mark);
         }
@@ -308,7 +309,7 @@ impl PlatformConnector for SlackConnector {
     }
 
     /// Slack allows about fifty edits per minute.
-    fn pace(&self) -> Duration {
+    fn edit_interval(&self) -> Duration {
         Duration::from_millis(1_200)
     }
 
@@ -317,7 +318,7 @@ impl PlatformConnector for SlackConnector {
     }
 
     /// Approvers see the edited request message; other users get an ephemeral message.
-    async fn tell(&self, press: &ButtonPress, verdict: &PressOutcome) {
+    async fn report_outcome(&self, press: &ButtonPress, verdict: &PressOutcome) {
         if verdict.text.is_some() {
             return;
         }
@@ -348,7 +349,7 @@ fn check_ok(answer: Value) -> Result<Value, PlatformFailure> {
 }
 
 /// Adds the thread of an event to a message. Direct messages are answered outside of threads.
-fn in_thread(origin: &Value, mut message: Value) -> Value {
+fn add_thread(origin: &Value, mut message: Value) -> Value {
     if !origin["thread"].is_null() {
         message["thread_ts"] = origin["thread"].clone();
     }
@@ -400,17 +401,17 @@ fn command_reply() -> Value {
 
 /// Returns the blocks of an approval request: plain text and two buttons.
 fn blocks(text: &str, mark: &str) -> Value {
-    let key = |label: &str, style: &str, allows| {
+    let button_block = |label: &str, style: &str, allows| {
         json!({
             "type": "button", "style": style, "action_id": button(allows, "") , "value": button(allows, mark),
             "text": {"type": "plain_text", "text": label},
         })
     };
     // A section holds at most 3,000 characters.
-    let text: String = unescaped(text).chars().take(2_900).collect();
+    let text: String = decode_escapes(text).chars().take(2_900).collect();
     json!([
         {"type": "section", "text": {"type": "plain_text", "text": text}},
-        {"type": "actions", "elements": [key("Allow", "primary", true), key("Deny", "danger", false)]},
+        {"type": "actions", "elements": [button_block("Allow", "primary", true), button_block("Deny", "danger", false)]},
     ])
 }
 

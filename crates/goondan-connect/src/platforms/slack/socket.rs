@@ -31,8 +31,7 @@ const MAX_SOCKET_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 const SLASH_COMMANDS: &str = "slash_commands";
 /// Connect time-out.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// Silence after which a ping is sent; after the same time without a response the connection is
-/// closed.
+/// Silence after which a ping is sent. Without a response in this time, the connection is closed.
 const PING_AFTER_SILENCE: Duration = Duration::from_secs(30);
 
 /// After a connection that ended sooner, the wait before the next connection grows.
@@ -89,9 +88,10 @@ impl SlackSocket {
             let SocketEnd::Refresh { reason } =
                 handle_messages(slack, runtime, &mut connected).await?;
             let _ = connected.close(None).await;
-            short_connections = match began.elapsed() < SHORT_CONNECTION {
-                true => short_connections + 1,
-                false => 0,
+            short_connections = if began.elapsed() < SHORT_CONNECTION {
+                short_connections + 1
+            } else {
+                0
             };
             let wait = refresh_wait(short_connections);
             if short_connections == FIRST_WAITING {
@@ -136,24 +136,26 @@ fn refresh_wait(short_connections: u32) -> Duration {
 
 /// Opens the WebSocket.
 async fn connect(url: &Url) -> Result<SlackWebSocket, String> {
-    let unreached = |error: &dyn std::error::Error| format!("Slack cannot be reached: {error}");
+    let connection_error =
+        |error: &dyn std::error::Error| format!("Slack cannot be reached: {error}");
     let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
         return Err("Slack returned a WebSocket URL without a host".to_owned());
     };
     let stream = TcpStream::connect((host, port))
         .await
-        .map_err(|error| unreached(&error))?;
+        .map_err(|error| connection_error(&error))?;
     let stream: Box<dyn SocketStream> = match url.scheme() {
         "wss" => {
             let config = tokio::task::spawn_blocking(goondan_tls::with_system_certificates).await;
             let connector =
-                TlsConnector::from(Arc::new(config.map_err(|error| unreached(&error))?));
-            let name = ServerName::try_from(host.to_owned()).map_err(|error| unreached(&error))?;
+                TlsConnector::from(Arc::new(config.map_err(|error| connection_error(&error))?));
+            let name =
+                ServerName::try_from(host.to_owned()).map_err(|error| connection_error(&error))?;
             Box::new(
                 connector
                     .connect(name, stream)
                     .await
-                    .map_err(|error| unreached(&error))?,
+                    .map_err(|error| connection_error(&error))?,
             )
         }
         _ => Box::new(stream),
@@ -239,9 +241,10 @@ async fn handle_messages(
 /// Returns the acknowledgement of an envelope. It contains the response to a slash command.
 fn acknowledgement(envelope: &Value) -> Option<Value> {
     let id = envelope["envelope_id"].as_str()?;
-    Some(match envelope["type"] == SLASH_COMMANDS {
-        true => json!({"envelope_id": id, "payload": super::command_reply()}),
-        false => json!({"envelope_id": id}),
+    Some(if envelope["type"] == SLASH_COMMANDS {
+        json!({"envelope_id": id, "payload": super::command_reply()})
+    } else {
+        json!({"envelope_id": id})
     })
 }
 
@@ -256,11 +259,12 @@ async fn say(connected: &mut SlackWebSocket, message: Message) -> Result<(), Str
 /// Handles an envelope. Returns true if it can be acknowledged.
 async fn take(slack: &SlackConnector, runtime: &Arc<ConnectionRuntime>, envelope: &Value) -> bool {
     let payload = &envelope["payload"];
-    let read = match envelope["type"] == SLASH_COMMANDS {
-        true => Err(super::ignored_command(
+    let read = if envelope["type"] == SLASH_COMMANDS {
+        Err(super::ignored_command(
             payload["command"].as_str().unwrap_or_default(),
-        )),
-        false => slack.read(payload),
+        ))
+    } else {
+        slack.read(payload)
     };
     match read {
         Ok(ParsedRequest::Event(event)) => match platforms::accept_event(runtime, *event).await {
@@ -278,7 +282,7 @@ async fn take(slack: &SlackConnector, runtime: &Arc<ConnectionRuntime>, envelope
             // Slack requires the acknowledgement within three seconds, so the report is sent in the
             // background.
             let (runtime, press) = (Arc::clone(runtime), *press);
-            tokio::spawn(async move { runtime.platform.tell(&press, &verdict).await });
+            tokio::spawn(async move { runtime.platform.report_outcome(&press, &verdict).await });
             true
         }
         Ok(ParsedRequest::Answer(_)) => true,

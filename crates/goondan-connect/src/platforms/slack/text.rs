@@ -7,15 +7,15 @@ use crate::event::lines;
 use crate::own_words::REMOVED;
 
 /// Returns the text that people see. Each part is decoded once, so no one can type a mention.
-pub(super) fn decoded(text: &str) -> String {
+pub(super) fn decode_text(text: &str) -> String {
     let mut decoded = String::new();
     let mut remaining = text;
     while let Some((before, token, after)) = next_token(remaining) {
-        decoded.push_str(&unescaped(before));
-        decoded.push_str(&unescaped(&shown(token)));
+        decoded.push_str(&decode_escapes(before));
+        decoded.push_str(&decode_escapes(&visible_token(token)));
         remaining = after;
     }
-    decoded + &unescaped(remaining)
+    decoded + &decode_escapes(remaining)
 }
 
 /// Returns the sender's own words: `text` without the labels of links and mentions, and without the
@@ -24,12 +24,12 @@ pub(super) fn own_text(text: &str, blocks: &Value) -> String {
     let mut own = String::new();
     let mut remaining = text;
     while let Some((before, token, after)) = next_token(remaining) {
-        own.push_str(&unescaped(before));
+        own.push_str(&decode_escapes(before));
         // A command may mention the app.
         own.push_str(if token.starts_with('@') { "@" } else { REMOVED });
         remaining = after;
     }
-    own.push_str(&unescaped(remaining));
+    own.push_str(&decode_escapes(remaining));
     let mut quoted = String::new();
     append_quotes(blocks, &mut quoted);
     let is_quoted = |line: &&str| quoted.lines().any(|quote| quote.trim() == line.trim());
@@ -60,32 +60,32 @@ fn next_token(text: &str) -> Option<(&str, &str, &str)> {
 }
 
 /// Decodes the escapes. `&amp;` is the last one, so that `&amp;lt;` stays `&lt;`.
-pub(super) fn unescaped(text: &str) -> String {
+pub(super) fn decode_escapes(text: &str) -> String {
     text.replace("&lt;", "<")
         .replace("&gt;", ">")
         .replace("&amp;", "&")
 }
 
 /// Returns the content of angle brackets as people see it, in one line.
-fn shown(token: &str) -> String {
+fn visible_token(token: &str) -> String {
     let token = &*token.replace(['\n', '\r'], " ");
     let (target, label) = match token.split_once('|') {
         Some((target, label)) => (target, Some(label).filter(|label| !label.is_empty())),
         None => (token, None),
     };
-    let named = |sign: char, id: &str| format!("{sign}{}", label.unwrap_or(id));
+    let with_label = |sign: char, id: &str| format!("{sign}{}", label.unwrap_or(id));
     if let Some(user) = target.strip_prefix('@') {
-        return named('@', user);
+        return with_label('@', user);
     }
     if let Some(channel) = target.strip_prefix('#') {
-        return named('#', channel);
+        return with_label('#', channel);
     }
     if let Some(command) = target.strip_prefix('!') {
         return match (command.split_once('^'), label) {
             // The label of a group contains the sign.
             (Some(("subteam", group)), None) => format!("@{group}"),
             (Some(_), Some(label)) => label.to_owned(),
-            _ => named('@', command),
+            _ => with_label('@', command),
         };
     }
     let plain = target
@@ -107,7 +107,7 @@ pub(super) fn with_blocks(text: &str, blocks: &Value) -> String {
         return text_of_blocks(blocks);
     }
     let blocks = blocks.as_array().into_iter().flatten();
-    let missing = blocks
+    let missing_blocks = blocks
         .filter(|block| {
             BLOCKS_MISSING_IN_TEXT
                 .iter()
@@ -115,8 +115,8 @@ pub(super) fn with_blocks(text: &str, blocks: &Value) -> String {
         })
         .map(text_of)
         .filter(|block| !text.contains(block.as_str()));
-    let missing: Vec<String> = missing.collect();
-    lines([text, &missing.join("\n")])
+    let missing_blocks: Vec<String> = missing_blocks.collect();
+    lines([text, &missing_blocks.join("\n")])
 }
 
 /// Returns the text of blocks, one line per block.
@@ -140,7 +140,7 @@ fn text_of(block: &Value) -> String {
 fn append(element: &Value, text: &mut String) {
     let field = |name: &str| element[name].as_str().unwrap_or_default();
     match field("type") {
-        "mrkdwn" => text.push_str(&decoded(field("text"))),
+        "mrkdwn" => text.push_str(&decode_text(field("text"))),
         "plain_text" | "text" | "markdown" | "raw_text" => text.push_str(field("text")),
         "date" => text.push_str(field("fallback")),
         "color" => text.push_str(field("value")),
@@ -241,7 +241,7 @@ mod tests {
             ("a < b", "a < b"),
             ("", ""),
         ] {
-            assert_eq!(decoded(text), expected, "{text}");
+            assert_eq!(decode_text(text), expected, "{text}");
         }
     }
 
@@ -269,7 +269,10 @@ mod tests {
         }
         let section = rich("rich_text_section");
         assert_eq!(own("look\n/approve 1", &section), "look\n/approve 1");
-        assert_eq!(decoded("<!date^1^{date}|x\n/approve 1>"), "x /approve 1");
+        assert_eq!(
+            decode_text("<!date^1^{date}|x\n/approve 1>"),
+            "x /approve 1"
+        );
     }
 
     #[test]
@@ -326,7 +329,7 @@ mod tests {
     proptest! {
         #[test]
         fn escaping_is_undone_by_decoding(text in "(\\PC|[<>&]){0,60}") {
-            prop_assert_eq!(decoded(&escaped(&text)), text);
+            prop_assert_eq!(decode_text(&escaped(&text)), text);
         }
     }
 }

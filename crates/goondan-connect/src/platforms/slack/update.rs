@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::teams::TeamPrefixes;
-use super::text::{decoded, text_of_blocks, with_blocks};
+use super::text::{decode_text, text_of_blocks, with_blocks};
 use crate::channel_approvals::{ButtonPress, parse_button};
-use crate::event::{EventFile, EventSender, PlatformEvent, lines, plain, quoted};
+use crate::event::{EventFile, EventSender, PlatformEvent, lines, quoted_text, scalar_text};
 use crate::platforms::IgnoredUpdate;
 
 /// Parses a press of an approval button.
@@ -71,7 +71,8 @@ pub(super) fn event(
     }
     let [channel, ts, user] =
         ["channel", "ts", "user"].map(|name| event[name].as_str().unwrap_or_default());
-    let (mut files, quoted) = (files_of(event), passed_on(event));
+    let mut files = files_of(event);
+    let quoted = forwarded_text(event);
     let file_lines: Vec<String> = files.iter().map(EventFile::line).collect();
     files.extend(attachments(event).flat_map(files_of));
     let text = lines([own_text(payload).trim(), &file_lines.join("\n")]);
@@ -83,9 +84,10 @@ pub(super) fn event(
         .filter(|thread| !thread.is_empty())
         // A direct message is part of one conversation, unless someone opens a thread.
         .or((!is_direct).then_some(ts));
-    let name = match is_mention {
-        true => "app_mention",
-        false => "message_im",
+    let name = if is_mention {
+        "app_mention"
+    } else {
+        "message_im"
     };
     Ok(PlatformEvent {
         name: name.to_owned(),
@@ -128,7 +130,7 @@ fn properties(payload: &Value) -> BTreeMap<String, String> {
     ];
     facts
         .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+        .filter_map(|(name, value)| Some((name.to_owned(), scalar_text(value)?)))
         .collect()
 }
 
@@ -165,7 +167,7 @@ fn own_text(payload: &Value) -> String {
     let written = event["text"].as_str().unwrap_or_default();
     let text =
         mention_of_app(payload).map_or(written, |mention| without_mention(written, &mention));
-    with_blocks(&decoded(text), &event["blocks"])
+    with_blocks(&decode_text(text), &event["blocks"])
 }
 
 /// Returns the text that mentions the app, such as `<@U1>`. Some payloads do not name the app's user.
@@ -204,7 +206,7 @@ fn without_mention<'t>(text: &'t str, mention: &str) -> &'t str {
 }
 
 /// Returns the messages that are passed on, and the previews of links.
-fn passed_on(event: &Value) -> String {
+fn forwarded_text(event: &Value) -> String {
     let quotes: Vec<String> = attachments(event).map(attachment_text).collect();
     lines(quotes.iter().map(String::as_str))
 }
@@ -216,13 +218,14 @@ fn attachments(event: &Value) -> impl Iterator<Item = &Value> {
 
 /// Returns an attachment as quoted text.
 fn attachment_text(attachment: &Value) -> String {
-    let field = |name: &str| decoded(attachment[name].as_str().unwrap_or_default());
+    let field = |name: &str| decode_text(attachment[name].as_str().unwrap_or_default());
     let is_message = ["is_share", "is_msg_unfurl"]
         .iter()
         .any(|name| attachment[*name].as_bool() == Some(true));
-    let kind = match is_message {
-        true => "a forwarded message",
-        false => "an attachment",
+    let kind = if is_message {
+        "a forwarded message"
+    } else {
+        "an attachment"
     };
     let author = match field("author_name").as_str() {
         "" => String::new(),
@@ -247,14 +250,14 @@ fn attachment_text(attachment: &Value) -> String {
             title.unwrap_or_default(),
             value.unwrap_or_default()
         );
-        words = lines([words.as_str(), &decoded(&field)]);
+        words = lines([words.as_str(), &decode_text(&field)]);
     }
     let file_lines: Vec<String> = files_of(attachment).iter().map(EventFile::line).collect();
     words = lines([words.as_str(), &file_lines.join("\n")]);
     if words.is_empty() {
         words = field("fallback");
     }
-    quoted(&format!("{kind}{author}{source}"), &words)
+    quoted_text(&format!("{kind}{author}{source}"), &words)
 }
 
 /// Returns the files of a message. Externally hosted files cannot be fetched.

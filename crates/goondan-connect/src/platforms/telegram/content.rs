@@ -139,7 +139,8 @@ fn with_links(text: &str, entities: &Value) -> String {
         .collect();
     links.sort_unstable();
     let mut linked = String::new();
-    let (mut units, mut links) = (0, links.into_iter().peekable());
+    let mut units = 0;
+    let mut links = links.into_iter().peekable();
     for character in text.chars() {
         while let Some((_, url)) = links.next_if(|(end, _)| *end <= units) {
             linked.push_str(&format!(" ({url})"));
@@ -335,9 +336,10 @@ fn description(message: &Value) -> Option<String> {
         "web_app_data" => text(&value["data"]),
         _ => String::new(),
     };
-    Some(match details.is_empty() {
-        true => format!("[{kind}]"),
-        false => format!("[{kind}: {details}]"),
+    Some(if details.is_empty() {
+        format!("[{kind}]")
+    } else {
+        format!("[{kind}: {details}]")
     })
 }
 

@@ -22,7 +22,7 @@ use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
 use self::update::{TelegramUpdate, merge_albums};
-use super::{ParsedRequest, PlatformConnector, header, json_body, unauthorized};
+use super::{ParsedRequest, PlatformConnector, header, json_body, unauthorized_response};
 use crate::albums::ALBUM_WAIT;
 use crate::answer_files::AnswerFile;
 use crate::channel_approvals::{ButtonPress, PressOutcome, button};
@@ -158,7 +158,9 @@ impl TelegramConnector {
         update: TelegramUpdate,
     ) -> Result<(), String> {
         match update {
-            TelegramUpdate::Press(press) => self.tell(&press, &runtime.press(&press)).await,
+            TelegramUpdate::Press(press) => {
+                self.report_outcome(&press, &runtime.press(&press)).await
+            }
             TelegramUpdate::Ignored(ignored) => ignored.log(runtime),
             TelegramUpdate::Message(event) => {
                 match super::accept_event(runtime, *event).await {
@@ -305,9 +307,10 @@ fn message(origin: &Value, text: &str, mark: Option<&str>) -> Value {
         body["message_thread_id"] = origin["thread"].clone();
     }
     if let Some(mark) = mark {
-        let key = |text: &str, allows| json!({"text": text, "callback_data": button(allows, mark)});
+        let button_json =
+            |text: &str, allows| json!({"text": text, "callback_data": button(allows, mark)});
         body["reply_markup"] =
-            json!({"inline_keyboard": [[key("Allow", true), key("Deny", false)]]});
+            json!({"inline_keyboard": [[button_json("Allow", true), button_json("Deny", false)]]});
     }
     body
 }
@@ -335,7 +338,7 @@ impl PlatformConnector for TelegramConnector {
             .as_ref()
             .is_some_and(|webhook| constant_time_eq(sent_secret, &webhook.secret))
         {
-            return Err(unauthorized());
+            return Err(unauthorized_response());
         }
         Ok(match self.read(&json_body(headers, body)?) {
             TelegramUpdate::Press(press) => ParsedRequest::Press(press),
@@ -447,7 +450,7 @@ impl PlatformConnector for TelegramConnector {
         true
     }
 
-    async fn tell(&self, press: &ButtonPress, verdict: &PressOutcome) {
+    async fn report_outcome(&self, press: &ButtonPress, verdict: &PressOutcome) {
         let body = json!({"callback_query_id": press.back, "text": verdict.words});
         if let Err(error) = self.call("answerCallbackQuery", &body).await {
             tracing::debug!(

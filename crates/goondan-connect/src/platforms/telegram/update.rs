@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::content::{self, MessageContent};
 use crate::channel_approvals::{ButtonPress, parse_button};
-use crate::event::{EventSender, PlatformEvent, plain, quoted};
+use crate::event::{EventSender, PlatformEvent, quoted_text, scalar_text};
 use crate::platforms::IgnoredUpdate;
 
 /// Id of the general topic of a forum. Messages to it must not name a topic.
@@ -48,9 +48,11 @@ pub(super) fn merge_albums(
             merged.push(update);
             continue;
         };
-        let wanted = event.album_key();
+        let album_key = event.album_key();
         let first = merged.iter_mut().find_map(|earlier| match earlier {
-            TelegramUpdate::Message(first) if wanted.is_some() && first.album_key() == wanted => {
+            TelegramUpdate::Message(first)
+                if album_key.is_some() && first.album_key() == album_key =>
+            {
                 Some(first)
             }
             _ => None,
@@ -86,20 +88,20 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
     let kind = update.as_object().into_iter().flatten();
     let kind = kind.map(|(name, _)| name).find(|name| *name != "update_id");
     let kind = kind.map_or("an update without content", String::as_str);
-    let ignored = |reason: &str| IgnoredUpdate::new(format!("{kind}{reason}"));
+    let ignored_update = |reason: &str| IgnoredUpdate::new(format!("{kind}{reason}"));
     let (Some(id), Some(message)) = (update["update_id"].as_i64(), update.get("message")) else {
-        return Err(ignored(""));
+        return Err(ignored_update(""));
     };
     let chat_id = message["chat"]["id"]
         .as_i64()
-        .ok_or_else(|| ignored(" without a chat"))?;
-    let sender = sender(message).ok_or_else(|| ignored(" of a bot"))?;
+        .ok_or_else(|| ignored_update(" without a chat"))?;
+    let sender = sender(message).ok_or_else(|| ignored_update(" of a bot"))?;
     let MessageContent { text, media } = content::of(message);
     let (file_id, file) = media.map_or_else(Default::default, |media| (media.id, media.file));
     if text.is_empty()
         && let Some(service) = content::service(message)
     {
-        return Err(ignored(&format!(": {service}")));
+        return Err(ignored_update(&format!(": {service}")));
     }
     let thread = topic(message);
     let unsupported = text.is_empty().then(|| {
@@ -112,7 +114,7 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
         name: "telegram_message".to_owned(),
         id: id.to_string(),
         text,
-        quoted: replied_to(message),
+        quoted: replied_message(message),
         unsupported,
         key: match thread {
             Some(thread) => format!("telegram:{chat_id}:{thread}"),
@@ -126,7 +128,7 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
             .iter()
             .any(|forwarded| message.get(forwarded).is_some())
             || content::has_quotes(message),
-        album: plain(&message["media_group_id"]),
+        album: scalar_text(&message["media_group_id"]),
         files: file.into_iter().collect(),
         origin: Some(json!({"chat": chat_id, "thread": thread})),
         ..PlatformEvent::default()
@@ -148,7 +150,7 @@ fn properties(message: &Value, file_id: &Value) -> BTreeMap<String, String> {
     ];
     facts
         .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), plain(value)?)))
+        .filter_map(|(name, value)| Some((name.to_owned(), scalar_text(value)?)))
         .collect()
 }
 
@@ -178,7 +180,7 @@ fn sender(message: &Value) -> Option<EventSender> {
 }
 
 /// Returns the message that is replied to, or the selected part of it.
-fn replied_to(message: &Value) -> String {
+fn replied_message(message: &Value) -> String {
     let replied = [&message["reply_to_message"], &message["external_reply"]]
         .into_iter()
         .find(|replied| replied.is_object())
@@ -194,7 +196,7 @@ fn replied_to(message: &Value) -> String {
         "" => "in reply to a message".to_owned(),
         author => format!("in reply to a message of {author}"),
     };
-    quoted(&origin, &words)
+    quoted_text(&origin, &words)
 }
 
 /// Removes the mention of the bot that begins or ends a text, and the name of the bot in a command
@@ -207,9 +209,10 @@ pub(super) fn without_mention(text: &str, name: &str) -> String {
     if first.starts_with('/') && first.get(split..).is_some_and(is_mention) {
         return format!("{}{}", &first[..split], &text[first.len()..]);
     }
-    let rest = match is_mention(first.trim_end_matches([',', ':'])) {
-        true => rest.trim_start(),
-        false => text,
+    let rest = if is_mention(first.trim_end_matches([',', ':'])) {
+        rest.trim_start()
+    } else {
+        text
     };
     let rest = match rest.rsplit_once(char::is_whitespace) {
         Some((before, last)) if is_mention(last) => before.trim_end(),

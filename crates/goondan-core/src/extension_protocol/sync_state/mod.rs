@@ -90,7 +90,9 @@ pub(super) fn next_changes(
     if let Some(synced) = synced {
         synced.changes += events.len();
         if let Some(fingerprints) = &mut synced.known {
-            events.iter().for_each(|event| apply(fingerprints, event));
+            for event in &events {
+                apply(fingerprints, event);
+            }
         }
     }
     (base, events)

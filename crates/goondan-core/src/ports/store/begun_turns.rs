@@ -29,7 +29,7 @@ impl TurnRemains {
         }
     }
 
-    /// Returns `true` if the journal or a message belongs to this turn.
+    /// Returns true if the journal or a message belongs to this turn.
     fn are_of(&self, turn_id: &str) -> bool {
         self.journal.as_deref() == Some(turn_id)
             || self.messages.iter().any(|id| is_message_of(id, turn_id))

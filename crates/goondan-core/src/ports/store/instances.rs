@@ -24,10 +24,10 @@ pub trait InstanceStore: Send + Sync {
         &self,
         after: Option<&InstanceId>,
     ) -> Result<Vec<InstanceMeta>, StoreError> {
-        let mut all = self.instances().await?;
-        all.retain(|meta| after.is_none_or(|after| meta.id() > *after));
-        all.sort_by_cached_key(InstanceMeta::id);
-        Ok(all)
+        let mut instances = self.instances().await?;
+        instances.retain(|meta| after.is_none_or(|after| meta.id() > *after));
+        instances.sort_by_cached_key(InstanceMeta::id);
+        Ok(instances)
     }
 
     /// Returns the metadata of one instance from the last write or the last end of a turn; `None`

@@ -50,7 +50,7 @@ const LASTING_ERRORS: [io::ErrorKind; 5] = [
 ];
 
 impl StoreError {
-    /// Returns `true` if the operation can succeed later without a user, for example when the
+    /// Returns true if the operation can succeed later without a user, for example when the
     /// database is available again. A full disk needs a user.
     pub fn is_passing(&self) -> bool {
         match self {

@@ -62,9 +62,9 @@ pub(crate) struct WorkerPool {
 struct PlacementState {
     nodes: BTreeMap<String, WorkerNode>,
     /// Node of the last turn of recent instances.
-    homes: LruCache<InstanceId, NodeName>,
-    /// Number of `homes` entries per node.
-    residents: HashMap<NodeName, usize>,
+    home_nodes: LruCache<InstanceId, NodeName>,
+    /// Number of `home_nodes` entries per node.
+    instance_counts: HashMap<NodeName, usize>,
     /// Nodes of the running turns.
     placed: HashMap<InstanceId, NodeName>,
     last_turn: TurnNumber,
@@ -81,7 +81,7 @@ struct WorkerNode {
 }
 
 impl WorkerNode {
-    /// Returns `true` if turns may be placed on this node.
+    /// Returns true if turns may be placed on this node.
     fn takes_turns(&self) -> bool {
         self.member.is_fit && self.member.turns > 0 && !self.is_leaving
     }
@@ -114,9 +114,9 @@ impl WorkerCall {
 
 impl Drop for WorkerNode {
     fn drop(&mut self) {
-        self.calls
-            .drain()
-            .for_each(|(_, called)| called.task.abort());
+        for (_, called) in self.calls.drain() {
+            called.task.abort();
+        }
     }
 }
 
@@ -124,10 +124,10 @@ impl WorkerPool {
     pub(crate) fn new(crew: Arc<dyn ClusterMembership>) -> Arc<Self> {
         let state = PlacementState {
             nodes: BTreeMap::new(),
-            homes: LruCache::new(
+            home_nodes: LruCache::new(
                 NonZeroUsize::new(MAX_REMEMBERED_HOMES).expect("some are remembered"),
             ),
-            residents: HashMap::new(),
+            instance_counts: HashMap::new(),
             placed: HashMap::new(),
             last_turn: 0,
         };
@@ -163,9 +163,9 @@ impl WorkerPool {
             *load.entry(node).or_default() += 1;
         }
         let load = |node: &NodeName| load.get(node).copied().unwrap_or_default();
-        let home = state.homes.peek(id);
+        let home = state.home_nodes.peek(id);
         let is_home = |node: &NodeName| home == Some(node);
-        let free = |node: NodeName, max_turns: usize| {
+        let free_node = |node: NodeName, max_turns: usize| {
             (load(&node) < max_turns).then(|| (load(&node), node))
         };
         let fit = state
@@ -176,7 +176,7 @@ impl WorkerPool {
         // A leader that does not run turns itself still runs them if no worker is available.
         let own_turns = self.crew.own_turns();
         let leaves_them = own_turns == 0 && !is_bound && fit.clone().next().is_some();
-        let own_node = free(
+        let own_node = free_node(
             None,
             if own_turns == 0 && !leaves_them {
                 usize::MAX
@@ -195,13 +195,16 @@ impl WorkerPool {
             .clone()
             .find(|member| home.is_some_and(|home| home.as_ref() == Some(&member.node)))
         {
-            return free(Some(member.node.clone()), member.turns).map(|(_, node)| placement(node));
+            return free_node(Some(member.node.clone()), member.turns)
+                .map(|(_, node)| placement(node));
         }
-        let free = fit
-            .filter_map(|member| free(Some(member.node.clone()), member.turns))
+        let free_nodes = fit
+            .filter_map(|member| free_node(Some(member.node.clone()), member.turns))
             .chain(own_node);
-        let residents = |node: &NodeName| state.residents.get(node).copied().unwrap_or_default();
-        free.min_by_key(|(load, node)| (*load, residents(node)))
+        let instance_counts =
+            |node: &NodeName| state.instance_counts.get(node).copied().unwrap_or_default();
+        free_nodes
+            .min_by_key(|(load, node)| (*load, instance_counts(node)))
             .map(|(_, node)| placement(node))
     }
 
@@ -240,7 +243,7 @@ impl WorkerPool {
     }
 
     /// Forgets a retired or deleted instance and notifies its node.
-    pub(crate) fn put_away(&self, id: &InstanceId) {
+    pub(crate) fn release_instance(&self, id: &InstanceId) {
         if let Some(Some(node)) = self.state().take_home(id) {
             self.send(
                 &node,
@@ -284,39 +287,36 @@ impl WorkerPool {
     /// Stops assigning turns to a node that is about to leave. Turns that it does not finish resume
     /// on another node.
     pub(crate) fn mark_leaving(&self, node: &str) {
-        self.state()
-            .nodes
-            .get_mut(node)
-            .into_iter()
-            .for_each(|node| node.is_leaving = true);
+        if let Some(node) = self.state().nodes.get_mut(node) {
+            node.is_leaving = true;
+        }
     }
 
     /// Stops assigning turns until each node reports the new project, because the project of the
     /// leader has changed.
     pub(crate) fn mark_all_unfit(&self) {
-        self.state()
-            .nodes
-            .values_mut()
-            .for_each(|node| node.member.is_fit = false);
+        for node in self.state().nodes.values_mut() {
+            node.member.is_fit = false;
+        }
     }
 
     /// Removes a disconnected node. Waiters of its turns notice the closed channel.
     pub(crate) fn remove(&self, node: &str) {
         let mut state = self.state();
-        let gone = state.nodes.remove(node);
+        let removed = state.nodes.remove(node);
         let name = Some(node.to_owned());
         let strays: Vec<_> = state
-            .homes
+            .home_nodes
             .iter()
             .filter(|(_, home)| **home == name)
             .map(|(id, _)| id.clone())
             .collect();
         for id in strays {
-            state.homes.pop(&id);
+            state.home_nodes.pop(&id);
         }
-        state.residents.remove(&name);
+        state.instance_counts.remove(&name);
         drop(state);
-        drop(gone);
+        drop(removed);
     }
 
     /// Sends a turn to a node. The returned receiver yields its end and is closed if the node
@@ -332,7 +332,7 @@ impl WorkerPool {
         state.last_turn += 1;
         let turn = state.last_turn;
         let (ended, end) = oneshot::channel();
-        let mirror = RemoteActivity::new(Arc::clone(&start.facts.life));
+        let mirror = RemoteActivity::new(Arc::clone(&start.facts.tracker));
         state
             .nodes
             .get_mut(node)?
@@ -340,7 +340,9 @@ impl WorkerPool {
             .insert(turn, WorkerTurn { ended, mirror });
         start.joined.node_changed();
         let joined = start.joined.take_unsent();
-        let (event, meta, is_new) = (start.event.clone(), start.meta.clone(), start.is_new);
+        let event = start.event.clone();
+        let meta = start.meta.clone();
+        let is_new = start.is_new;
         let begin = TurnAssignment {
             turn,
             event,
@@ -433,10 +435,9 @@ impl WorkerPool {
         let Some(node) = state.nodes.get_mut(node) else {
             return;
         };
-        calls
-            .iter()
-            .filter_map(|call| node.calls.remove(call))
-            .for_each(WorkerCall::end);
+        for call in calls.iter().filter_map(|call| node.calls.remove(call)) {
+            call.end();
+        }
     }
 }
 
@@ -444,22 +445,22 @@ impl PlacementState {
     /// Sets the home of an instance. Returns an evicted entry.
     fn set_home(&mut self, id: &InstanceId, home: NodeName) -> Option<(InstanceId, NodeName)> {
         self.take_home(id);
-        *self.residents.entry(home.clone()).or_default() += 1;
-        let forgotten = self.homes.push(id.clone(), home);
-        self.moved_out(forgotten.as_ref().map(|(_, home)| home));
+        *self.instance_counts.entry(home.clone()).or_default() += 1;
+        let forgotten = self.home_nodes.push(id.clone(), home);
+        self.decrease_instance_count(forgotten.as_ref().map(|(_, home)| home));
         forgotten
     }
 
     /// Removes and returns the home of an instance.
     fn take_home(&mut self, id: &InstanceId) -> Option<NodeName> {
-        let before = self.homes.pop(id);
-        self.moved_out(before.as_ref());
+        let before = self.home_nodes.pop(id);
+        self.decrease_instance_count(before.as_ref());
         before
     }
 
     /// Decreases the number of instances that have this home node.
-    fn moved_out(&mut self, home: Option<&NodeName>) {
-        if let Some(count) = home.and_then(|home| self.residents.get_mut(home)) {
+    fn decrease_instance_count(&mut self, home: Option<&NodeName>) {
+        if let Some(count) = home.and_then(|home| self.instance_counts.get_mut(home)) {
             *count = count.saturating_sub(1);
         }
     }

@@ -17,10 +17,11 @@ impl ChainWaiters {
     /// Notifies the clients whose chain matches `is_over`.
     pub(super) fn notify(&mut self, is_over: impl Fn(&str) -> bool) {
         for (trace_id, answer) in std::mem::take(&mut self.0) {
-            match is_over(&trace_id) {
+            if is_over(&trace_id) {
                 // The receiver may be closed, so the result is ignored.
-                true => drop(answer.send(())),
-                false => self.0.push((trace_id, answer)),
+                let _ = answer.send(());
+            } else {
+                self.0.push((trace_id, answer))
             }
         }
     }
@@ -29,7 +30,7 @@ impl ChainWaiters {
 impl Orchestrator {
     /// Notifies the waiters whose traces have no pending event.
     pub(super) fn notify_chain_waiters(&mut self) {
-        self.settling
+        self.chain_waiters
             .notify(|trace_id| !self.pending.has_chain(trace_id));
     }
 }

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::{EventState, InstanceScan, StoreWorkResult, SubmitError};
+use super::submit_error::SubmitError;
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
-use goondan_core::ports::store::InstanceMeta;
+use goondan_core::ports::store::{InstanceMeta, StoreError};
 use goondan_core::tool_allowlist::ToolAllowlist;
 
 /// Kind of acceptance of a submitted event.
@@ -123,4 +123,60 @@ pub struct InstanceSpawnRequest {
     pub cwd: Option<String>,
     /// The only tools allowed in the instance's turns.
     pub narrowing: Option<ToolAllowlist>,
+}
+
+/// State of an event.
+pub enum EventState {
+    /// The turn has ended.
+    Over(Box<TurnResult>),
+    /// The event is queued, or its turn is running.
+    Open {
+        /// Instance that handles the event.
+        target: InstanceId,
+        /// Trace id of the causal chain.
+        trace_id: String,
+        /// Receives the result when the turn ends.
+        result: oneshot::Receiver<TurnResult>,
+    },
+}
+
+/// Result of a scan of all stored instances.
+pub enum InstanceScan {
+    /// All stored instances.
+    All {
+        /// Their metadata.
+        stored: Vec<InstanceMeta>,
+        /// Receives the complete list.
+        answer: oneshot::Sender<Vec<InstanceMeta>>,
+    },
+    /// Instances to retire or delete; `None` if the store failed.
+    Due(Option<Vec<InstanceId>>),
+}
+
+/// Result of store work on an instance.
+pub enum StoreWorkResult {
+    /// The instance is retired.
+    Retired,
+    /// The instance is deleted.
+    Deleted,
+    /// The store has the current metadata.
+    Kept,
+    /// A caller waits for the metadata to be written.
+    Put {
+        /// The instance was not in the store before.
+        is_new: bool,
+        /// Result of the write.
+        written: Result<(), StoreError>,
+        /// Receives `true` if the instance is new.
+        answer: oneshot::Sender<Result<bool, SubmitError>>,
+    },
+    /// A user waits for the instance to be deleted.
+    DeletedOnRequest {
+        /// Result of the deletion.
+        deleted: Result<(), StoreError>,
+        /// Receives `true` after the deletion.
+        answer: oneshot::Sender<Result<bool, SubmitError>>,
+    },
+    /// The store failed. The work is retried later.
+    Failed,
 }

@@ -31,23 +31,23 @@ struct OptionalInstanceFields {
 impl CompactInstanceMeta {
     /// Returns the complete metadata; the names are not stored here.
     pub(super) fn meta(&self, agent: &str, instance_key: &str) -> InstanceMeta {
-        let more = self.more.as_deref();
+        let optional_fields = self.more.as_deref();
         InstanceMeta {
             status: self.status,
             agent: agent.to_owned(),
             instance_key: instance_key.to_owned(),
             created_at: self.created_at,
             updated_at: self.updated_at,
-            owner: more.and_then(|more| more.owner.clone()),
+            owner: optional_fields.and_then(|fields| fields.owner.clone()),
             released_at: self.released_at(),
-            cwd: more.and_then(|more| more.cwd.clone()),
+            cwd: optional_fields.and_then(|fields| fields.cwd.clone()),
             retired_at: self.retired_at(),
-            narrowing: more.and_then(|more| more.narrowing.clone()),
+            narrowing: optional_fields.and_then(|fields| fields.narrowing.clone()),
             spending: self.spending,
         }
     }
 
-    /// Returns `true` if another instance started this one and may access it.
+    /// Returns true if another instance started this one and may access it.
     pub(super) fn has_owner(&self) -> bool {
         self.owner().is_some()
     }
@@ -57,7 +57,7 @@ impl CompactInstanceMeta {
         self.more.as_ref()?.owner.as_ref()
     }
 
-    /// Returns `true` if the event ends the ownership: an input from outside, or a call whose whole
+    /// Returns true if the event ends the ownership: an input from outside, or a call whose whole
     /// chain has the key of its target while the owner has another key.
     pub(super) fn is_released_by(&self, event: &AgentEvent) -> bool {
         let Some(owner) = self.owner() else {
@@ -69,7 +69,7 @@ impl CompactInstanceMeta {
         event.is_from_outside() || (is_call_of_key && !is_of_key(owner))
     }
 
-    /// Ends the ownership and the use of the owner's directory at `now`. Returns `true` if there was
+    /// Ends the ownership and the use of the owner's directory at `now`. Returns true if there was
     /// an owner.
     pub(super) fn release_from_owner(&mut self, now: DateTime<Utc>) -> bool {
         let Some(more) = &mut self.more else {
@@ -89,7 +89,7 @@ impl CompactInstanceMeta {
         self.more.as_deref().and_then(|more| more.released_at)
     }
 
-    /// Returns `true` for a retired instance.
+    /// Returns true for a retired instance.
     pub(super) fn is_retired(&self) -> bool {
         self.status == InstanceStatus::Retired
     }

@@ -2,27 +2,13 @@
 
 use tokio::sync::oneshot;
 
+use super::command::EventState;
 use super::pending::ResultWaiter;
 use super::{Orchestrator, unreadable_result};
 use crate::turn::cancelled_error;
 use crate::turn::instance::failed_result;
 use goondan_core::event::{FinishReason, TurnResult};
 use goondan_core::ids::InstanceId;
-
-/// State of an event.
-pub enum EventState {
-    /// The turn has ended.
-    Over(Box<TurnResult>),
-    /// The event is queued, or its turn is running.
-    Open {
-        /// Instance that handles the event.
-        target: InstanceId,
-        /// Trace id of the causal chain.
-        trace_id: String,
-        /// Receives the result when the turn ends.
-        result: oneshot::Receiver<TurnResult>,
-    },
-}
 
 impl Orchestrator {
     /// Returns the state of an event; `None` if it was never accepted or ended too long ago.
@@ -63,7 +49,7 @@ impl Orchestrator {
     }
 
     /// Cancels the turn of an event, or removes the event from the queue if no turn has begun. An
-    /// input that may have joined the running turn cancels that turn. Returns `false` if there is nothing to cancel.
+    /// input that may have joined the running turn cancels that turn. Returns false if there is nothing to cancel.
     pub(super) fn cancel_event(&mut self, event_id: &str) -> bool {
         let Some(target) = self
             .pending
@@ -104,7 +90,7 @@ impl Orchestrator {
         true
     }
 
-    /// Cancels the turn of an event if the turn is running or was interrupted. Returns `false` if
+    /// Cancels the turn of an event if the turn is running or was interrupted. Returns false if
     /// no turn has begun.
     pub(super) fn cancel_begun(&mut self, target: &InstanceId, event_id: &str) -> bool {
         let turn = self

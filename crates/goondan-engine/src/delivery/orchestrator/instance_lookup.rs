@@ -10,13 +10,14 @@ use futures::stream::FuturesOrdered;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::command::InstanceScan;
 use super::lifecycle::next_step;
 use super::{
     EventSubmission, InstanceSpawnRequest, Orchestrator, OrchestratorCommand, SubmitError,
 };
 use crate::delivery::lifecycle::{self, IdleTime};
 use crate::turn::instance::failed_result;
-use crate::turn::store_failed;
+use crate::turn::store_failure_error;
 use goondan_core::agent_event::AgentEvent;
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
@@ -41,7 +42,7 @@ pub(super) enum LookupReason {
     /// A user deletes the instance.
     Deletion(oneshot::Sender<Result<bool, SubmitError>>),
     /// The instance may be due for retirement or deletion.
-    Tending,
+    IdleCheck,
 }
 
 type LookupAnswer = (
@@ -53,23 +54,10 @@ type LookupAnswer = (
 /// Pending lookups, answered in the order in which they were started.
 pub(super) type PendingLookups = FuturesOrdered<BoxFuture<'static, LookupAnswer>>;
 
-/// Result of a scan of all stored instances.
-pub enum InstanceScan {
-    /// All stored instances.
-    All {
-        /// Their metadata.
-        stored: Vec<InstanceMeta>,
-        /// Receives the complete list.
-        answer: oneshot::Sender<Vec<InstanceMeta>>,
-    },
-    /// Instances to retire or delete; `None` if the store failed.
-    Due(Option<Vec<InstanceId>>),
-}
-
 impl Orchestrator {
     /// Starts a lookup in the store.
     pub(super) fn look_up(&mut self, id: InstanceId, reason: LookupReason) {
-        self.instances.lookup_started(&id);
+        self.instances.count_lookup_start(&id);
         let store = self.engine.store.clone();
         let lookup = async move {
             let meta = store.instance(&id).await;
@@ -86,7 +74,7 @@ impl Orchestrator {
         }
     }
 
-    /// Repeats a failed lookup, unless one is already in progress. Returns `true` while the store
+    /// Repeats a failed lookup, unless one is already in progress. Returns true while the store
     /// has not answered, so no turn of the instance may begin.
     pub(super) fn retry_lookup(&mut self, id: &InstanceId) -> bool {
         let Some(instance) = self
@@ -96,8 +84,8 @@ impl Orchestrator {
         else {
             return false;
         };
-        if !instance.is_tended {
-            instance.is_tended = true;
+        if !instance.has_store_work {
+            instance.has_store_work = true;
             self.look_up(id.clone(), LookupReason::Turn);
         }
         true
@@ -126,7 +114,7 @@ impl Orchestrator {
     }
 
     /// Handles the result of a lookup.
-    pub(super) fn lookup_done(&mut self, (id, reason, outcome): LookupAnswer) {
+    pub(super) fn finish_lookup(&mut self, (id, reason, outcome): LookupAnswer) {
         let failed = match outcome {
             Ok(meta) => {
                 self.instances
@@ -134,7 +122,7 @@ impl Orchestrator {
                 None
             }
             Err(error) => {
-                self.instances.lookup_ended(&id);
+                self.instances.count_lookup_end(&id);
                 Some(error)
             }
         };
@@ -152,8 +140,8 @@ impl Orchestrator {
             }
             (LookupReason::Deletion(answer), None) => self.delete_on_request(&id, answer, true),
             (LookupReason::Deletion(answer), Some(error)) => drop(answer.send(Err(error.into()))),
-            (LookupReason::Tending, None) => self.collect_one(&id),
-            (LookupReason::Tending, Some(error)) => {
+            (LookupReason::IdleCheck, None) => self.collect_one(&id),
+            (LookupReason::IdleCheck, Some(error)) => {
                 tracing::warn!(%error, "failed to check an idle instance for expiry; retrying later")
             }
         }
@@ -180,7 +168,7 @@ impl Orchestrator {
         else {
             return;
         };
-        instance.is_tended = false;
+        instance.has_store_work = false;
         let waiting = instance.queue.iter();
         let waiting = waiting.map(|event| {
             (
@@ -190,8 +178,8 @@ impl Orchestrator {
             )
         });
         for (event_id, turn_id, trace_id) in waiting.collect::<Vec<_>>() {
-            self.settling.notify(|trace| trace == trace_id);
-            let result: TurnResult = failed_result(turn_id, store_failed(error));
+            self.chain_waiters.notify(|trace| trace == trace_id);
+            let result: TurnResult = failed_result(turn_id, store_failure_error(error));
             self.notify_external_waiters(&event_id, &result);
         }
         self.stalled.add(id.clone());
@@ -199,9 +187,10 @@ impl Orchestrator {
 
     /// Answers whether the instance exists; looks into the store if it may be evicted.
     pub(super) fn send_existence(&mut self, id: InstanceId, answer: oneshot::Sender<bool>) {
-        match self.instances.may_be_evicted(&id) {
-            true => self.look_up(id, LookupReason::Presence(answer)),
-            false => drop(answer.send(self.instances.get(&id).is_some())),
+        if self.instances.may_be_evicted(&id) {
+            self.look_up(id, LookupReason::Presence(answer))
+        } else {
+            let _ = answer.send(self.instances.get(&id).is_some());
         }
     }
 
@@ -250,19 +239,21 @@ impl Orchestrator {
                 )
                 .is_some()
             };
-            let due = find_due_instances(&*store, is_due).await;
-            let due = due
+            let due_instances = find_due_instances(&*store, is_due).await;
+            let due_instances = due_instances
                 .inspect_err(|error| {
                     tracing::warn!(%error, "failed to check idle instances for expiry; retrying \
                         later")
                 })
                 .ok();
-            let _ = commands.send(OrchestratorCommand::Looked(InstanceScan::Due(due)));
+            let _ = commands.send(OrchestratorCommand::Looked(InstanceScan::Due(
+                due_instances,
+            )));
         });
     }
 
     /// Handles the result of a scan of the store.
-    pub(super) fn scan_done(&mut self, scan: InstanceScan) {
+    pub(super) fn finish_scan(&mut self, scan: InstanceScan) {
         match scan {
             InstanceScan::All { stored, answer } => {
                 drop(answer.send(self.instances.instance_metas(stored)))
@@ -272,7 +263,7 @@ impl Orchestrator {
                 // during the scan.
                 let is_over = due.as_ref().is_some_and(|ids| ids.len() < MAX_DUE_PER_SCAN);
                 if due.is_some() && (!is_over || self.has_changed) {
-                    self.tend_at = Instant::now() + lifecycle::MIN_CHECK_INTERVAL;
+                    self.next_idle_check = Instant::now() + lifecycle::MIN_CHECK_INTERVAL;
                 }
                 self.is_looking = false;
                 self.has_changed |= !is_over;
@@ -281,7 +272,7 @@ impl Orchestrator {
                     .flatten()
                     .filter(|id| self.instances.get(id).is_none());
                 for id in not_in_memory.collect::<Vec<_>>() {
-                    self.look_up(id, LookupReason::Tending);
+                    self.look_up(id, LookupReason::IdleCheck);
                 }
             }
         }
@@ -293,15 +284,16 @@ async fn find_due_instances(
     store: &dyn Store,
     is_due: impl Fn(&InstanceMeta) -> bool,
 ) -> Result<Vec<InstanceId>, StoreError> {
-    let (mut due, mut last) = (Vec::new(), None);
+    let mut due = Vec::new();
+    let mut last = None;
     loop {
-        let some = store.instances_behind(last.as_ref()).await?;
-        let Some(meta) = some.last() else {
+        let page = store.instances_behind(last.as_ref()).await?;
+        let Some(meta) = page.last() else {
             return Ok(due);
         };
         last = Some(meta.id());
         due.extend(
-            some.iter()
+            page.iter()
                 .filter(|meta| is_due(meta))
                 .map(InstanceMeta::id),
         );

@@ -22,7 +22,7 @@ pub(super) struct InstanceEntry {
     /// The store has no record of the instance, or an outdated one.
     pub(super) is_new: bool,
     /// True during a lookup, retirement or deletion of the instance. No turn may begin until then.
-    pub(super) is_tended: bool,
+    pub(super) has_store_work: bool,
     /// The store has not yet answered whether it contains this instance. Until then `known` is
     /// derived from the waiting event.
     pub(super) is_unknown: bool,
@@ -101,18 +101,18 @@ impl InstanceTable {
         }
     }
 
-    /// Returns `true` if idle instances are dropped from memory.
+    /// Returns true if idle instances are dropped from memory.
     pub(super) fn evicts_idle(&self) -> bool {
         self.resting.is_some()
     }
 
-    /// Returns `true` if only the store can answer if the instance exists.
+    /// Returns true if only the store can answer if the instance exists.
     pub(super) fn may_be_evicted(&self, id: &InstanceId) -> bool {
         self.evicts_idle() && self.get(id).is_none_or(|instance| instance.is_unknown)
     }
 
     /// Counts a pending store lookup.
-    pub(super) fn lookup_started(&mut self, id: &InstanceId) {
+    pub(super) fn count_lookup_start(&mut self, id: &InstanceId) {
         *self.sought.entry(id.clone()).or_default() += 1;
     }
 
@@ -124,7 +124,7 @@ impl InstanceTable {
         meta: Option<InstanceMeta>,
         now: DateTime<Utc>,
     ) {
-        self.lookup_ended(id);
+        self.count_lookup_end(id);
         let Some(instance) = self.get_mut(id) else {
             if let Some(meta) = meta {
                 self.by_agent.entry(id.agent.clone()).or_default().insert(
@@ -137,7 +137,7 @@ impl InstanceTable {
         if !instance.is_unknown {
             return;
         }
-        (instance.is_unknown, instance.is_tended) = (false, false);
+        (instance.is_unknown, instance.has_store_work) = (false, false);
         if let Some(meta) = meta {
             instance.known = meta.into();
             instance.is_new = false;
@@ -156,7 +156,7 @@ impl InstanceTable {
     }
 
     /// Counts a pending store lookup down.
-    pub(super) fn lookup_ended(&mut self, id: &InstanceId) {
+    pub(super) fn count_lookup_end(&mut self, id: &InstanceId) {
         if let Some(count) = self.sought.get_mut(id) {
             *count -= 1;
             if *count == 0 {
@@ -168,7 +168,7 @@ impl InstanceTable {
     /// Adds a placeholder for the instance of an event while the store looks it up.
     pub(super) fn add_placeholder(&mut self, event: &AgentEvent, now: DateTime<Utc>) {
         let instance = self.add_for_event(event, now);
-        (instance.is_unknown, instance.is_tended) = (true, true);
+        (instance.is_unknown, instance.has_store_work) = (true, true);
     }
 
     /// Marks an instance as idle. If too many idle instances are in memory, drops the least recently
@@ -251,8 +251,8 @@ impl InstanceTable {
         }
     }
 
-    /// Returns `true` if an instance with another key started this one, directly or through others.
-    /// Returns `true` also for an unknown one: it is not in memory.
+    /// Returns true if an instance with another key started this one, directly or through others.
+    /// Returns true also for an unknown one: it is not in memory.
     fn is_of_other_user(&self, id: &InstanceId) -> bool {
         let owner_of =
             |id: &InstanceId| self.get(id).map(|instance| instance.known.owner().cloned());
@@ -276,9 +276,9 @@ impl InstanceTable {
         let forgets = self.evicts_idle();
         if self.revive(id, now).is_some() {
             // Otherwise the next turn writes the status to the store.
-            self.get_mut(id)
-                .into_iter()
-                .for_each(|instance| instance.is_new |= forgets);
+            if let Some(instance) = self.get_mut(id) {
+                instance.is_new |= forgets;
+            }
         }
     }
 
@@ -354,7 +354,8 @@ impl InstanceTable {
     /// Returns the metadata of all instances, oldest first. `stored` lists the instances in the
     /// store if some are not in memory.
     pub(super) fn instance_metas(&self, stored: Vec<InstanceMeta>) -> Vec<InstanceMeta> {
-        let (mut metas, mut unknown) = (Vec::new(), HashSet::new());
+        let mut metas = Vec::new();
+        let mut unknown = HashSet::new();
         for meta in stored {
             match self.get(&meta.id()) {
                 None => metas.push(meta),
@@ -368,10 +369,12 @@ impl InstanceTable {
                 Some(_) => {}
             }
         }
-        let in_memory = self
+        let active_metas = self
             .iter()
             .map(|(agent, key, instance)| instance.current_meta(agent, key));
-        metas.extend(in_memory.filter(|meta| unknown.is_empty() || !unknown.contains(&meta.id())));
+        metas.extend(
+            active_metas.filter(|meta| unknown.is_empty() || !unknown.contains(&meta.id())),
+        );
         metas.sort_by_cached_key(|meta| (meta.created_at, meta.id()));
         metas
     }
@@ -392,22 +395,25 @@ impl InstanceTable {
 impl InstanceEntry {
     /// Creates an idle entry for an instance whose record is in the store.
     fn new(known: CompactInstanceMeta) -> Self {
-        let (queue, is_new, is_tended, is_unknown) = (VecDeque::new(), false, false, false);
+        let queue = VecDeque::new();
+        let is_new = false;
+        let has_store_work = false;
+        let is_unknown = false;
         let has_former_programs = false;
         InstanceEntry {
             known,
             queue,
             turn: None,
             is_new,
-            is_tended,
+            has_store_work,
             is_unknown,
             has_former_programs,
         }
     }
 
     /// Detaches this instance from the instance that started it, and from the directory of that
-    /// instance. Otherwise, an agent could guess the key of a user, start the instance first and see
-    /// later inputs of the user.
+    /// instance. Without this, an agent could guess the key of a user, start the instance first and
+    /// see later inputs of the user.
     pub(super) fn release_from_owner(&mut self, now: DateTime<Utc>) {
         // The next turn stores an instance that counts as new.
         self.is_new |= self.known.release_from_owner(now);
@@ -418,9 +424,9 @@ impl InstanceEntry {
         self.known.meta(&id.agent, &id.instance_key)
     }
 
-    /// Returns `true` if no turn and no store work runs and no event is queued.
+    /// Returns true if no turn and no store work runs and no event is queued.
     pub(super) fn is_idle(&self) -> bool {
-        self.turn.is_none() && self.queue.is_empty() && !self.is_tended
+        self.turn.is_none() && self.queue.is_empty() && !self.has_store_work
     }
 
     /// Returns the metadata with the current status.
@@ -610,7 +616,7 @@ mod tests {
             .of_event(&event("e", &ids[2]), now)
             .queue
             .push_back(event("e", &ids[2]));
-        instances.lookup_started(&ids[3]);
+        instances.count_lookup_start(&ids[3]);
         for id in &ids[..2] {
             instances.apply_lookup(id, Some(meta(id)), now);
             instances.mark_idle(id);
@@ -631,7 +637,9 @@ mod tests {
     #[test]
     fn who_is_expected_counts_until_the_store_has_told() {
         let now = DateTime::UNIX_EPOCH;
-        let (old, retired, new) = (instance("old"), instance("retired"), instance("new"));
+        let old = instance("old");
+        let retired = instance("retired");
+        let new = instance("new");
         let gone = InstanceMeta {
             status: InstanceStatus::Retired,
             retired_at: Some(now),
@@ -649,7 +657,7 @@ mod tests {
                 (instances.len(), instances.may_be_evicted(id)),
                 (if *id == old { 2 } else { len }, true)
             );
-            instances.lookup_started(id);
+            instances.count_lookup_start(id);
             instances.apply_lookup(id, known, now);
             assert_eq!(
                 (instances.len(), instances.may_be_evicted(id)),

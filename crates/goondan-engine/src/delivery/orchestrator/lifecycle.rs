@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::command::StoreWorkResult;
 use super::compact_meta::CompactInstanceMeta;
 use super::instance_lookup::LookupReason;
 use super::{Orchestrator, OrchestratorCommand, SubmitError};
@@ -21,36 +22,8 @@ use goondan_core::ports::store::{InstanceMeta, StoreError, blocking};
 /// hours or longer. So a short run does not read the metadata of all conversations.
 const FIRST_CHECK_DELAY: Duration = Duration::from_secs(60);
 
-/// Result of store work on an instance.
-pub enum StoreWorkResult {
-    /// The instance is retired.
-    Retired,
-    /// The instance is deleted.
-    Deleted,
-    /// The store has the current metadata.
-    Kept,
-    /// A caller waits for the metadata to be written.
-    Put {
-        /// The instance was not in the store before.
-        is_new: bool,
-        /// Result of the write.
-        written: Result<(), StoreError>,
-        /// Receives `true` if the instance is new.
-        answer: oneshot::Sender<Result<bool, SubmitError>>,
-    },
-    /// A user waits for the instance to be deleted.
-    DeletedOnRequest {
-        /// Result of the deletion.
-        deleted: Result<(), StoreError>,
-        /// Receives `true` after the deletion.
-        answer: oneshot::Sender<Result<bool, SubmitError>>,
-    },
-    /// The store failed. The work is retried later.
-    Failed,
-}
-
 /// Returns since when an instance is idle or retired.
-fn idle_of(meta: &CompactInstanceMeta) -> IdleTime {
+fn idle_time_of(meta: &CompactInstanceMeta) -> IdleTime {
     IdleTime {
         since: meta.updated_at(),
         retired: meta.retired_at().filter(|_| meta.is_retired()),
@@ -78,16 +51,17 @@ impl Orchestrator {
 
     /// Plans the first check of the swarm for idle instances.
     pub(super) fn plan_first_check(&mut self) {
-        let delay = match self.check_interval() >= lifecycle::MAX_CHECK_INTERVAL {
-            true => FIRST_CHECK_DELAY,
-            false => Duration::ZERO,
+        let delay = if self.check_interval() >= lifecycle::MAX_CHECK_INTERVAL {
+            FIRST_CHECK_DELAY
+        } else {
+            Duration::ZERO
         };
-        self.tend_at = Instant::now() + delay;
+        self.next_idle_check = Instant::now() + delay;
     }
 
     /// Plans the next check for idle instances. A reload can have set another interval.
     fn plan_next_check(&mut self) {
-        self.tend_at = Instant::now() + self.check_interval();
+        self.next_idle_check = Instant::now() + self.check_interval();
     }
 
     /// Retires and deletes all idle instances that are due.
@@ -97,17 +71,21 @@ impl Orchestrator {
         let idle = self
             .instances
             .idle_instances()
-            .map(|(agent, key, meta)| ((agent, key), idle_of(meta)));
+            .map(|(agent, key, meta)| ((agent, key), idle_time_of(meta)));
         let due = lifecycle::due_instances(idle, self.engine.clock.now(), &policy);
-        let ids = |names: Vec<(&str, &str)>| -> Vec<_> {
+        let to_ids = |names: Vec<(&str, &str)>| -> Vec<_> {
             names
                 .into_iter()
                 .map(|(agent, key)| InstanceId::new(agent, key))
                 .collect()
         };
-        let (retire, delete) = (ids(due.retire), ids(due.delete));
-        retire.iter().for_each(|id| self.retire(id));
-        delete.iter().for_each(|id| self.delete(id));
+        let (retire, delete) = (to_ids(due.retire), to_ids(due.delete));
+        for id in &retire {
+            self.retire(id);
+        }
+        for id in &delete {
+            self.delete(id);
+        }
         self.start_due_scan();
     }
 
@@ -116,7 +94,7 @@ impl Orchestrator {
         let Some(instance) = self.instances.get(id).filter(|instance| instance.is_idle()) else {
             return;
         };
-        let idle = idle_of(&instance.known);
+        let idle = idle_time_of(&instance.known);
         match next_step(
             &self.engine.generation.load_full(),
             &id.agent,
@@ -130,10 +108,12 @@ impl Orchestrator {
     }
 
     /// Applies a new generation.
-    pub(super) fn generation_changed(&mut self) {
+    pub(super) fn apply_generation(&mut self) {
         self.retire_without_agent();
         self.has_changed = true;
-        self.tend_at = self.tend_at.min(Instant::now() + self.check_interval());
+        self.next_idle_check = self
+            .next_idle_check
+            .min(Instant::now() + self.check_interval());
         self.start_due_scan();
     }
 
@@ -147,7 +127,9 @@ impl Orchestrator {
         let removed: Vec<_> = removed
             .map(|(agent, key, _)| InstanceId::new(agent, key))
             .collect();
-        removed.iter().for_each(|id| self.retire(id));
+        for id in &removed {
+            self.retire(id);
+        }
     }
 
     /// Removes an idle instance from memory, after its metadata is stored.
@@ -163,7 +145,7 @@ impl Orchestrator {
         }
         let (meta, store) = (instance.meta(id), Arc::clone(&self.engine.store));
         self.spawn_store_work(id, async move {
-            or_failed(
+            log_failure(
                 store
                     .put_instance(&meta)
                     .await
@@ -180,7 +162,7 @@ impl Orchestrator {
         };
         let store = Arc::clone(&self.engine.store);
         self.spawn_store_work(id, async move {
-            or_failed(
+            log_failure(
                 store
                     .put_instance(&meta)
                     .await
@@ -193,7 +175,7 @@ impl Orchestrator {
     fn delete(&mut self, id: &InstanceId) {
         let deletion = delete_data(Arc::clone(&self.engine), id.clone());
         self.spawn_store_work(id, async move {
-            or_failed(deletion.await.map(|()| StoreWorkResult::Deleted))
+            log_failure(deletion.await.map(|()| StoreWorkResult::Deleted))
         });
     }
 
@@ -272,7 +254,7 @@ impl Orchestrator {
         let Some(instance) = self.instances.get_mut(id) else {
             return;
         };
-        instance.is_tended = true;
+        instance.has_store_work = true;
         let (commands, instance) = (self.engine.commands.clone(), id.clone());
         self.tending += 1;
         tokio::spawn(async move {
@@ -296,7 +278,7 @@ impl Orchestrator {
         let Some(instance) = self.instances.get_mut(&id) else {
             return;
         };
-        instance.is_tended = false;
+        instance.has_store_work = false;
         let (is_used_again, meta) = (!instance.known.is_retired(), instance.meta(&id));
         match done {
             StoreWorkResult::Put {
@@ -349,7 +331,7 @@ async fn delete_data(engine: Arc<Engine>, id: InstanceId) -> Result<(), StoreErr
 }
 
 /// Returns the result of store work; logs an error and returns `Failed` for it.
-fn or_failed(done: Result<StoreWorkResult, StoreError>) -> StoreWorkResult {
+fn log_failure(done: Result<StoreWorkResult, StoreError>) -> StoreWorkResult {
     done.unwrap_or_else(|error| {
         tracing::warn!(%error, "failed to retire, delete or unload an idle instance; retrying \
             later");

@@ -11,6 +11,7 @@ mod lifecycle;
 mod pending;
 mod scheduling;
 mod stalled;
+mod submission_checks;
 mod submit_error;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -29,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::delivery::routing::WaitGraph;
 use crate::engine::Engine;
 use crate::turn::instance::{TurnEnd, failed_result};
-use crate::turn::{TurnInterruption, store_failed};
+use crate::turn::{TurnInterruption, store_failure_error};
 use goondan_core::agent_event::{AgentEvent, turn_id};
 use goondan_core::event::TurnResult;
 use goondan_core::ids::InstanceId;
@@ -39,13 +40,13 @@ use goondan_core::ports::store::{
 use goondan_core::result_cache::{EncodedResult, ResultCache};
 
 use chain_waiters::ChainWaiters;
-pub use command::{AcceptanceKind, InstanceSpawnRequest, OrchestratorCommand};
-pub use event_lookup::EventState;
-pub use instance_lookup::InstanceScan;
+pub use command::{
+    AcceptanceKind, EventState, InstanceScan, InstanceSpawnRequest, OrchestratorCommand,
+    StoreWorkResult,
+};
 use instance_lookup::{LookupReason, PendingLookups};
 use instances::new_meta;
 pub(crate) use instances::{InstanceTable, describe_instance};
-pub use lifecycle::StoreWorkResult;
 use pending::{PendingEvent, PendingEvents};
 use stalled::StalledInstances;
 pub use submit_error::SubmitError;
@@ -83,7 +84,7 @@ pub(crate) struct Orchestrator {
     cancelled: HashSet<String>,
     waits: WaitGraph,
     stalled: StalledInstances,
-    settling: ChainWaiters,
+    chain_waiters: ChainWaiters,
     /// Instances with work, in the order in which the work arrived.
     ready: VecDeque<InstanceId>,
     is_ready: HashSet<InstanceId>,
@@ -96,7 +97,7 @@ pub(crate) struct Orchestrator {
     accepting: FuturesOrdered<BoxFuture<'static, (AgentEvent, Result<(), StoreError>)>>,
     seeking: PendingLookups,
     /// Time of the next check for idle instances.
-    tend_at: tokio::time::Instant,
+    next_idle_check: tokio::time::Instant,
     /// Number of running store tasks for idle instances.
     tending: usize,
     /// A reload may have removed agents of instances that are not in memory.
@@ -141,7 +142,7 @@ impl Orchestrator {
             cancelled: HashSet::new(),
             waits: WaitGraph::default(),
             stalled: StalledInstances::default(),
-            settling: ChainWaiters::default(),
+            chain_waiters: ChainWaiters::default(),
             ready: VecDeque::new(),
             is_ready: HashSet::new(),
             turns: JoinSet::new(),
@@ -150,7 +151,7 @@ impl Orchestrator {
             is_detached: false,
             accepting: FuturesOrdered::new(),
             seeking: PendingLookups::default(),
-            tend_at: tokio::time::Instant::now(),
+            next_idle_check: tokio::time::Instant::now(),
             tending: 0,
             has_changed: false,
             is_looking: false,
@@ -172,11 +173,11 @@ impl Orchestrator {
                     None => break,
                 },
                 Some(ended) = self.turns.join_next_with_id() => self.turn_ended(ended),
-                Some((event, written)) = self.accepting.next() => self.event_written(event, written),
-                Some(sought) = self.seeking.next() => self.lookup_done(sought),
+                Some((event, written)) = self.accepting.next() => self.finish_write(event, written),
+                Some(sought) = self.seeking.next() => self.finish_lookup(sought),
                 () = deadline(self.stopping) => if !self.detach_turns() { break },
-                () = deadline(self.stalled.next_retry()) => self.retry_stalled(),
-                () = tokio::time::sleep_until(self.tend_at) => self.collect_idle(),
+                () = deadline(self.stalled.next_retry()) => self.retry_stalled_instances(),
+                () = tokio::time::sleep_until(self.next_idle_check) => self.collect_idle(),
             }
             self.start_turns();
             self.notify_chain_waiters();
@@ -189,7 +190,7 @@ impl Orchestrator {
         }
     }
 
-    /// Returns `true` if no store operation is pending.
+    /// Returns true if no store operation is pending.
     fn is_settled(&self) -> bool {
         self.tending == 0 && self.accepting.is_empty() && self.seeking.is_empty()
     }
@@ -225,13 +226,13 @@ impl Orchestrator {
             OrchestratorCommand::Delete { instance, answer } => {
                 self.delete_on_request(&instance, answer, false);
             }
-            OrchestratorCommand::Looked(scan) => self.scan_done(scan),
+            OrchestratorCommand::Looked(scan) => self.finish_scan(scan),
             OrchestratorCommand::Settled { trace_id, answer } => {
-                self.settling.wait(trace_id, answer)
+                self.chain_waiters.wait(trace_id, answer)
             }
             // `run` starts turns after each command.
             OrchestratorCommand::Room => {}
-            OrchestratorCommand::Swapped => self.generation_changed(),
+            OrchestratorCommand::Swapped => self.apply_generation(),
             OrchestratorCommand::Tended { instance, done } => self.store_work_done(instance, done),
             OrchestratorCommand::Shutdown { grace } => {
                 self.stopping = Some(tokio::time::Instant::now() + grace)
@@ -315,7 +316,7 @@ impl Orchestrator {
     }
 
     /// Handles the result of writing an event to disk.
-    fn event_written(&mut self, event: AgentEvent, written: Result<(), StoreError>) {
+    fn finish_write(&mut self, event: AgentEvent, written: Result<(), StoreError>) {
         let Some(pending) = self.pending.get_mut(&event.id) else {
             return;
         };
@@ -387,7 +388,8 @@ impl Orchestrator {
         let Some(pending) = self.pending.get_mut(event_id) else {
             return;
         };
-        let (target, mut gone) = (pending.target.clone(), Vec::new());
+        let target = pending.target.clone();
+        let mut gone = Vec::new();
         pending.waiters.retain_mut(|waiter| {
             let closed = waiter.sender.is_closed();
             if closed {
@@ -420,7 +422,7 @@ impl Orchestrator {
         }
     }
 
-    /// Cancels the running turn of an instance; `false` if no turn runs.
+    /// Cancels the running turn of an instance; false if no turn runs.
     fn cancel(&self, instance: &InstanceId) -> bool {
         let turn = self
             .instances
@@ -429,7 +431,7 @@ impl Orchestrator {
         turn.map(|turn| turn.cancel.cancel()).is_some()
     }
 
-    /// Returns `true` if turns run and each of them waits for an approval.
+    /// Returns true if turns run and each of them waits for an approval.
     fn waits_only_for_approvals(&self) -> bool {
         let activity = &self.engine.activity;
         // A wait for a rate limit also pauses a turn, but opens no approval of the run.
@@ -442,7 +444,7 @@ impl Orchestrator {
     }
 
     /// Drops all running turns as a kill does: each resumes from its journal at the next start or on
-    /// another node. Returns `false` if that happened before.
+    /// another node. Returns false if that happened before.
     fn detach_turns(&mut self) -> bool {
         let was_detached = std::mem::replace(&mut self.is_detached, true);
         if !self.turns.is_empty() {
@@ -480,7 +482,7 @@ impl Orchestrator {
         request: InstanceSpawnRequest,
     ) -> Result<Option<(InstanceMeta, bool)>, SubmitError> {
         self.known_agent(&request.id.agent)?;
-        submit_error::fitting_key(&request.id)?;
+        submission_checks::fitting_key(&request.id)?;
         if let Some(meta) = self.instances.revive(&request.id, self.engine.clock.now()) {
             let is_new = false;
             return Ok(Some((meta, is_new)));
@@ -570,7 +572,7 @@ fn unreadable_result(event_id: &str, cause: serde_json::Error) -> TurnResult {
         what: format!("the result of {event_id}"),
         cause: Arc::new(cause),
     };
-    failed_result(turn_id(event_id), store_failed(&damaged))
+    failed_result(turn_id(event_id), store_failure_error(&damaged))
 }
 
 type EndedTurnTask = Result<(Id, (InstanceId, TurnEnd)), JoinError>;

@@ -73,10 +73,11 @@ pub(super) fn size(event: &AgentEvent) -> usize {
 
 /// Returns the size of an event's metadata as JSON, in bytes.
 pub(super) fn metadata_size(event: &AgentEvent) -> usize {
-    match event.metadata.is_empty() {
-        true => 0,
+    if event.metadata.is_empty() {
+        0
+    } else {
         // A map of strings and JSON values can always be written.
-        false => serde_json::to_vec(&event.metadata).map_or(usize::MAX, |text| text.len()),
+        serde_json::to_vec(&event.metadata).map_or(usize::MAX, |text| text.len())
     }
 }
 
@@ -89,7 +90,7 @@ pub(super) struct PendingEvents {
 }
 
 impl PendingEvents {
-    /// Returns `true` if an event of this trace is pending.
+    /// Returns true if an event of this trace is pending.
     pub(super) fn has_chain(&self, trace_id: &str) -> bool {
         self.chains.contains_key(trace_id)
     }

@@ -78,8 +78,8 @@ impl Orchestrator {
 
     /// Begins turns up to the concurrency limit.
     ///
-    /// A turn that waits for another agent does not count, otherwise callers could block the agents
-    /// they wait for. A turn that waits for an approval does not count either, otherwise such turns
+    /// A turn that waits for another agent does not count, because callers could block the agents
+    /// that they wait for. A turn that waits for an approval does not count, because waiting turns
     /// could block all others.
     pub(super) fn start_turns(&mut self) {
         let max_turns = self
@@ -110,20 +110,19 @@ impl Orchestrator {
             self.is_ready.remove(&id);
             self.start_turn(&id, placement);
         }
-        later
-            .into_iter()
-            .rev()
-            .for_each(|id| self.ready.push_front(id));
+        for id in later.into_iter().rev() {
+            self.ready.push_front(id);
+        }
     }
 
     /// Returns the node for the next turn of an instance; `None` if there is no free slot.
     fn slot_for(&self, id: &InstanceId) -> Option<TurnPlacement> {
-        let Some(roster) = &self.engine.roster else {
+        let Some(worker_pool) = &self.engine.worker_pool else {
             return Some(TurnPlacement::local());
         };
         let is_waiting =
             |id: &InstanceId| self.waits.is_waiting(id) || self.engine.activity.is_paused(id);
-        roster.choose_node(id, self.engine.is_bound_here(id), is_waiting)
+        worker_pool.choose_node(id, self.engine.is_bound_here(id), is_waiting)
     }
 
     /// Returns the number of running turns that wait neither for another agent nor for an approval.
@@ -155,15 +154,15 @@ impl Orchestrator {
             Some(instance) => std::mem::take(&mut instance.queue),
             None => return,
         };
-        let mut kept = VecDeque::with_capacity(queue.len());
+        let mut kept_inputs = VecDeque::with_capacity(queue.len());
         for event in queue {
             match self.check_access(&event) {
                 Err(refusal) if event.is_response() => self.fail_without_turn(&event, &refusal),
-                _ => kept.push_back(event),
+                _ => kept_inputs.push_back(event),
             }
         }
         if let Some(instance) = self.instances.get_mut(id) {
-            instance.queue = kept;
+            instance.queue = kept_inputs;
         }
     }
 
@@ -173,7 +172,7 @@ impl Orchestrator {
             return;
         }
         let is_free =
-            |instance: &&mut InstanceEntry| instance.turn.is_none() && !instance.is_tended;
+            |instance: &&mut InstanceEntry| instance.turn.is_none() && !instance.has_store_work;
         let first = self
             .instances
             .get_mut(id)
@@ -199,7 +198,9 @@ impl Orchestrator {
             .into_iter()
             .partition(AgentEvent::is_response);
         instance.queue = others;
-        answers.into_iter().for_each(|answer| joined.put(answer));
+        for answer in answers {
+            joined.put(answer);
+        }
         if self.begun.contains(&event.id) {
             // They arrived while the turn ran, before it was interrupted.
             let steering = instance.queue.iter().filter(|input| input.steers(&event));
@@ -232,17 +233,20 @@ impl Orchestrator {
             warm,
         };
         let target = id.clone();
-        let task = match &self.engine.roster {
+        let task = match &self.engine.worker_pool {
             None => self
                 .turns
                 .spawn(async move { (target, instance::handle(start).await) }),
-            Some(roster) => {
-                if let Some(gone) = roster.take(id, &placement) {
+            Some(worker_pool) => {
+                if let Some(gone) = worker_pool.take(id, &placement) {
                     self.engine.observer.on_instance_end(&gone);
                 }
-                let roster = Arc::clone(roster);
+                let worker_pool = Arc::clone(worker_pool);
                 self.turns.spawn(async move {
-                    (target, cluster::turn::run(roster, placement, start).await)
+                    (
+                        target,
+                        cluster::turn::run(worker_pool, placement, start).await,
+                    )
                 })
             }
         };
@@ -288,8 +292,8 @@ impl Orchestrator {
 
     /// Frees the place of a turn on its node.
     fn release_slot(&self, id: &InstanceId) {
-        if let Some(roster) = &self.engine.roster {
-            roster.end_placement(id);
+        if let Some(worker_pool) = &self.engine.worker_pool {
+            worker_pool.end_placement(id);
         }
     }
 
@@ -347,7 +351,7 @@ impl Orchestrator {
             return;
         };
         // The duration of the stall is unknown, so clients waiting for the chain are notified now.
-        self.settling
+        self.chain_waiters
             .notify(|trace_id| trace_id == turn.event.trace.trace_id);
         self.begun.insert(turn.event.id.clone());
         instance.queue.push_front(turn.event);
@@ -441,7 +445,9 @@ impl Orchestrator {
         };
         let (id, target) = (event.id.clone(), event.target.clone());
         self.publish_end(event, &[], result);
-        let (engine, event, ended) = (Arc::clone(&self.engine), event.clone(), result.clone());
+        let engine = Arc::clone(&self.engine);
+        let event = event.clone();
+        let ended = result.clone();
         tokio::spawn(async move {
             failed_events::add_if_failed(&engine, &event, &ended, now).await;
             // If this record is lost, the event is ended once more at the next start.
@@ -487,7 +493,6 @@ fn end_stored_programs(
     }
 }
 
-/// Returns the error of a turn that panicked.
 fn panic_error() -> TurnError {
     TurnError::new(Code::TURN_PANIC, "the turn panicked; this is a bug in gdn")
         .suggest("Check the log, and report the bug with the steps to reproduce it.")

@@ -58,7 +58,7 @@ impl StalledInstances {
 
 impl Orchestrator {
     /// Retries all stalled instances. Each retry counts as a heartbeat for waiting clients.
-    pub(super) fn retry_stalled(&mut self) {
+    pub(super) fn retry_stalled_instances(&mut self) {
         for id in self.stalled.take() {
             self.engine.activity.tracker_for(&id).record_heartbeat();
             self.make_ready(id);

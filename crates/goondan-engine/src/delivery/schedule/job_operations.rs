@@ -10,7 +10,7 @@ use crate::cluster::protocol::{LeaderRequest, NewJob};
 use crate::delivery::orchestrator::{InstanceSpawnRequest, OrchestratorCommand};
 use crate::engine::Engine;
 use crate::tooling::agents::{AgentCalls, stopped_error};
-use crate::tooling::host_capabilities::of_store;
+use crate::tooling::host_capabilities::store_tool_error;
 use goondan_core::ids::{InstanceId, derived_id};
 use goondan_core::ports::capabilities::{JobRequest, PromptScheduler, ScheduledJob};
 use goondan_core::ports::tool::HandlerError;
@@ -22,9 +22,9 @@ const MAX_JOBS: usize = 100;
 impl PromptScheduler for AgentCalls {
     async fn jobs(&self) -> Result<Vec<ScheduledJob>, HandlerError> {
         let instance = &self.facts.instance;
-        match &self.engine.uplink {
+        match &self.engine.leader_client {
             None => Ok(jobs(&self.engine, instance)),
-            Some(uplink) => uplink
+            Some(leader_client) => leader_client
                 .send_request(LeaderRequest::Jobs(instance.clone()))
                 .answer()
                 .await
@@ -42,9 +42,9 @@ impl PromptScheduler for AgentCalls {
             bound_by: self.facts.bound_by.clone(),
             narrowing: self.facts.narrowing.clone(),
         };
-        match &self.engine.uplink {
+        match &self.engine.leader_client {
             None => add(&self.engine, job).await,
-            Some(uplink) => uplink
+            Some(leader_client) => leader_client
                 .send_request(LeaderRequest::AddJob(job))
                 .answer()
                 .await
@@ -54,11 +54,11 @@ impl PromptScheduler for AgentCalls {
 
     async fn remove(&self, id: &str) -> Result<Option<ScheduledJob>, HandlerError> {
         let instance = &self.facts.instance;
-        match &self.engine.uplink {
+        match &self.engine.leader_client {
             None => remove(&self.engine, instance, id).await,
-            Some(uplink) => {
-                let call =
-                    uplink.send_request(LeaderRequest::RemoveJob(instance.clone(), id.to_owned()));
+            Some(leader_client) => {
+                let call = leader_client
+                    .send_request(LeaderRequest::RemoveJob(instance.clone(), id.to_owned()));
                 call.answer().await.unwrap_or_else(|| Err(stopped_error()))
             }
         }
@@ -81,10 +81,14 @@ pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, Ha
         bound_by,
         narrowing,
     } = job;
-    let schedule = CronSchedule::parse(&wanted.schedule, &wanted.timezone).map_err(no_schedule)?;
+    let schedule =
+        CronSchedule::parse(&wanted.schedule, &wanted.timezone).map_err(invalid_schedule_error)?;
     let now = engine.timetable.now(&*engine.clock);
     let Some(due) = schedule.next(now) else {
-        return Err(no_schedule(format!("`{}` is never due", wanted.schedule)));
+        return Err(invalid_schedule_error(format!(
+            "`{}` is never due",
+            wanted.schedule
+        )));
     };
     store_instance(engine, &own).await?;
     let _one_at_a_time = engine.timetable.writing.lock().await;
@@ -121,7 +125,9 @@ pub(crate) async fn add(engine: &Engine, job: NewJob) -> Result<ScheduledJob, Ha
         narrowing,
     };
     jobs.push(job.clone());
-    store_jobs(engine, &own, jobs).await.map_err(of_store)?;
+    store_jobs(engine, &own, jobs)
+        .await
+        .map_err(store_tool_error)?;
     Ok(job)
 }
 
@@ -137,7 +143,9 @@ pub(crate) async fn remove(
         return Ok(None);
     };
     let removed = jobs.remove(index);
-    store_jobs(engine, instance, jobs).await.map_err(of_store)?;
+    store_jobs(engine, instance, jobs)
+        .await
+        .map_err(store_tool_error)?;
     Ok(Some(removed))
 }
 
@@ -173,8 +181,7 @@ impl AgentCalls {
     }
 }
 
-/// Returns the error for an invalid schedule.
-fn no_schedule(message: String) -> HandlerError {
+fn invalid_schedule_error(message: String) -> HandlerError {
     HandlerError::new(message).code(Code::TOOL_INVALID_ARGS).suggest(
         "write minute, hour, day of month, month and day of week, such as `0 9 * * MON-FRI`, and a \
         time zone such as `Europe/Berlin`",

@@ -7,143 +7,34 @@
 
 pub mod cron;
 pub(crate) mod job_operations;
+mod job_table;
 mod schedule_time;
 mod zone;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::json;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 use self::cron::CronSchedule;
+use self::job_table::JOBS_RECORD;
+pub(crate) use self::job_table::JobTable;
 pub use self::schedule_time::ScheduleTime;
 use crate::delivery::orchestrator::{OrchestratorCommand, SubmitError};
 use crate::engine::Engine;
-use crate::tooling::host_capabilities::record_name;
+use crate::tooling::state_records::record_name;
 use goondan_core::JsonObject;
 use goondan_core::agent_event::{AgentEvent, EventTrace, TurnTerms};
 use goondan_core::ids::{InstanceId, derived_id};
 use goondan_core::ports::capabilities::ScheduledJob;
 use goondan_core::ports::clock::Clock;
-use goondan_core::ports::store::{Store, StoreError, update};
+use goondan_core::ports::store::{StoreError, update};
 use goondan_core::reserved_names::{CRON_EVENT, CRON_KEY};
-
-/// Name of the store record with an instance's jobs.
-const JOBS_RECORD: &str = "automation";
 
 /// Delay before a firing is retried after a store error.
 const FIRING_RETRY_DELAY: Duration = Duration::from_secs(5);
-
-type JobsByInstance = BTreeMap<InstanceId, Vec<ScheduledJob>>;
-
-#[derive(Default)]
-pub(crate) struct JobTable {
-    jobs: Mutex<JobsByInstance>,
-    /// Locked from a change of an instance's jobs until the change is durable.
-    writing: tokio::sync::Mutex<()>,
-    changed: Notify,
-    time: ScheduleTime,
-}
-
-impl JobTable {
-    /// Returns the time at which schedules are due. Unlike `clock`, it never goes back.
-    fn now(&self, clock: &dyn Clock) -> DateTime<Utc> {
-        self.time.now(clock.now())
-    }
-
-    /// Moves due times that are too late to the next one after `now`: they were computed before the
-    /// clock was set back.
-    fn correct_due_times(&self, now: DateTime<Utc>) {
-        for job in self.lock().values_mut().flatten() {
-            let schedule = CronSchedule::parse(&job.schedule, &job.timezone).ok();
-            if let Some(next) = schedule.and_then(|schedule| schedule.next(now)) {
-                job.due = job.due.min(next);
-            }
-        }
-    }
-
-    /// Reads the jobs of all instances. An invalid record is ignored.
-    pub(crate) async fn restore(store: &dyn Store) -> Result<Self, StoreError> {
-        let mut jobs = JobsByInstance::new();
-        for (id, record) in store.all_records(&record_name(JOBS_RECORD)).await? {
-            match serde_json::from_value(record.value) {
-                Ok(instance_jobs) => drop(jobs.insert(id, instance_jobs)),
-                Err(error) => {
-                    tracing::warn!(instance = %id, %error, "scheduled jobs record is invalid; \
-                        ignoring it")
-                }
-            }
-        }
-        Ok(JobTable {
-            jobs: Mutex::new(jobs),
-            ..JobTable::default()
-        })
-    }
-
-    /// Removes the jobs of a deleted instance.
-    pub(crate) fn remove_jobs(&self, id: &InstanceId) {
-        self.lock().remove(id);
-        self.changed.notify_one();
-    }
-
-    /// Returns the jobs of an instance.
-    fn jobs_of(&self, id: &InstanceId) -> Vec<ScheduledJob> {
-        self.lock().get(id).cloned().unwrap_or_default()
-    }
-
-    /// Returns all jobs, each with its instance.
-    pub(crate) fn all_jobs(&self) -> Vec<(InstanceId, ScheduledJob)> {
-        let with_id = |(id, jobs): (&InstanceId, &Vec<ScheduledJob>)| -> Vec<_> {
-            jobs.iter().map(|job| (id.clone(), job.clone())).collect()
-        };
-        self.lock().iter().flat_map(with_id).collect()
-    }
-
-    /// Replaces the jobs of an instance.
-    fn replace_jobs(&self, id: &InstanceId, jobs: Vec<ScheduledJob>) {
-        self.lock().insert(id.clone(), jobs);
-        self.changed.notify_one();
-    }
-
-    /// Returns the earliest due time; `None` without jobs.
-    fn next_due(&self) -> Option<DateTime<Utc>> {
-        self.lock().values().flatten().map(|job| job.due).min()
-    }
-
-    /// Returns the jobs that are due at `now`, each with its instance.
-    fn due_jobs(&self, now: DateTime<Utc>) -> Vec<(InstanceId, ScheduledJob)> {
-        let jobs = self.lock();
-        let all = jobs
-            .iter()
-            .flat_map(|(id, jobs)| jobs.iter().map(move |job| (id, job)));
-        all.filter(|(_, job)| job.due <= now)
-            .map(|(id, job)| (id.clone(), job.clone()))
-            .collect()
-    }
-
-    /// Returns the jobs, locked.
-    fn lock(&self) -> MutexGuard<'_, JobsByInstance> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Stores the jobs of an instance, then replaces them in memory.
-async fn store_jobs(
-    engine: &Engine,
-    id: &InstanceId,
-    jobs: Vec<ScheduledJob>,
-) -> Result<(), StoreError> {
-    let value = json!(jobs);
-    update(&*engine.store, id, &record_name(JOBS_RECORD), |_| {
-        Some(value.clone())
-    })
-    .await?;
-    engine.timetable.replace_jobs(id, jobs);
-    Ok(())
-}
 
 /// Fires due jobs until the engine is dropped. Holds a strong reference to the engine only while a
 /// job fires.
@@ -155,11 +46,11 @@ pub(crate) async fn run(engine: Weak<Engine>, timetable: Arc<JobTable>, clock: A
             () = timetable.changed.notified() => continue,
             () = sleep_until(&*clock, next) => {}
         }
-        let due = timetable.due_jobs(timetable.now(&*clock));
+        let due_jobs = timetable.due_jobs(timetable.now(&*clock));
         let Some(engine) = engine.upgrade() else {
             return;
         };
-        for (id, job) in due {
+        for (id, job) in due_jobs {
             match fire_job(
                 &engine,
                 &id,
@@ -222,11 +113,10 @@ async fn fire_job(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> Resul
 /// Returns the event that sends the prompt of a due job. Its id depends only on the job and its due
 /// time.
 fn event(engine: &Engine, id: &InstanceId, job: &ScheduledJob) -> AgentEvent {
-    let due = job.due.to_rfc3339_opts(SecondsFormat::Secs, true);
-    let about =
-        json!({"jobId": job.id, "schedule": job.schedule, "timezone": job.timezone, "due": due});
+    let due_time = job.due.to_rfc3339_opts(SecondsFormat::Secs, true);
+    let about = json!({"jobId": job.id, "schedule": job.schedule, "timezone": job.timezone, "due": due_time});
     AgentEvent {
-        id: format!("evt-{}", derived_id(&[&id.to_string(), &job.id, &due])),
+        id: format!("evt-{}", derived_id(&[&id.to_string(), &job.id, &due_time])),
         event_type: CRON_EVENT.to_owned(),
         created_at: engine.clock.now(),
         target: id.clone(),
@@ -291,4 +181,19 @@ async fn advance_job(engine: &Engine, id: &InstanceId, job_id: &str) {
             time of a scheduled job; this process uses it anyway");
         engine.timetable.replace_jobs(id, jobs);
     }
+}
+
+/// Stores the jobs of an instance, then replaces them in memory.
+async fn store_jobs(
+    engine: &Engine,
+    id: &InstanceId,
+    jobs: Vec<ScheduledJob>,
+) -> Result<(), StoreError> {
+    let value = json!(jobs);
+    update(&*engine.store, id, &record_name(JOBS_RECORD), |_| {
+        Some(value.clone())
+    })
+    .await?;
+    engine.timetable.replace_jobs(id, jobs);
+    Ok(())
 }

@@ -123,13 +123,13 @@ fn content(written: Value) -> Result<Vec<MessagePart>, HandlerError> {
     match written {
         Value::String(text) => Ok(vec![MessagePart::text(text)]),
         Value::Array(parts) => {
-            let read = |part: Value| match part {
+            let read_part = |part: Value| match part {
                 Value::String(text) => Ok(MessagePart::text(text)),
                 part => serde_json::from_value(part).map_err(|error| {
                     invalid_value(format_args!("a message part is invalid: {error}"))
                 }),
             };
-            parts.into_iter().map(read).collect()
+            parts.into_iter().map(read_part).collect()
         }
         other => Err(invalid_value(format_args!(
             "message content must be a string or a list, not {other}"

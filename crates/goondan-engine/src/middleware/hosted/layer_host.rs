@@ -59,7 +59,7 @@ impl<T> NextOutcome<T> {
 }
 
 /// Returns the error for a layer that calls `next` a second time.
-fn called_twice() -> HandlerError {
+fn called_twice_error() -> HandlerError {
     HandlerError::new("`next` was called a second time")
         .code(Code::EXT_NEXT)
         .suggest("Call `next` once, and keep its result.")
@@ -135,14 +135,14 @@ impl<'a, 'n> TurnLayerHost<'a, 'n> {
 #[async_trait]
 impl LayerHost for TurnLayerHost<'_, '_> {
     async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, HandlerError> {
-        let next = self.next.take().ok_or_else(called_twice)?;
+        let next = self.next.take().ok_or_else(called_twice_error)?;
         let outcome = match self.apply_changes(changes).await {
             Ok(()) => next.run(self.context).await,
             Err(error) => Err(error),
         };
         let layer_result = outcome
             .as_ref()
-            .map(|outcome| results::of_turn(self.context, outcome))
+            .map(|outcome| results::turn_result_json(self.context, outcome))
             .map_err(Clone::clone);
         self.inner.outcome = Some(outcome);
         let result = layer_result.map_err(|error| self.inner.layer_error(error))?;
@@ -195,12 +195,12 @@ impl<'a, 'c, 'n> StepLayerHost<'a, 'c, 'n> {
 
     /// Applies the changes of the layer: its metadata, other changed fields, and message events.
     async fn apply_changes(&mut self, mut changes: LayerChanges) -> Result<(), TurnError> {
-        let refuse = |error| extension_error(self.extension, error);
-        if let Some(metadata) = take_metadata(&mut changes.fields).map_err(refuse)? {
+        let layer_failure = |error| extension_error(self.extension, error);
+        if let Some(metadata) = take_metadata(&mut changes.fields).map_err(layer_failure)? {
             self.context.metadata = metadata;
         }
         if let Some(stated) = changes.fields.shift_remove("toolCatalog") {
-            self.context.catalog = self.catalog(stated).map_err(refuse)?;
+            self.context.catalog = self.catalog(stated).map_err(layer_failure)?;
         }
         events::apply_events(self.context.turn(), self.extension, changes.events).await
     }
@@ -241,14 +241,14 @@ impl<'a, 'c, 'n> StepLayerHost<'a, 'c, 'n> {
 #[async_trait]
 impl LayerHost for StepLayerHost<'_, '_, '_> {
     async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, HandlerError> {
-        let next = self.next.take().ok_or_else(called_twice)?;
+        let next = self.next.take().ok_or_else(called_twice_error)?;
         let outcome = match self.apply_changes(changes).await {
             Ok(()) => next.run(self.context).await,
             Err(error) => Err(error),
         };
         let layer_result = outcome
             .as_ref()
-            .map(|outcome| results::of_step(outcome, &self.context.metadata));
+            .map(|outcome| results::step_result_json(outcome, &self.context.metadata));
         let layer_result = layer_result.map_err(Clone::clone);
         self.inner.outcome = Some(outcome);
         let result = layer_result.map_err(|error| self.inner.layer_error(error))?;
@@ -298,11 +298,12 @@ impl<'a, 'n> ToolCallLayerHost<'a, 'n> {
         if let Some(arguments) = changes.fields.shift_remove("args") {
             self.context.call.input = arguments;
         }
-        match changes.events.is_empty() {
-            true => Ok(()),
-            false => Err(invalid_value(
+        if changes.events.is_empty() {
+            Ok(())
+        } else {
+            Err(invalid_value(
                 "a layer around a tool call cannot change the conversation",
-            )),
+            ))
         }
     }
 
@@ -317,7 +318,7 @@ impl<'a, 'n> ToolCallLayerHost<'a, 'n> {
 #[async_trait]
 impl LayerHost for ToolCallLayerHost<'_, '_> {
     async fn next(&mut self, changes: LayerChanges) -> Result<WrappedResult, HandlerError> {
-        let next = self.next.take().ok_or_else(called_twice)?;
+        let next = self.next.take().ok_or_else(called_twice_error)?;
         self.apply_changes(changes)?;
         let result = next.run(self.context).await;
         let wrapped = WrappedResult {
@@ -329,16 +330,16 @@ impl LayerHost for ToolCallLayerHost<'_, '_> {
     }
 
     async fn request(&mut self, _message: LayerRequest) -> Result<Value, HandlerError> {
-        Err(no_agents())
+        Err(no_agents_error())
     }
 
     async fn send(&mut self, _message: LayerRequest) -> Result<Value, HandlerError> {
-        Err(no_agents())
+        Err(no_agents_error())
     }
 }
 
 /// Returns the error for a request from a layer around a tool call.
-fn no_agents() -> HandlerError {
+fn no_agents_error() -> HandlerError {
     HandlerError::new("a layer around a tool call cannot reach other agents")
         .suggest("Use a layer around the turn or the step.")
 }

@@ -8,7 +8,7 @@ use goondan_core::ports::tool::{AgentEventInput, AgentToolRuntime, HandlerError,
 use serde_json::{Value, json};
 
 use crate::tooling::agents::AgentCalls;
-use crate::turn::{TurnContext, store_failed};
+use crate::turn::{TurnContext, store_failure_error};
 
 /// Default timeout for an answer, in milliseconds.
 const ANSWER_TIMEOUT_MS: u64 = 60_000;
@@ -67,7 +67,7 @@ impl LayerRequests {
             .journal
             .run(effect, work)
             .await
-            .map_err(|error| store_failed(&error))?
+            .map_err(|error| store_failure_error(&error))?
         {
             EffectOutcome::Done { value, .. } => Ok(decode_outcome(value)),
             EffectOutcome::Interrupted => unreachable!("an interrupted effect runs again"),
@@ -99,7 +99,7 @@ async fn request(calls: &AgentCalls, message: LayerRequest) -> RequestOutcome {
     }))
 }
 
-/// Sends a message to another agent and returns whether it was accepted.
+/// Sends a message to another agent and returns true if it was accepted.
 async fn send(calls: &AgentCalls, message: LayerRequest) -> RequestOutcome {
     let (target, input) = agent_input(message);
     let result = calls.send(&target, input).await?;

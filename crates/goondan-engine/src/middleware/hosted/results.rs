@@ -18,7 +18,7 @@ use crate::turn::step::{StepContext, StepOutcome};
 use crate::turn::{TurnContext, TurnOutcome};
 
 /// Encodes the result of a turn for its layer.
-pub(super) fn of_turn(context: &TurnContext, outcome: &TurnOutcome) -> Value {
+pub(super) fn turn_result_json(context: &TurnContext, outcome: &TurnOutcome) -> Value {
     let mut shape = json!({"turnId": context.turn_id(), "finishReason": outcome.finish_reason});
     if let Some(message) = &outcome.response {
         shape["responseMessage"] = json!(message);
@@ -51,8 +51,8 @@ pub(super) fn to_turn(
     value: Value,
     inner: Option<TurnOutcome>,
 ) -> Result<TurnOutcome, TurnError> {
-    let refuse = |error: HandlerError| extension_error(extension, error);
-    let shape: ReturnedTurn = decode_result("a turn", value).map_err(refuse)?;
+    let layer_failure = |error: HandlerError| extension_error(extension, error);
+    let shape: ReturnedTurn = decode_result("a turn", value).map_err(layer_failure)?;
     match shape.finish_reason {
         FinishReason::Error | FinishReason::Cancelled => {
             let ReturnedError { message, code } = shape.error.unwrap_or_default();
@@ -77,7 +77,8 @@ pub(super) fn to_turn(
                     Some(inner_message)
                 }
                 (Some(returned), _) => {
-                    let message = events::message(context, extension, returned).map_err(refuse)?;
+                    let message =
+                        events::message(context, extension, returned).map_err(layer_failure)?;
                     Some(Arc::new(message))
                 }
             };
@@ -90,7 +91,7 @@ pub(super) fn to_turn(
 }
 
 /// Encodes the result of a step for its layer.
-pub(super) fn of_step(outcome: &StepOutcome, metadata: &JsonObject) -> Value {
+pub(super) fn step_result_json(outcome: &StepOutcome, metadata: &JsonObject) -> Value {
     let calls: Vec<Value> = outcome
         .message
         .iter()
@@ -129,8 +130,8 @@ pub(super) fn to_step(
     value: Value,
     inner: Option<StepOutcome>,
 ) -> Result<StepOutcome, TurnError> {
-    let refuse = |error: HandlerError| extension_error(extension, error);
-    let shape: ReturnedStep = decode_result("a step", value).map_err(refuse)?;
+    let layer_failure = |error: HandlerError| extension_error(extension, error);
+    let shape: ReturnedStep = decode_result("a step", value).map_err(layer_failure)?;
     if shape.status.as_deref() == Some("failed") {
         let ReturnedError { message, code } = shape.error.unwrap_or_default();
         let message = if message.is_empty() {
@@ -159,9 +160,9 @@ pub(super) fn to_step(
                 .last()
                 .filter(|message| message.data.role == MessageRole::Assistant);
             let message = last.cloned().ok_or_else(|| {
-                let what = "it neither called `next` nor appended an assistant message as the \
+                let problem = "it neither called `next` nor appended an assistant message as the \
                     answer of the step";
-                refuse(invalid_value(what))
+                layer_failure(invalid_value(problem))
             })?;
             let should_continue = shape.should_continue.unwrap_or(false);
             Ok(StepOutcome {
@@ -182,7 +183,7 @@ pub(super) fn to_tool_call(
     inner: Option<&ToolCallResult>,
 ) -> Result<ToolCallResult, HandlerError> {
     let Value::Object(mut shape) = value else {
-        return Err(no_result("a tool call", &value));
+        return Err(no_result_error("a tool call", &value));
     };
     // A layer cannot change which call the result belongs to.
     shape.insert(
@@ -220,7 +221,7 @@ fn decode_result<T: serde::de::DeserializeOwned>(
     value: Value,
 ) -> Result<T, HandlerError> {
     if !value.is_object() {
-        return Err(no_result(what, &value));
+        return Err(no_result_error(what, &value));
     }
     serde_json::from_value(value).map_err(|error| {
         invalid_value(format_args!(
@@ -230,7 +231,7 @@ fn decode_result<T: serde::de::DeserializeOwned>(
 }
 
 /// Returns the error for a layer that returned `value` instead of the result of `what`.
-fn no_result(what: &str, value: &Value) -> HandlerError {
+fn no_result_error(what: &str, value: &Value) -> HandlerError {
     let returned = if value.is_null() {
         "nothing".to_owned()
     } else {

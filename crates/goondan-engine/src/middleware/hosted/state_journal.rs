@@ -51,7 +51,7 @@ impl StateJournal<'_> {
     }
 
     /// Restores the journaled states of a call that is not run again.
-    pub(crate) async fn put_back(
+    pub(crate) async fn restore_states(
         &self,
         journal: &Arc<dyn TurnJournal>,
         call: &str,

@@ -32,14 +32,14 @@ pub(super) fn step(context: &mut StepContext<'_>) -> JsonObject {
     let turn = context.turn();
     let mut fields = common_fields(&turn.facts);
     let event = input_event(turn.event());
-    let of_turn = json!({
+    let turn_fields = json!({
         "id": turn.turn_id(),
         "agentName": turn.instance().agent,
         "instanceKey": turn.instance().instance_key,
         "inputEvent": event,
         "metadata": turn.note::<TurnMetadata>().0,
     });
-    fields.insert("turn".to_owned(), of_turn);
+    fields.insert("turn".to_owned(), turn_fields);
     fields.insert("inputEvent".to_owned(), event);
     fields.insert("stepIndex".to_owned(), index.into());
     fields.insert("stepId".to_owned(), step_id.into());

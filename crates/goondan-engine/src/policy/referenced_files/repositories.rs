@@ -62,14 +62,14 @@ fn is_bare_repository(folder: &Path) -> bool {
 fn add_repository(repository: PathBuf, around: &Path, files: &mut BTreeSet<PathBuf>) {
     add_named_files(&repository.join("config"), around, files);
     if repository.is_file() {
-        let mut named = paths_in_settings(&repository, around);
-        named.retain(|path| path.is_dir() && path != around);
-        let common = named.iter().flat_map(|path| {
+        let mut named_paths = paths_in_settings(&repository, around);
+        named_paths.retain(|path| path.is_dir() && path != around);
+        let common = named_paths.iter().flat_map(|path| {
             let common = paths_in_settings(&path.join("commondir"), path);
             common.into_iter().filter(|path| path.is_dir())
         });
         let common: Vec<PathBuf> = common.collect();
-        for path in named.iter().chain(&common) {
+        for path in named_paths.iter().chain(&common) {
             add_named_files(&path.join("config"), around, files);
             for name in [
                 "config",
@@ -90,12 +90,12 @@ fn add_repository(repository: PathBuf, around: &Path, files: &mut BTreeSet<PathB
 /// name.
 fn add_named_files(settings: &Path, around: &Path, files: &mut BTreeSet<PathBuf>) {
     let mut todo = vec![settings.to_owned()];
-    let mut named = BTreeSet::new();
-    while let Some(file) = todo.pop().filter(|_| named.len() < MAX_NAMED_FILES) {
+    let mut named_paths = BTreeSet::new();
+    while let Some(file) = todo.pop().filter(|_| named_paths.len() < MAX_NAMED_FILES) {
         let folder = file.parent().unwrap_or(around);
         let paths = [around, folder].map(|folder| paths_in_settings(&file, folder));
         let paths = paths.into_iter().flatten().filter(|path| path.is_file());
-        todo.extend(paths.filter(|path| named.insert(path.clone())));
+        todo.extend(paths.filter(|path| named_paths.insert(path.clone())));
     }
-    files.extend(named);
+    files.extend(named_paths);
 }

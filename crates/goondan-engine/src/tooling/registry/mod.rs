@@ -439,7 +439,8 @@ impl ToolCatalog {
         if self.names().eq(names.iter().copied()) {
             return (self.clone(), Vec::new());
         }
-        let (mut tools, mut unknown) = (Vec::new(), Vec::new());
+        let mut tools = Vec::new();
+        let mut unknown = Vec::new();
         for name in names {
             match self.get(name) {
                 Some(tool) if tools.iter().all(|added| !Arc::ptr_eq(added, tool)) => {

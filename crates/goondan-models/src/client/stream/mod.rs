@@ -148,14 +148,13 @@ impl AnswerStream {
             return;
         };
         let has_ended = self.reader.has_ended();
-        let deadline = match has_ended {
+        let deadline = if has_ended {
             // Usage may follow the announced end.
-            true => self.last_growth + END_GRACE,
+            self.last_growth + END_GRACE
+        } else {
             // Keep-alives extend the wait, but not without limit.
-            false => {
-                let data_deadline = self.last_data + self.idle_timeout * MAX_KEEP_ALIVE_FACTOR;
-                data_deadline.min(self.last_event + self.idle_timeout)
-            }
+            let data_deadline = self.last_data + self.idle_timeout * MAX_KEEP_ALIVE_FACTOR;
+            data_deadline.min(self.last_event + self.idle_timeout)
         };
         match timeout_at(deadline, response.chunk()).await {
             Ok(Ok(Some(piece))) => self.take(&piece),
@@ -189,11 +188,13 @@ impl AnswerStream {
     fn take(&mut self, piece: &[u8]) {
         self.wire_bytes += piece.len();
         if let Some(recorder) = &self.recorder {
-            recorder.received(piece);
+            recorder.record_piece(piece);
         }
         let reader = &mut self.reader;
         reader.keep_sample(piece);
-        let (events, data, content) = (reader.event_count, reader.data_count, reader.content());
+        let events = reader.event_count;
+        let data = reader.data_count;
+        let content = reader.content();
         let decoded = self
             .events
             .take(piece, &mut |event| reader.decode_event(event));
@@ -216,7 +217,7 @@ impl AnswerStream {
 }
 
 impl AnswerReader {
-    /// Returns whether the provider announced the end of the answer.
+    /// Returns true if the provider announced the end of the answer.
     fn has_ended(&self) -> bool {
         self.answer.as_ref().is_some_and(AnswerBuilder::has_ended)
     }
@@ -231,9 +232,10 @@ impl AnswerReader {
     /// Keeps the body until an event has data: whole if it looks like JSON, else only its start.
     fn keep_sample(&mut self, piece: &[u8]) {
         if self.data_count == 0 {
-            let max_bytes = match is_json_start(&self.sample) {
-                true => MAX_ANSWER_BYTES,
-                false => MAX_SAMPLE_BYTES,
+            let max_bytes = if is_json_start(&self.sample) {
+                MAX_ANSWER_BYTES
+            } else {
+                MAX_SAMPLE_BYTES
             };
             let free_bytes = max_bytes.saturating_sub(self.sample.len());
             let kept_bytes = free_bytes.min(piece.len());
@@ -273,7 +275,7 @@ impl AnswerReader {
         }
     }
 
-    /// Returns whether the body begins like an HTML page.
+    /// Returns true if the body begins like an HTML page.
     fn is_web_page(&self) -> bool {
         is_html(&String::from_utf8_lossy(&self.sample))
     }
@@ -287,9 +289,10 @@ impl AnswerReader {
         if self.data_count == 0 {
             self.decode_whole_body();
         }
-        match self.has_ended() {
-            true => self.complete(),
-            false => self.fail(FailureContext::broken_stream_error),
+        if self.has_ended() {
+            self.complete()
+        } else {
+            self.fail(FailureContext::broken_stream_error)
         }
     }
 
@@ -338,12 +341,12 @@ impl AnswerReader {
     }
 }
 
-/// Returns whether a body begins like a JSON object or list.
+/// Returns true if a body begins like a JSON object or list.
 fn is_json_start(body: &[u8]) -> bool {
     matches!(body.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
-/// Returns whether an event only keeps the connection open.
+/// Returns true if an event only keeps the connection open.
 fn is_keep_alive(event: WireEvent<'_>) -> bool {
     event.name == Some("ping") || event.data.len() < 64 && event.data.contains("\"ping\"")
 }

@@ -1,4 +1,4 @@
-//! Content blocks of requests.
+//! Content blocks of Anthropic requests.
 
 use goondan_core::message::{Message, MessagePart, ProviderMetadata, ToolCall, ToolResultPart};
 use goondan_core::ports::tool::Attachment;
@@ -19,7 +19,6 @@ pub(super) struct AnthropicOpaqueOwner<'a> {
     pub(super) accepts_unsigned: bool,
 }
 
-/// Returns the blocks of a user message.
 pub(super) fn user_blocks(message: &Message) -> Vec<Value> {
     let block = |part: &MessagePart| match part {
         MessagePart::Text { text, .. } => text_block(text),
@@ -48,12 +47,11 @@ pub(super) fn assistant_blocks(message: &Message, owner: AnthropicOpaqueOwner<'_
     blocks
 }
 
-/// Returns whether `block` is thinking, readable or not.
+/// Returns true if `block` is thinking, readable or not.
 pub(super) fn is_thinking(block: &Value) -> bool {
     block["type"] == "thinking" || block["type"] == "redacted_thinking"
 }
 
-/// Returns the block of a tool result.
 pub(super) fn result_block(result: &ToolResultPart) -> Value {
     let mut block = json!({
         "type": "tool_result",
@@ -95,12 +93,14 @@ fn text_block(text: &str) -> Option<Value> {
 }
 
 impl AnthropicOpaqueOwner<'_> {
+    /// Returns the block of reasoning that came from this provider's family. Returns `None` without
+    /// a signature, unless unsigned blocks are accepted.
     fn thinking_block(self, text: &str, metadata: &ProviderMetadata) -> Option<Value> {
-        let own = metadata.get(self.family)?;
-        if let Some(data) = own.get(REDACTED) {
+        let own_fields = metadata.get(self.family)?;
+        if let Some(data) = own_fields.get(REDACTED) {
             return Some(json!({"type": "redacted_thinking", "data": data}));
         }
-        match own.get(SIGNATURE)?.as_str()? {
+        match own_fields.get(SIGNATURE)?.as_str()? {
             "" if self.accepts_unsigned => Some(json!({"type": "thinking", "thinking": text})),
             "" => None,
             signature => {
@@ -109,6 +109,7 @@ impl AnthropicOpaqueOwner<'_> {
         }
     }
 
+    /// Returns the block of a tool call, with the fields that the provider added to it.
     fn tool_use_block(self, call: &ToolCall) -> Value {
         let mut block = json!({
             "type": "tool_use",
@@ -116,11 +117,11 @@ impl AnthropicOpaqueOwner<'_> {
             "name": plain_name(&call.tool_name),
             "input": object_arguments(&call.input),
         });
-        let own = call
+        let own_fields = call
             .provider_metadata
             .get(self.family)
             .and_then(Value::as_object);
-        for (key, value) in own.into_iter().flatten() {
+        for (key, value) in own_fields.into_iter().flatten() {
             block[key.as_str()] = value.clone();
         }
         block

@@ -1,4 +1,4 @@
-//! Requests of Anthropic's messages.
+//! Encodes requests of Anthropic's messages API.
 
 use std::collections::BTreeSet;
 
@@ -89,12 +89,13 @@ impl WireFormat for AnthropicFormat {
     }
 
     fn path(&self) -> String {
-        match self.is_vertex() {
-            true => format!(
+        if self.is_vertex() {
+            format!(
                 "publishers/anthropic/models/{}:streamRawPredict",
                 self.target.model
-            ),
-            false => "messages".to_owned(),
+            )
+        } else {
+            "messages".to_owned()
         }
     }
 
@@ -104,9 +105,10 @@ impl WireFormat for AnthropicFormat {
             headers.insert(version, HeaderValue::from_static(API_VERSION));
         }
         let Some(key) = key else { return Ok(()) };
-        let (name, value) = match self.is_vertex() {
-            true => (AUTHORIZATION, format!("Bearer {key}")),
-            false => (HeaderName::from_static("x-api-key"), key.to_owned()),
+        let (name, value) = if self.is_vertex() {
+            (AUTHORIZATION, format!("Bearer {key}"))
+        } else {
+            (HeaderName::from_static("x-api-key"), key.to_owned())
         };
         let mut value = HeaderValue::from_str(&value).map_err(|error| error.to_string())?;
         value.set_sensitive(true);
@@ -130,9 +132,10 @@ impl WireFormat for AnthropicFormat {
                 fields.insert(key.to_owned(), value);
             }
         };
-        match self.is_vertex() {
-            true => set("anthropic_version", Some(VERTEX_API_VERSION.into())),
-            false => set("model", Some(self.target.model.as_str().into())),
+        if self.is_vertex() {
+            set("anthropic_version", Some(VERTEX_API_VERSION.into()))
+        } else {
+            set("model", Some(self.target.model.as_str().into()))
         }
         set("stream", Some(true.into()));
         set(
@@ -200,7 +203,7 @@ impl WireFormat for AnthropicFormat {
     }
 }
 
-/// Returns whether following text joins tool results, so that it does not end the turn.
+/// Returns true if following text joins tool results, so that it does not end the turn.
 fn ends_with_results(messages: &WireMessages) -> bool {
     messages
         .open
@@ -208,7 +211,7 @@ fn ends_with_results(messages: &WireMessages) -> bool {
         .is_some_and(|draft| draft.content.iter().any(is_result))
 }
 
-/// Returns whether `block` is a tool result.
+/// Returns true if `block` is a tool result.
 fn is_result(block: &Value) -> bool {
     block["type"] == "tool_result"
 }

@@ -1,4 +1,4 @@
-//! Answers of Anthropic's messages.
+//! Decodes streamed answers of Anthropic's messages API.
 
 use goondan_core::JsonObject;
 use goondan_core::json_text;
@@ -68,6 +68,7 @@ impl AnthropicDecoder {
         }
     }
 
+    /// Decodes an event. Returns `Done` at the end of the message.
     fn event(&mut self, kind: &str, data: &Value, answer: &mut AnswerBuilder) -> AnswerProgress {
         match kind {
             "message_start" => self.message(&data["message"], answer),
@@ -251,6 +252,7 @@ impl StreamDecoder for AnthropicDecoder {
 }
 
 impl OpenBlock {
+    /// Adds the content that is complete only at the end of the block.
     fn end(self, answer: &mut AnswerBuilder) {
         match self.content {
             OpenContent::Call {
@@ -284,9 +286,9 @@ fn begin_call(key: BlockKey, block: &Value, answer: &mut AnswerBuilder) -> OpenC
         name: block["name"].as_str(),
         arguments: None,
     });
-    let own = own_call_fields(block);
-    if let Some(position) = position.filter(|_| !own.is_empty()) {
-        answer.change_call_metadata(position, |metadata| *metadata = Value::Object(own));
+    let own_fields = own_call_fields(block);
+    if let Some(position) = position.filter(|_| !own_fields.is_empty()) {
+        answer.change_call_metadata(position, |metadata| *metadata = Value::Object(own_fields));
     }
     let input = match &block["input"] {
         Value::Object(input) if input.is_empty() => String::new(),

@@ -15,13 +15,13 @@ pub(super) struct UsageCounts {
 impl UsageCounts {
     /// Takes the counts of an event. They are totals that only grow.
     pub(super) fn add(&mut self, usage: &Value) {
-        let grow = |known: &mut u64, key: &str| {
+        let raise_count = |known: &mut u64, key: &str| {
             *known = usage[key].as_u64().unwrap_or(0).max(*known);
         };
-        grow(&mut self.input, "input_tokens");
-        grow(&mut self.output, "output_tokens");
-        grow(&mut self.cache_read, "cache_read_input_tokens");
-        grow(&mut self.cache_write, "cache_creation_input_tokens");
+        raise_count(&mut self.input, "input_tokens");
+        raise_count(&mut self.output, "output_tokens");
+        raise_count(&mut self.cache_read, "cache_read_input_tokens");
+        raise_count(&mut self.cache_write, "cache_creation_input_tokens");
     }
 
     /// Returns the counts in the engine's terms. The input tokens of this API do not include cached

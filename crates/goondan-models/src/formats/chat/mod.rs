@@ -1,4 +1,4 @@
-//! OpenAI's chat completions, which most providers speak.
+//! OpenAI's chat completions format, which most providers accept.
 
 mod request;
 mod stream;

@@ -1,4 +1,4 @@
-//! Requests of the chat format.
+//! Encodes requests in OpenAI's chat completions format.
 
 use goondan_core::JsonObject;
 use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};
@@ -294,8 +294,8 @@ impl WireFormat for ChatFormat {
 
 /// Appends `text` to the string in `field`.
 fn append_text(sent: &mut JsonObject, field: &str, text: &str) {
-    let known = sent.get(field).and_then(Value::as_str).unwrap_or_default();
-    let joined = format!("{known}{text}");
+    let known_text = sent.get(field).and_then(Value::as_str).unwrap_or_default();
+    let joined = format!("{known_text}{text}");
     sent.insert(field.to_owned(), joined.into());
 }
 

@@ -1,4 +1,4 @@
-//! Answers of the chat format.
+//! Decodes streamed answers in OpenAI's chat completions format.
 
 use goondan_core::json_text;
 use goondan_core::ports::model::{ModelFinishReason, TokenUsage};
@@ -39,7 +39,8 @@ impl ChatDecoder {
             .flatten()
             .find(|usage| usage.is_object())?;
         let count = |path: &str| usage.pointer(path).and_then(Value::as_u64);
-        let (prompt, mut completion) = (count("/prompt_tokens"), count("/completion_tokens"));
+        let prompt = count("/prompt_tokens");
+        let mut completion = count("/completion_tokens");
         if self.reasoning_uncounted
             && let Some(reasoning) = count("/completion_tokens_details/reasoning_tokens")
         {
@@ -129,10 +130,9 @@ fn decode_delta(delta: &Value, answer: &mut AnswerBuilder) {
         answer.add_refusal(refusal);
     }
     let calls = delta.get("tool_calls").and_then(Value::as_array);
-    calls
-        .into_iter()
-        .flatten()
-        .for_each(|call| decode_call(call, answer));
+    for call in calls.into_iter().flatten() {
+        decode_call(call, answer);
+    }
     // Google's OpenAI-compatible address puts the signature of a text here.
     if let Some(extra) = delta.get("extra_content").filter(|extra| extra.is_object()) {
         answer.change_metadata(TEXT, |metadata| {
@@ -196,15 +196,19 @@ fn add_details(metadata: &mut Value, details: &[Value]) {
     }
 }
 
-/// Returns whether `detail` continues the detail `last`.
+/// Returns true if `detail` continues the detail `last`.
 fn continues_detail(last: &Value, detail: &Value) -> bool {
-    let same = |key: &str| last.get(key) == detail.get(key);
+    let has_same_field = |key: &str| last.get(key) == detail.get(key);
     let is_readable = matches!(
         detail["type"].as_str(),
         Some("reasoning.text" | "reasoning.summary")
     );
-    let same_id = detail["id"].is_null() || same("id");
-    is_readable && same("type") && same("index") && same_id && !detail["index"].is_null()
+    let same_id = detail["id"].is_null() || has_same_field("id");
+    is_readable
+        && has_same_field("type")
+        && has_same_field("index")
+        && same_id
+        && !detail["index"].is_null()
 }
 
 /// Appends the piece `detail` to the detail `last`.

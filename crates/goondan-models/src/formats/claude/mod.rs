@@ -9,7 +9,7 @@ pub(crate) use thinking::{ThinkingPlan, add_step};
 /// Limit of output tokens for models that are not Claude models.
 const DEFAULT_MAX_TOKENS: u32 = 64_000;
 
-/// A Claude model, as its name describes it.
+/// Family and version of a Claude model, parsed from its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClaudeModel {
     line: ClaudeLine,
@@ -75,29 +75,29 @@ impl ClaudeModel {
         }
     }
 
-    /// Returns whether the model chooses the amount of thinking itself, by an effort. Older models
+    /// Returns true if the model chooses the amount of thinking itself, by an effort. Older models
     /// need a budget.
     fn thinks_adaptively(self) -> bool {
         self.always_thinks() || self.version >= (4, 6)
     }
 
-    /// Returns whether the model thinks unless a request turns it off.
+    /// Returns true if the model thinks unless a request turns it off.
     fn thinks_by_default(self) -> bool {
         !self.always_thinks() && self.version >= (5, 0)
     }
 
-    /// Returns whether the model refuses requests that turn thinking off.
+    /// Returns true if the model refuses requests that turn thinking off.
     fn always_thinks(self) -> bool {
         matches!(self.line, ClaudeLine::Fable | ClaudeLine::Mythos)
     }
 
-    /// Returns whether the model refuses sampling params, and returns thinking without text unless
+    /// Returns true if the model refuses sampling params, and returns thinking without text unless
     /// a request asks for a summary.
     fn is_since_opus_4_7(self) -> bool {
         self.always_thinks() || self.version >= (4, 7)
     }
 
-    /// Returns whether Bedrock caches prompts of the model. It refuses cache points for the others.
+    /// Returns true if Bedrock caches prompts of the model. It refuses cache points for the others.
     pub(crate) fn caches_on_bedrock(self) -> bool {
         self.version >= (3, 7) || self.line == ClaudeLine::Haiku && self.version >= (3, 5)
     }

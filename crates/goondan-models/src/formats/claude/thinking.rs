@@ -34,13 +34,14 @@ impl ThinkingPlan {
         }
     }
 
-    /// Returns whether the request asks the model to think.
+    /// Returns true if the request asks the model to think.
     pub(crate) fn is_thinking(&self) -> bool {
         self.thinking
             .as_ref()
             .is_some_and(|thinking| thinking["type"] != "disabled")
     }
 
+    /// Returns the plan for a model that chooses the amount of thinking itself.
     fn adaptive(model: ClaudeModel, effort: Option<ReasoningEffort>, turn: OpenTurn) -> Self {
         // A turn that began with thinking cannot continue without it.
         let must_think = turn == OpenTurn::WithReasoning;
@@ -68,11 +69,13 @@ impl ThinkingPlan {
         effort: Option<ReasoningEffort>,
         turn: OpenTurn,
     ) -> Self {
-        let wanted = effort.and_then(budget_tokens);
+        let wanted_tokens = effort.and_then(budget_tokens);
         let budget = match turn {
-            OpenTurn::None => wanted,
-            OpenTurn::WithReasoning if model.is_some() => wanted.or(Some(SMALLEST_BUDGET_TOKENS)),
-            OpenTurn::WithReasoning => wanted,
+            OpenTurn::None => wanted_tokens,
+            OpenTurn::WithReasoning if model.is_some() => {
+                wanted_tokens.or(Some(SMALLEST_BUDGET_TOKENS))
+            }
+            OpenTurn::WithReasoning => wanted_tokens,
             OpenTurn::WithoutReasoning => None,
         };
         let thinking = |budget| json!({"type": "enabled", "budget_tokens": budget});
@@ -94,14 +97,16 @@ pub(crate) fn add_step(
     messages: &mut WireMessages,
 ) {
     let needs_budget = model.is_some_and(|model| !model.thinks_adaptively());
-    let has_reasoning = match needs_budget {
-        true => messages.open_turn == OpenTurn::None && blocks.first().is_some_and(is_reasoning),
-        false => blocks.iter().any(is_reasoning),
+    let has_reasoning = if needs_budget {
+        messages.open_turn == OpenTurn::None && blocks.first().is_some_and(is_reasoning)
+    } else {
+        blocks.iter().any(is_reasoning)
     };
     if messages.open_turn != OpenTurn::WithReasoning && !blocks.is_empty() {
-        messages.open_turn = match has_reasoning {
-            true => OpenTurn::WithReasoning,
-            false => OpenTurn::WithoutReasoning,
+        messages.open_turn = if has_reasoning {
+            OpenTurn::WithReasoning
+        } else {
+            OpenTurn::WithoutReasoning
         };
     }
     if needs_budget && messages.open_turn == OpenTurn::WithoutReasoning {

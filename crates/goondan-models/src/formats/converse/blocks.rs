@@ -1,4 +1,4 @@
-//! Content blocks of requests.
+//! Content blocks of Converse requests.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,7 +16,7 @@ use crate::formats::results::{object_arguments, result_text};
 /// Text of a result without output: no text may be empty.
 const EMPTY_RESULT: &str = "[no output]";
 
-/// Characters of a digest that keep documents with the same name apart.
+/// Characters of the digest that distinguishes documents with equal names.
 const DIGEST_LENGTH: usize = 8;
 
 /// Maximum number of characters of a file name in the name of a document.
@@ -30,7 +30,6 @@ pub(super) struct ConverseOpaqueOwner<'a> {
     pub(super) publisher: &'a str,
 }
 
-/// Returns the blocks of a user message.
 pub(super) fn user_blocks(message: &Message) -> Vec<Value> {
     let texts = |part: &MessagePart| part.as_text().and_then(text_block);
     let parts = message.data.content.iter().enumerate();
@@ -80,12 +79,11 @@ pub(super) fn assistant_blocks(message: &Message, owner: ConverseOpaqueOwner<'_>
     blocks
 }
 
-/// Returns whether `block` is reasoning, readable or not.
+/// Returns true if `block` is reasoning, readable or not.
 pub(super) fn is_reasoning(block: &Value) -> bool {
     block.get("reasoningContent").is_some()
 }
 
-/// Returns the block of a tool result.
 pub(super) fn result_block(result: &ToolResultPart, has_status: bool) -> Value {
     let text = result_text(result);
     let text = if text.trim().is_empty() {
@@ -152,14 +150,14 @@ fn text_block(text: &str) -> Option<Value> {
 impl ConverseOpaqueOwner<'_> {
     /// Returns the opaque data that the publisher of this model wrote.
     fn own_metadata(self, metadata: &ProviderMetadata) -> Option<&Value> {
-        let own = metadata.get(self.family)?;
-        (own[PUBLISHER] == self.publisher).then_some(own)
+        let own_fields = metadata.get(self.family)?;
+        (own_fields[PUBLISHER] == self.publisher).then_some(own_fields)
     }
 
     /// Returns signed or encrypted reasoning. Models refuse any other.
     fn reasoning_block(self, text: &str, metadata: &ProviderMetadata) -> Option<Value> {
-        let own = self.own_metadata(metadata)?;
-        let content = match (own.get(REDACTED), own.get(SIGNATURE)) {
+        let own_fields = self.own_metadata(metadata)?;
+        let content = match (own_fields.get(REDACTED), own_fields.get(SIGNATURE)) {
             (Some(redacted), _) => json!({"redactedContent": redacted}),
             (None, Some(signature)) => {
                 json!({"reasoningText": {"text": text, "signature": signature}})

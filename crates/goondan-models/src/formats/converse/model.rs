@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::formats::claude::ClaudeModel;
 
-/// Prefixes of ids that stand for inference profiles of a region.
+/// Prefixes in the ids of regional inference profiles.
 const REGIONS: [&str; 9] = [
     "us", "us-gov", "eu", "apac", "au", "ca", "jp", "in", "global",
 ];
@@ -108,14 +108,14 @@ impl BedrockModel {
         }
     }
 
-    /// Returns whether the model refuses a limit of output tokens and sampling params with
+    /// Returns true if the model refuses a limit of output tokens and sampling params with
     /// `effort`.
     pub(super) fn refuses_limits(&self, effort: Option<ReasoningEffort>) -> bool {
         let reasons = matches!(self.family, ModelFamily::Nova { reasons: true, .. });
         reasons && effort.and_then(nova_level) == Some("high")
     }
 
-    /// Returns whether the model refuses sampling params and stop sequences.
+    /// Returns true if the model refuses sampling params and stop sequences.
     pub(super) fn refuses_sampling(&self) -> bool {
         self.family
             == ModelFamily::OpenAi {
@@ -123,7 +123,7 @@ impl BedrockModel {
             }
     }
 
-    /// Returns whether tool results may have a status.
+    /// Returns true if tool results may have a status.
     pub(super) fn takes_result_status(&self) -> bool {
         matches!(
             self.family,
@@ -131,12 +131,12 @@ impl BedrockModel {
         )
     }
 
-    /// Returns whether tools and messages may contain cache points.
+    /// Returns true if tools and messages may contain cache points.
     pub(super) fn caches_all(&self) -> bool {
         self.as_claude().is_some_and(ClaudeModel::caches_on_bedrock)
     }
 
-    /// Returns whether the system prompt may contain a cache point.
+    /// Returns true if the system prompt may contain a cache point.
     pub(super) fn caches_system(&self) -> bool {
         self.caches_all() || matches!(self.family, ModelFamily::Nova { caches: true, .. })
     }

@@ -1,4 +1,4 @@
-//! Requests of Converse.
+//! Encodes requests of Amazon's Converse API.
 
 use std::collections::BTreeSet;
 
@@ -112,9 +112,10 @@ impl ConverseFormat {
         context: &RequestContext<'_>,
         plan: &ThinkingPlan,
     ) -> SamplingParams {
-        match self.model.refuses_sampling() {
-            true => SamplingParams::default(),
-            false => accepted_sampling(self.model.as_claude(), context.params, plan.is_thinking()),
+        if self.model.refuses_sampling() {
+            SamplingParams::default()
+        } else {
+            accepted_sampling(self.model.as_claude(), context.params, plan.is_thinking())
         }
     }
 
@@ -247,7 +248,7 @@ impl WireFormat for ConverseFormat {
     }
 }
 
-/// Returns whether following text joins tool results, so that it does not end the turn.
+/// Returns true if following text joins tool results, so that it does not end the turn.
 fn ends_with_results(messages: &WireMessages) -> bool {
     messages
         .open
@@ -255,7 +256,7 @@ fn ends_with_results(messages: &WireMessages) -> bool {
         .is_some_and(|draft| draft.content.iter().any(is_result))
 }
 
-/// Returns whether `block` is a tool result.
+/// Returns true if `block` is a tool result.
 fn is_result(block: &Value) -> bool {
     block.get("toolResult").is_some()
 }

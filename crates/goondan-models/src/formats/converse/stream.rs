@@ -1,4 +1,4 @@
-//! Answers of Converse.
+//! Decodes streamed answers of Amazon's Converse API.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -38,6 +38,7 @@ impl ConverseDecoder {
         }
     }
 
+    /// Decodes an event. Returns `Done` at the event with the token usage, which is the last one.
     fn event(&mut self, name: &str, data: &Value, answer: &mut AnswerBuilder) -> AnswerProgress {
         let key = data["contentBlockIndex"].as_u64().unwrap_or(0);
         match name {
@@ -54,6 +55,7 @@ impl ConverseDecoder {
         AnswerProgress::More
     }
 
+    /// Begins a content block: a tool call, or a block of the server such as a search.
     fn begin(&mut self, key: BlockKey, start: &Value, answer: &mut AnswerBuilder) {
         let call = &start["toolUse"];
         if call.is_object() && call["type"] != "server_tool_use" {
@@ -72,6 +74,7 @@ impl ConverseDecoder {
         }
     }
 
+    /// Adds a piece of text, arguments or reasoning to its block.
     fn add_delta(&mut self, key: BlockKey, delta: &Value, answer: &mut AnswerBuilder) {
         if let Some((server_key, block, input)) = &mut self.server_block
             && *server_key == key
@@ -95,6 +98,7 @@ impl ConverseDecoder {
         }
     }
 
+    /// Adds a piece of reasoning, and joins the pieces of its signature.
     fn add_reasoning(&self, key: BlockKey, delta: &Value, answer: &mut AnswerBuilder) {
         answer.add_reasoning(key, delta["text"].as_str().unwrap_or_default());
         for field in [SIGNATURE, REDACTED] {
@@ -102,10 +106,10 @@ impl ConverseDecoder {
                 continue;
             };
             answer.change_metadata(key, |metadata| {
-                let known = metadata[field].as_str().unwrap_or_default();
+                let known_text = metadata[field].as_str().unwrap_or_default();
                 let joined = match field {
-                    REDACTED => joined_base64(known, piece),
-                    _ => format!("{known}{piece}"),
+                    REDACTED => joined_base64(known_text, piece),
+                    _ => format!("{known_text}{piece}"),
                 };
                 *metadata = json!({PUBLISHER: self.publisher, field: joined});
             });
@@ -195,10 +199,9 @@ fn extend_server_block(block: &mut Value, input: &mut String, delta: &Value) {
         .and_then(Value::as_object_mut);
     if let (Some(result), Some(Value::Array(pieces))) = (result, delta.get("toolResult")) {
         let content = result.entry("content").or_insert_with(|| json!([]));
-        content
-            .as_array_mut()
-            .into_iter()
-            .for_each(|content| content.extend(pieces.iter().cloned()));
+        if let Some(content) = content.as_array_mut() {
+            content.extend(pieces.iter().cloned());
+        }
     }
 }
 

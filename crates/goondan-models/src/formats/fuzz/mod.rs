@@ -87,7 +87,8 @@ fn fuzz_format(provider_name: &str, wire: ProviderWireFormat, events: Vec<Unfram
     assert_is_whole(&*format, &events);
     let limit = env_number("GDN_FUZZ_SECONDS").map(Duration::from_secs);
     let seed = env_number("GDN_FUZZ_SEED").unwrap_or(1);
-    let (start, mut round) = (Instant::now(), 0);
+    let start = Instant::now();
+    let mut round = 0;
     while limit.map_or(round < FUZZ_ROUNDS, |limit| start.elapsed() < limit) {
         let _report = FailedRound { wire, seed, round };
         try_round(&*format, &events, &mut FuzzRandom::new(seed, round));
@@ -125,17 +126,17 @@ fn assert_is_whole(format: &dyn WireFormat, events: &[UnframedEvent]) {
         &mut FuzzRandom::new(0, 0),
     );
     let answer = decoded.answer.expect("an answer");
-    let has = |is_wanted: fn(&MessagePart) -> bool| {
+    let has_part = |is_wanted: fn(&MessagePart) -> bool| {
         answer.parts.iter().filter(|part| is_wanted(part)).count()
     };
-    let calls = has(|part| matches!(part, MessagePart::ToolCall(_)));
+    let calls = has_part(|part| matches!(part, MessagePart::ToolCall(_)));
     assert_eq!(calls, 2, "{answer:?}");
     assert!(
-        has(|part| matches!(part, MessagePart::Reasoning { .. })) > 0,
+        has_part(|part| matches!(part, MessagePart::Reasoning { .. })) > 0,
         "{answer:?}"
     );
     assert!(
-        has(|part| matches!(part, MessagePart::Text { .. })) > 0 && answer.usage.is_some(),
+        has_part(|part| matches!(part, MessagePart::Text { .. })) > 0 && answer.usage.is_some(),
         "{answer:?}"
     );
 }
@@ -206,9 +207,9 @@ fn recover_calls(answer: CompletedAnswer, chunks: Vec<ModelChunk>) {
         parameters: json!({"type": "object"}),
     };
     let tools: Arc<[ToolDefinition]> = Arc::from([tool]);
-    let taken = HashSet::new();
+    let taken_ids = HashSet::new();
     let is_in_order = shown_text(&chunks) == answer_text(&answer);
-    let answer = extract_calls(answer, &tools, &mut CallIds::new(&taken));
+    let answer = extract_calls(answer, &tools, &mut CallIds::new(&taken_ids));
     let expected = answer_text(&answer);
     let mut filter = TextCallFilter::new(tools);
     let finish = ModelChunk::Finish(Box::new(answer));

@@ -1,4 +1,4 @@
-//! Damage to answers.
+//! Random damage to recorded answers, for fuzz tests of the decoders.
 
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
@@ -51,8 +51,8 @@ impl FuzzRandom {
     /// Returns the ends of a part of a list.
     fn range(&mut self, length: usize) -> std::ops::Range<usize> {
         let start = self.number_below(length + 1);
-        let most = (length - start).min(40);
-        start..start + self.number_below(most + 1)
+        let max_length = (length - start).min(40);
+        start..start + self.number_below(max_length + 1)
     }
 }
 
@@ -62,15 +62,15 @@ pub(super) fn change_events(events: &mut Vec<UnframedEvent>, random: &mut FuzzRa
         if events.is_empty() {
             return;
         }
-        let at = random.number_below(events.len());
+        let index = random.number_below(events.len());
         match random.number_below(6) {
             0 => {
-                events.remove(at);
+                events.remove(index);
             }
-            1 => events.insert(random.number_below(events.len()), events[at].clone()),
-            2 => events.swap(0, at),
-            3 => events.truncate(at + 1),
-            _ => change_data(&mut events[at].data, random),
+            1 => events.insert(random.number_below(events.len()), events[index].clone()),
+            2 => events.swap(0, index),
+            3 => events.truncate(index + 1),
+            _ => change_data(&mut events[index].data, random),
         }
     }
 }
@@ -92,13 +92,13 @@ fn change_value(value: &mut Value, random: &mut FuzzRandom) {
     match value {
         Value::Object(fields) if goes_deeper && !fields.is_empty() => change_fields(fields, random),
         Value::Array(items) if goes_deeper && !items.is_empty() => {
-            let at = random.number_below(items.len());
+            let index = random.number_below(items.len());
             match random.number_below(5) {
-                0 => items.push(items[at].clone()),
+                0 => items.push(items[index].clone()),
                 1 => {
-                    items.remove(at);
+                    items.remove(index);
                 }
-                _ => change_value(&mut items[at], random),
+                _ => change_value(&mut items[index], random),
             }
         }
         Value::String(text) if goes_deeper => change_text(text, random),
@@ -106,6 +106,7 @@ fn change_value(value: &mut Value, random: &mut FuzzRandom) {
     }
 }
 
+/// Removes, renames or replaces a field of a map.
 fn change_fields(fields: &mut Map<String, Value>, random: &mut FuzzRandom) {
     let keys: Vec<String> = fields.keys().cloned().collect();
     let key = &keys[random.number_below(keys.len())];
@@ -114,8 +115,8 @@ fn change_fields(fields: &mut Map<String, Value>, random: &mut FuzzRandom) {
             fields.remove(key);
         }
         1 => {
-            let other = fields[&keys[random.number_below(keys.len())]].clone();
-            fields.insert(key.clone(), other);
+            let other_value = fields[&keys[random.number_below(keys.len())]].clone();
+            fields.insert(key.clone(), other_value);
         }
         2 => {
             fields.insert("error".to_owned(), random_value(random, 2));
@@ -125,9 +126,9 @@ fn change_fields(fields: &mut Map<String, Value>, random: &mut FuzzRandom) {
 }
 
 fn change_text(text: &mut String, random: &mut FuzzRandom) {
-    let mut ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
-    ends.push(text.len());
-    let at = ends[random.number_below(ends.len())];
+    let mut boundaries: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+    boundaries.push(text.len());
+    let at = boundaries[random.number_below(boundaries.len())];
     match random.number_below(3) {
         0 => text.truncate(at),
         1 => text.insert_str(at, random.word()),
@@ -135,6 +136,7 @@ fn change_text(text: &mut String, random: &mut FuzzRandom) {
     }
 }
 
+/// Returns a random JSON value. `depth` limits its nesting.
 fn random_value(random: &mut FuzzRandom, depth: usize) -> Value {
     match random.number_below(if depth == 0 { 7 } else { 9 }) {
         0 => Value::Null,
@@ -168,21 +170,21 @@ pub(super) fn change_bytes(body: &mut Vec<u8>, random: &mut FuzzRandom) {
         if body.is_empty() {
             return;
         }
-        let at = random.number_below(body.len());
+        let index = random.number_below(body.len());
         let part = random.range(body.len());
         match random.number_below(5) {
-            0 => body[at] ^= 1 << random.number_below(8),
+            0 => body[index] ^= 1 << random.number_below(8),
             1 => {
                 body.drain(part);
             }
             2 => {
                 let copy = body[part].to_vec();
-                body.splice(at..at, copy);
+                body.splice(index..index, copy);
             }
-            3 => body.truncate(at),
+            3 => body.truncate(index),
             _ => {
                 let inserted = random_value(random, 3).to_string();
-                body.splice(at..at, inserted.into_bytes());
+                body.splice(index..index, inserted.into_bytes());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Requests of Gemini's format.
+//! Encodes requests in Gemini's format.
 
 use goondan_core::JsonObject;
 use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall, ToolResultPart};
@@ -37,7 +37,7 @@ impl GeminiFormat {
         GeminiFormat { target }
     }
 
-    /// Returns whether the API is Vertex AI instead of Google AI.
+    /// Returns true if the API is Vertex AI instead of Google AI.
     fn is_vertex(&self) -> bool {
         self.target.provider.name == "vertex"
     }
@@ -91,8 +91,9 @@ impl GeminiFormat {
             MessagePart::Opaque { provider_metadata } => {
                 // Vertex AI also serves Claude. Blocks of Claude have a `type` and are not sent to
                 // Gemini.
-                let own = self.own_metadata(provider_metadata)?;
-                (own.is_object() && own.get("type").is_none()).then(|| own.clone())
+                let own_fields = self.own_metadata(provider_metadata)?;
+                (own_fields.is_object() && own_fields.get("type").is_none())
+                    .then(|| own_fields.clone())
             }
             MessagePart::ToolCall(_) | MessagePart::ToolResult(_) | MessagePart::File(_) => None,
         }
@@ -111,7 +112,6 @@ impl GeminiFormat {
         with_signature(json!({ "functionCall": function }), signature)
     }
 
-    /// Encodes a tool result.
     fn encode_result(&self, result: &ToolResultPart) -> Value {
         let key = if result.error.is_some() {
             "error"
@@ -194,9 +194,10 @@ impl WireFormat for GeminiFormat {
 
     fn add_headers(&self, key: Option<&str>, headers: &mut HeaderMap) -> Result<(), String> {
         let Some(key) = key else { return Ok(()) };
-        let (name, value) = match self.is_vertex() {
-            true => (AUTHORIZATION, format!("Bearer {key}")),
-            false => (KEY_HEADER, key.to_owned()),
+        let (name, value) = if self.is_vertex() {
+            (AUTHORIZATION, format!("Bearer {key}"))
+        } else {
+            (KEY_HEADER, key.to_owned())
         };
         let mut value = HeaderValue::from_str(&value).map_err(|error| error.to_string())?;
         value.set_sensitive(true);

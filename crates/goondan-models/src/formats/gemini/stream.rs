@@ -1,4 +1,4 @@
-//! Answers of Gemini's format.
+//! Decodes streamed answers in Gemini's format.
 
 use goondan_core::json_text;
 use goondan_core::ports::model::TokenUsage;
@@ -14,7 +14,7 @@ use crate::formats::{AnswerProgress, StreamDecoder, WireEvent};
 /// Data of the last event of some proxies.
 const DONE: &str = "[DONE]";
 
-/// End of reasons that mean that no reason was set. Some servers write them into every event.
+/// Suffix of finish reasons that state no reason. Some servers write them into every event.
 const UNSPECIFIED: &str = "UNSPECIFIED";
 
 /// Decoder of one answer.
@@ -170,7 +170,7 @@ impl GeminiDecoder {
     }
 }
 
-/// Returns whether a part contains more than marks, such as generated code or an image.
+/// Returns true if a part contains more than marks, such as generated code or an image.
 fn has_data(part: &Value) -> bool {
     let fields = part.as_object().into_iter().flatten();
     fields.into_iter().any(|(key, value)| {

@@ -15,7 +15,7 @@ const MEDIA_WORDS: [&str; 5] = ["image", "tts", "audio", "live", "embedding"];
 /// Smallest budget of Gemini 2.5 Pro, which always thinks.
 const MIN_PRO_BUDGET: u32 = 128;
 
-/// Returns whether `model` is older than Gemini 3. Names without a version, such as
+/// Returns true if `model` is older than Gemini 3. Names without a version, such as
 /// `gemini-pro-latest`, count as newer.
 pub(super) fn is_older_than_3(model: &str) -> bool {
     let name = bare_name(model);
@@ -29,9 +29,10 @@ pub(super) fn thinking_config(model: &str, effort: Option<ReasoningEffort>) -> O
     let Some(effort) = effort else {
         return thinks_by_default(model).then(|| json!({"includeThoughts": true}));
     };
-    let mut config = match uses_level(model) {
-        true => json!({"thinkingLevel": thinking_level(model, effort)}),
-        false => json!({"thinkingBudget": budget(model, effort)}),
+    let mut config = if uses_level(model) {
+        json!({"thinkingLevel": thinking_level(model, effort)})
+    } else {
+        json!({"thinkingBudget": budget(model, effort)})
     };
     if effort != ReasoningEffort::None {
         config["includeThoughts"] = true.into();
@@ -44,7 +45,7 @@ fn bare_name(model: &str) -> &str {
     model.rsplit('/').next().unwrap_or_default()
 }
 
-/// Returns whether the model thinks without a setting.
+/// Returns true if the model thinks without a setting.
 fn thinks_by_default(model: &str) -> bool {
     let name = bare_name(model);
     let is_unthinking = UNTHINKING_MODELS
@@ -56,7 +57,7 @@ fn thinks_by_default(model: &str) -> bool {
     name.starts_with("gemini-") && !(is_unthinking || is_for_media || needs_budget)
 }
 
-/// Returns whether the model has thinking levels instead of a budget.
+/// Returns true if the model has thinking levels instead of a budget.
 fn uses_level(model: &str) -> bool {
     !is_older_than_3(model) || bare_name(model).starts_with("gemma-4")
 }

@@ -1,4 +1,4 @@
-//! Ollama's own chat.
+//! Wire format of Ollama's own chat API.
 
 mod request;
 mod stream;

@@ -1,4 +1,4 @@
-//! Requests of Ollama's chat.
+//! Encodes requests of Ollama's chat API.
 
 use goondan_core::JsonObject;
 use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};
@@ -214,7 +214,6 @@ fn options(params: &ModelParams) -> JsonObject {
     set.collect()
 }
 
-/// Encodes a call.
 fn encode_call(call: &ToolCall) -> Value {
     let function = json!({"name": call.tool_name, "arguments": object_arguments(&call.input)});
     json!({"id": call.tool_call_id, "function": function})

@@ -1,4 +1,4 @@
-//! Answers of Ollama's chat.
+//! Decodes streamed answers of Ollama's chat API.
 
 use goondan_core::json_text;
 use goondan_core::ports::model::{ModelFinishReason, TokenUsage};
@@ -59,13 +59,13 @@ impl OllamaDecoder {
         }
         answer.add_text(TEXT, message["content"].as_str().unwrap_or_default());
         let calls = message["tool_calls"].as_array();
-        calls
-            .into_iter()
-            .flatten()
-            .for_each(|call| self.decode_call(call, answer));
+        for call in calls.into_iter().flatten() {
+            self.decode_call(call, answer);
+        }
     }
 
-    /// Every entry with a name is a complete call. Its own index does not count: several calls may have the same one.
+    /// Decodes a call. Every entry with a name is a complete call. The entry's own index is
+    /// ignored, because several calls may have an equal index.
     fn decode_call(&mut self, call: &Value, answer: &mut AnswerBuilder) {
         let function = &call["function"];
         let name = function["name"].as_str().filter(|name| !name.is_empty());
@@ -109,7 +109,7 @@ fn answer_ending(line: &Value, answer: &AnswerBuilder) -> AnswerEnding {
     }
 }
 
-/// Returns whether `reason` means that the server only loaded or unloaded the model.
+/// Returns true if `reason` means that the server only loaded or unloaded the model.
 fn is_load(reason: &str) -> bool {
     matches!(reason, "load" | "unload")
 }

@@ -86,7 +86,7 @@ impl<'a> ItemName<'a> {
         }
     }
 
-    /// Returns whether the event does not name its item.
+    /// Returns true if the event does not name its item.
     fn is_empty(&self) -> bool {
         self.index.is_none() && self.id.is_empty() && self.call_id.is_empty()
     }
@@ -111,25 +111,29 @@ impl OutputItem {
         }
     }
 
-    /// Returns whether `name` contains an id of this item, and not the `output_index` of another
+    /// Returns true if `name` contains an id of this item, and not the `output_index` of another
     /// item.
     fn has_id_of(&self, name: &ItemName<'_>) -> bool {
-        let same = |own: &str, other: &str| !own.is_empty() && own == other;
+        let is_same_id = |own: &str, other: &str| !own.is_empty() && own == other;
         let has_other_index =
             self.index.is_some() && name.index.is_some() && self.index != name.index;
-        !has_other_index && (same(&self.id, name.id) || same(&self.call_id, name.call_id))
+        !has_other_index
+            && (is_same_id(&self.id, name.id) || is_same_id(&self.call_id, name.call_id))
     }
 
     /// Returns false if `name` has an index or an id that differs from that of this item. Missing
     /// values match.
     fn may_be(&self, name: &ItemName<'_>) -> bool {
-        let differ = |own: &str, other: &str| !own.is_empty() && !other.is_empty() && own != other;
+        let are_different =
+            |own: &str, other: &str| !own.is_empty() && !other.is_empty() && own != other;
         let has_other_index =
             self.index.is_some() && name.index.is_some() && self.index != name.index;
-        !has_other_index && !differ(&self.id, name.id) && !differ(&self.call_id, name.call_id)
+        !has_other_index
+            && !are_different(&self.id, name.id)
+            && !are_different(&self.call_id, name.call_id)
     }
 
-    /// Returns whether the item began without a name.
+    /// Returns true if the item began without a name.
     fn is_nameless(&self) -> bool {
         self.index.is_none() && self.id.is_empty() && self.call_id.is_empty()
     }
@@ -137,13 +141,13 @@ impl OutputItem {
     /// Fills the item's unknown names from `name`; known names stay.
     fn add_names(&mut self, name: &ItemName<'_>) {
         self.index = self.index.or(name.index);
-        let fill = |own: &mut String, other: &str| {
+        let fill_if_empty = |own: &mut String, other: &str| {
             if own.is_empty() {
                 own.push_str(other);
             }
         };
-        fill(&mut self.id, name.id);
-        fill(&mut self.call_id, name.call_id);
+        fill_if_empty(&mut self.id, name.id);
+        fill_if_empty(&mut self.call_id, name.call_id);
     }
 
     /// Returns the rest of `whole` that has not arrived yet. A text that differs from the streamed
@@ -169,9 +173,9 @@ impl ItemTable {
     pub(super) fn begin(&mut self, kind: ItemKind, name: ItemName<'_>) -> usize {
         let is_nameless =
             |item: &OutputItem| !item.is_done && item.is_nameless() && !name.is_empty();
-        let same = self.last_index(kind, |item| item.has_id_of(&name));
-        let at = same.or_else(|| self.last_index(kind, is_nameless));
-        self.find_or_push(at, kind, &name)
+        let item_with_id = self.last_index(kind, |item| item.has_id_of(&name));
+        let known_index = item_with_id.or_else(|| self.last_index(kind, is_nameless));
+        self.find_or_push(known_index, kind, &name)
     }
 
     /// Returns the table index of the item to which an event belongs. An unknown item is added.
@@ -179,11 +183,11 @@ impl ItemTable {
         let is_open_at_index =
             |item: &OutputItem| !item.is_done && item.index.is_some() && item.index == name.index;
         let is_open = |item: &OutputItem| !item.is_done && item.may_be(&name);
-        let at = self
+        let known_index = self
             .last_index(kind, |item| item.has_id_of(&name))
             .or_else(|| self.last_index(kind, is_open_at_index))
             .or_else(|| self.last_index(kind, is_open));
-        self.find_or_push(at, kind, &name)
+        self.find_or_push(known_index, kind, &name)
     }
 
     /// Finds the item that has the index `response_index` in the complete response, and returns its
@@ -196,7 +200,7 @@ impl ItemTable {
         name: ItemName<'_>,
     ) -> usize {
         let index = u64::try_from(response_index).ok();
-        let first = |table: &Self, is_wanted: &dyn Fn(&OutputItem) -> bool| {
+        let first_match = |table: &Self, is_wanted: &dyn Fn(&OutputItem) -> bool| {
             table
                 .items
                 .iter()
@@ -204,13 +208,13 @@ impl ItemTable {
         };
         // Two calls with different ids are different calls.
         let may_be_same = |item: &OutputItem| item.call_id.is_empty() || name.call_id.is_empty();
-        let at = first(self, &|item| item.has_id_of(&name))
-            .or_else(|| first(self, &|item| item.index == index && may_be_same(item)))
+        let known_index = first_match(self, &|item| item.has_id_of(&name))
+            .or_else(|| first_match(self, &|item| item.index == index && may_be_same(item)))
             // `Other` covers many item types, so an equal kind does not identify the item.
-            .or_else(|| first(self, &|item| kind != ItemKind::Other && may_be_same(item)));
-        let at = self.find_or_push(at, kind, &name);
-        self.items[at].final_index = Some(response_index);
-        at
+            .or_else(|| first_match(self, &|item| kind != ItemKind::Other && may_be_same(item)));
+        let known_index = self.find_or_push(known_index, kind, &name);
+        self.items[known_index].final_index = Some(response_index);
+        known_index
     }
 
     /// Returns the index in the complete response of the item with the block `key`, or of the call
@@ -233,12 +237,12 @@ impl ItemTable {
     /// Returns the table index `known`, or the index of a new item if `known` is `None`.
     /// Adds the names in `name` to the item.
     fn find_or_push(&mut self, known: Option<usize>, kind: ItemKind, name: &ItemName<'_>) -> usize {
-        let at = known.unwrap_or_else(|| {
+        let item_index = known.unwrap_or_else(|| {
             let key = self.items.len() as BlockKey;
             self.items.push(OutputItem::new(kind, key));
             self.items.len() - 1
         });
-        self.items[at].add_names(name);
-        at
+        self.items[item_index].add_names(name);
+        item_index
     }
 }

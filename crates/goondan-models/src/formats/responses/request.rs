@@ -1,4 +1,4 @@
-//! Requests of the responses format.
+//! Encodes requests in OpenAI's responses format.
 
 use goondan_core::JsonObject;
 use goondan_core::message::{Message, MessagePart, MessageRole, ToolCall};
@@ -36,7 +36,7 @@ impl ResponsesFormat {
         ResponsesFormat { target }
     }
 
-    /// Returns whether requests ask for encrypted reasoning. OpenAI refuses the field for models
+    /// Returns true if requests ask for encrypted reasoning. OpenAI refuses the field for models
     /// that do not reason. Other servers return their reasoning as text, and some refuse unknown
     /// fields. An unknown model therefore counts as one that reasons only at OpenAI, and only with
     /// an effort.
@@ -79,15 +79,15 @@ impl ResponsesFormat {
                 text,
                 provider_metadata,
             } => {
-                let own = self.own_metadata(provider_metadata);
-                (!text.trim().is_empty()).then(|| encode_text(text, own))
+                let own_fields = self.own_metadata(provider_metadata);
+                (!text.trim().is_empty()).then(|| encode_text(text, own_fields))
             }
             MessagePart::Reasoning {
                 provider_metadata, ..
             } => {
-                let own = self.own_metadata(provider_metadata)?;
+                let own_fields = self.own_metadata(provider_metadata)?;
                 let is_sent = !is_chat_model(&self.target.model);
-                is_sent.then(|| encode_reasoning(own)).flatten()
+                is_sent.then(|| encode_reasoning(own_fields)).flatten()
             }
             MessagePart::Opaque { provider_metadata } => {
                 let item = self.own_metadata(provider_metadata)?;
@@ -215,7 +215,7 @@ impl WireFormat for ResponsesFormat {
     }
 }
 
-/// Returns whether OpenAI's model `model` reasons.
+/// Returns true if OpenAI's model `model` reasons.
 fn is_reasoning_model(model: &str) -> bool {
     let name = bare_name(model);
     let is_o_model = || {
@@ -226,7 +226,7 @@ fn is_reasoning_model(model: &str) -> bool {
     name.contains("codex") || (!is_chat_model(model) && (is_known() || is_o_model()))
 }
 
-/// Returns whether OpenAI's model `model` does not reason.
+/// Returns true if OpenAI's model `model` does not reason.
 fn is_chat_model(model: &str) -> bool {
     let name = bare_name(model);
     CHAT_MODELS.iter().any(|start| name.starts_with(start)) && !name.contains("codex")
@@ -241,9 +241,10 @@ fn bare_name(model: &str) -> String {
 
 /// Returns a call id that OpenAI accepts. Other providers make longer ones.
 fn call_id(id: &str) -> String {
-    match id.len() > MAX_CALL_ID_LENGTH {
-        true => plain_id(id),
-        false => id.to_owned(),
+    if id.len() > MAX_CALL_ID_LENGTH {
+        plain_id(id)
+    } else {
+        id.to_owned()
     }
 }
 
@@ -270,14 +271,14 @@ fn encode_reasoning(metadata: &Value) -> Option<Value> {
         Value::Array(list) => list.is_empty(),
         _ => false,
     };
-    let has = |key: &str| item.get(key).is_some_and(|value| !is_empty(value));
-    if !has("encrypted_content") && !has("content") {
+    let has_field = |key: &str| item.get(key).is_some_and(|value| !is_empty(value));
+    if !has_field("encrypted_content") && !has_field("content") {
         return None;
     }
-    let kept = item
+    let kept_fields = item
         .iter()
         .filter(|(key, value)| *key != "status" && !is_empty(value));
-    let mut sent: JsonObject = kept
+    let mut sent: JsonObject = kept_fields
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     sent.entry("summary").or_insert_with(|| json!([]));
@@ -285,17 +286,21 @@ fn encode_reasoning(metadata: &Value) -> Option<Value> {
 }
 
 /// Encodes a call with the fields that the provider sent, except its id.
-fn encode_call(call: &ToolCall, own: Option<&Value>) -> Value {
+fn encode_call(call: &ToolCall, own_fields: Option<&Value>) -> Value {
     let mut sent = json!({
         "type": "function_call",
         "call_id": call_id(&call.tool_call_id),
         "name": call.tool_name,
         "arguments": object_arguments(&call.input).to_string(),
     });
-    let own = own
-        .and_then(|own| own.get("item"))
+    let own_item = own_fields
+        .and_then(|fields| fields.get("item"))
         .and_then(Value::as_object);
-    for (key, value) in own.into_iter().flatten().filter(|(key, _)| *key != "id") {
+    for (key, value) in own_item
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| *key != "id")
+    {
         sent[key.as_str()] = value.clone();
     }
     sent
@@ -327,11 +332,10 @@ fn encode_file(file: &Attachment) -> Value {
     if let AttachmentForm::Text(text) = attachment_form(ProviderWireFormat::Responses, file) {
         return text_part(&text);
     }
-    match file.media_type.starts_with("image/") {
-        true => json!({"type": "input_image", "detail": "auto", "image_url": data_url(file)}),
-        false => {
-            json!({"type": "input_file", "filename": file_name(file), "file_data": data_url(file)})
-        }
+    if file.media_type.starts_with("image/") {
+        json!({"type": "input_image", "detail": "auto", "image_url": data_url(file)})
+    } else {
+        json!({"type": "input_file", "filename": file_name(file), "file_data": data_url(file)})
     }
 }
 

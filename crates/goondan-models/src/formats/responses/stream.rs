@@ -1,4 +1,4 @@
-//! Answers of the responses format.
+//! Decodes streamed answers in OpenAI's responses format.
 
 use goondan_core::JsonObject;
 use goondan_core::json_text;
@@ -47,8 +47,8 @@ impl StreamDecoder for ResponsesDecoder {
             "output_item.done" => {
                 let item = &data["item"];
                 let kind = ItemKind::from_item(item);
-                let at = self.items.of_event(kind, ItemName::of_event(&data));
-                self.complete_item(at, kind, item, answer);
+                let item_index = self.items.of_event(kind, ItemName::of_event(&data));
+                self.complete_item(item_index, kind, item, answer);
             }
             "output_text.delta" => self.add_text(&data, text(&data["delta"]), false, answer),
             "output_text.done" => self.add_text(&data, text(&data["text"]), true, answer),
@@ -86,10 +86,10 @@ impl ResponsesDecoder {
     fn begin_item(&mut self, event: &Value, answer: &mut AnswerBuilder) {
         let item = &event["item"];
         let kind = ItemKind::from_item(item);
-        let at = self.items.begin(kind, ItemName::of_event(event));
+        let item_index = self.items.begin(kind, ItemName::of_event(event));
         match kind {
-            ItemKind::Reasoning => answer.add_reasoning(self.items.get(at).key, ""),
-            ItemKind::Call => self.add_call_piece(at, text(&item["name"]), "", answer),
+            ItemKind::Reasoning => answer.add_reasoning(self.items.get(item_index).key, ""),
+            ItemKind::Call => self.add_call_piece(item_index, text(&item["name"]), "", answer),
             ItemKind::Message | ItemKind::Other => {}
         }
     }
@@ -97,10 +97,10 @@ impl ResponsesDecoder {
     /// Adds the text of an event. If `is_whole`, `text` is the complete text, and only the part
     /// that did not already arrive in pieces is added.
     fn add_text(&mut self, event: &Value, text: &str, is_whole: bool, answer: &mut AnswerBuilder) {
-        let at = self
+        let item_index = self
             .items
             .of_event(ItemKind::Message, ItemName::of_event(event));
-        let item = self.items.get(at);
+        let item = self.items.get(item_index);
         let text = if is_whole {
             item.unstreamed_rest(text)
         } else {
@@ -119,10 +119,10 @@ impl ResponsesDecoder {
         is_whole: bool,
         answer: &mut AnswerBuilder,
     ) {
-        let at = self
+        let item_index = self
             .items
             .of_event(ItemKind::Message, ItemName::of_event(event));
-        let item = self.items.get(at);
+        let item = self.items.get(item_index);
         if !(is_whole && item.has_refusal) {
             answer.add_refusal(words);
         }
@@ -131,10 +131,10 @@ impl ResponsesDecoder {
 
     /// Adds a piece of reasoning. A separator precedes each further part.
     fn add_reasoning(&mut self, event: &Value, answer: &mut AnswerBuilder) {
-        let at = self
+        let item_index = self
             .items
             .of_event(ItemKind::Reasoning, ItemName::of_event(event));
-        let item = self.items.get(at);
+        let item = self.items.get(item_index);
         let part = [&event["summary_index"], &event["content_index"]];
         let part = part.into_iter().find_map(Value::as_u64);
         let is_next = !item.streamed.is_empty() && part.is_some() && part != item.part;
@@ -157,16 +157,16 @@ impl ResponsesDecoder {
         is_whole: bool,
         answer: &mut AnswerBuilder,
     ) {
-        let at = self
+        let item_index = self
             .items
             .of_event(ItemKind::Call, ItemName::of_event(event));
-        let item = self.items.get(at);
+        let item = self.items.get(item_index);
         let arguments = if is_whole {
             item.unstreamed_rest(arguments)
         } else {
             arguments
         };
-        self.add_call_piece(at, text(&event["name"]), arguments, answer);
+        self.add_call_piece(item_index, text(&event["name"]), arguments, answer);
     }
 
     /// Adds a piece to the call at `at`. Its name counts once, because a second name would begin
@@ -209,15 +209,16 @@ impl ResponsesDecoder {
         self.items.get(at).is_done = true;
     }
 
+    /// Adds the parts of a complete message that did not arrive in pieces.
     fn complete_message(&mut self, at: usize, message: &Value, answer: &mut AnswerBuilder) {
         let item = self.items.get(at);
         let parts = || message["content"].as_array().into_iter().flatten();
         let texts = parts().filter(|part| part["type"] != "refusal");
-        let whole: String = texts
+        let whole_text: String = texts
             .map(|part| text(&part["text"]))
             .chain(message["content"].as_str())
             .collect();
-        let rest = item.unstreamed_rest(&whole);
+        let rest = item.unstreamed_rest(&whole_text);
         answer.add_text(item.key, rest);
         item.streamed.push_str(rest);
         if !item.has_refusal {
@@ -236,6 +237,8 @@ impl ResponsesDecoder {
         }
     }
 
+    /// Adds complete reasoning that did not arrive in pieces, and keeps its item for later
+    /// requests.
     fn complete_reasoning(&mut self, at: usize, reasoning: &Value, answer: &mut AnswerBuilder) {
         let item = self.items.get(at);
         if item.streamed.is_empty() {
@@ -251,24 +254,28 @@ impl ResponsesDecoder {
         });
     }
 
+    /// Adds the arguments of a complete call that did not arrive in pieces, and the provider's own
+    /// fields.
     fn complete_call(&mut self, at: usize, call: &Value, answer: &mut AnswerBuilder) {
         let item = self.items.get(at);
         if item.call_id.is_empty() {
             item.call_id.clone_from(&item.id);
         }
-        let whole = arguments_text(&call["arguments"]);
-        let rest = item.unstreamed_rest(&whole).to_owned();
+        let whole_arguments = arguments_text(&call["arguments"]);
+        let rest = item.unstreamed_rest(&whole_arguments).to_owned();
         self.add_call_piece(at, text(&call["name"]), &rest, answer);
-        let known = ["type", "status", "call_id", "name", "arguments"];
+        let standard_fields = ["type", "status", "call_id", "name", "arguments"];
         let fields = call.as_object().into_iter().flatten();
-        let own: JsonObject = fields
-            .filter(|(key, value)| !known.contains(&key.as_str()) && !value.is_null())
+        let own_fields: JsonObject = fields
+            .filter(|(key, value)| !standard_fields.contains(&key.as_str()) && !value.is_null())
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
         if let Some(position) = self.items.get(at).position
-            && !own.is_empty()
+            && !own_fields.is_empty()
         {
-            answer.change_call_metadata(position, |metadata| *metadata = json!({ "item": own }));
+            answer.change_call_metadata(position, |metadata| {
+                *metadata = json!({ "item": own_fields })
+            });
         }
     }
 
@@ -364,9 +371,10 @@ fn reasoning_text(item: &Value) -> String {
         parts.filter_map(|part| part["text"].as_str()).collect()
     };
     let summary = texts("summary");
-    match summary.is_empty() {
-        true => texts("content").join(PART_SEPARATOR),
-        false => summary.join(PART_SEPARATOR),
+    if summary.is_empty() {
+        texts("content").join(PART_SEPARATOR)
+    } else {
+        summary.join(PART_SEPARATOR)
     }
 }
 

@@ -100,9 +100,10 @@ fn wrapped_calls(
         if !calls.is_empty() && (has_ended() || cursor.eat(close)) {
             return Some(calls);
         }
-        calls.push(match cursor.starts_with("{") {
-            true => json_call(&cursor.take_json()?, tools)?,
-            false => tagged_call(cursor, tools)?,
+        calls.push(if cursor.starts_with("{") {
+            json_call(&cursor.take_json()?, tools)?
+        } else {
+            tagged_call(cursor, tools)?
         });
     }
 }
@@ -195,9 +196,10 @@ fn tagged_call(cursor: &mut TextCursor<'_>, tools: &[ToolDefinition]) -> Option<
 impl CallTags {
     /// Returns the name of a tool or argument from the rest of its tag.
     pub(super) fn name<'t>(&self, tag: &'t str) -> Option<&'t str> {
-        match self.call.ends_with('=') {
-            true => Some(tag.trim()),
-            false => attribute_value(tag, "name"),
+        if self.call.ends_with('=') {
+            Some(tag.trim())
+        } else {
+            attribute_value(tag, "name")
         }
     }
 
@@ -220,7 +222,7 @@ impl CallTags {
     }
 }
 
-/// Returns whether `rest` is empty or begins with the closing tag of an enclosing wrapper. The
+/// Returns true if `rest` is empty or begins with the closing tag of an enclosing wrapper. The
 /// block's own closing tag is then missing.
 fn is_end(rest: &str) -> bool {
     let is_wrapper_end = |end: &str| rest.starts_with(end);
@@ -244,7 +246,7 @@ fn attribute_value<'t>(tag: &'t str, name: &str) -> Option<&'t str> {
     rest[1..].split_once(quote).map(|(value, _)| value)
 }
 
-/// Skips white space and `word`. Returns `false` and skips nothing if `word` does not follow.
+/// Skips white space and `word`. Returns false and skips nothing if `word` does not follow.
 fn eat_after_white_space(cursor: &mut TextCursor<'_>, word: &str) -> bool {
     let mut next = *cursor;
     next.skip_white_space();

@@ -48,7 +48,7 @@ impl CodePosition {
         self.advance_byte(b'x');
     }
 
-    /// Returns whether the position is in a code block, or in the line that begins one.
+    /// Returns true if the position is in a code block, or in the line that begins one.
     pub(super) fn is_inside(&self) -> bool {
         let is_fence = match &self.line {
             LinePrefix::Marks(fence) => fence.length >= MIN_MARKS,

@@ -10,7 +10,7 @@ pub(super) struct TextCursor<'t> {
 }
 
 impl<'t> TextCursor<'t> {
-    /// Skips `word` and returns `true`, or returns `false` if the rest does not begin with it.
+    /// Skips `word` and returns true, or returns false if the rest does not begin with it.
     pub(super) fn eat(&mut self, word: &str) -> bool {
         let rest = self.rest.strip_prefix(word);
         self.rest = rest.unwrap_or(self.rest);
@@ -43,7 +43,9 @@ impl<'t> TextCursor<'t> {
 
 /// Returns the bytes up to the bracket that closes the first one.
 fn json_length(text: &str) -> Option<usize> {
-    let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);
+    let mut depth = 0_usize;
+    let mut in_string = false;
+    let mut is_escaped = false;
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             _ if is_escaped => is_escaped = false,

@@ -114,13 +114,13 @@ impl TextCallFilter {
             None => self.pending.text.len() - partial_close(&self.pending.text),
         };
         self.pending.mark_checked(checked);
-        let shown = self.pending.take_content();
+        let content = self.pending.take_content();
         if end.is_some() {
             self.stage = FilterStage::Text;
             let rest = self.pending.text[self.pending.checked + CLOSE.len()..].to_owned();
             self.restart_with(rest);
         }
-        shown
+        content
     }
 
     /// Removes and returns the text before anything that may become a call. Ends the stage if a
@@ -148,11 +148,12 @@ impl TextCallFilter {
                 }
             }
         }
-        let shown = self.pending.take_content();
-        self.shown += shown.as_ref().map_or(0, String::len);
-        shown
+        let content = self.pending.take_content();
+        self.shown += content.as_ref().map_or(0, String::len);
+        content
     }
 
+    /// Returns the final chunks: the text that was held back, and the complete answer.
     fn finish(&mut self, answer: Box<CompletedAnswer>) -> Vec<ModelChunk> {
         let mut chunks = Vec::new();
         if self.stage == FilterStage::Reasoning {

@@ -72,7 +72,7 @@ pub(crate) fn extract_calls(
     answer
 }
 
-/// Returns whether a part of the answer is a tool call. A call in a text does not count.
+/// Returns true if a part of the answer is a tool call. A call in a text does not count.
 fn has_structured_calls(answer: &CompletedAnswer) -> bool {
     answer
         .parts
@@ -123,7 +123,9 @@ fn with_calls(
 fn split_pieces<'t>(text: &'t str, tools: &[ToolDefinition]) -> Vec<TextPiece<'t>> {
     let mut pieces = Vec::new();
     let mut code = CodePosition::default();
-    let (mut begin, mut at, mut false_openings) = (0, 0, 0);
+    let mut begin = 0;
+    let mut at = 0;
+    let mut false_openings = 0;
     while let Some(found) = memchr2(b'<', b'[', &text.as_bytes()[at..]) {
         let start = at + found;
         code.advance(&text[at..start]);

@@ -28,7 +28,7 @@ enum OpeningStep<'t> {
     Yes(&'t str),
 }
 
-/// Returns whether a call of one of `tools` begins at the beginning of `text`.
+/// Returns true if a call of one of `tools` begins at the beginning of `text`.
 pub(super) fn match_opening(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
     if tools.is_empty() {
         return OpeningMatch::No;
@@ -46,7 +46,7 @@ pub(super) fn match_opening(text: &str, tools: &[ToolDefinition]) -> OpeningMatc
         .max(wrapped.into_iter().max().unwrap_or(OpeningMatch::No))
 }
 
-/// Returns whether `text` begins with a tag that names one of `tools`.
+/// Returns true if `text` begins with a tag that names one of `tools`.
 fn match_element(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
     let tags = INVOKES.iter().chain([&FUNCTION]);
     let matches = tags.map(|tags| match strip_literal(text, tags.call) {
@@ -81,7 +81,7 @@ fn until_tag_end(text: &str) -> Result<&str, OpeningMatch> {
     }
 }
 
-/// Returns whether `text` begins with a call in Mistral's style: the name of one of `tools`,
+/// Returns true if `text` begins with a call in Mistral's style: the name of one of `tools`,
 /// followed by `[ARGS]`, `[CALL_ID]` or the arguments.
 fn match_mistral_call(text: &str, tools: &[ToolDefinition]) -> OpeningMatch {
     let mut best_match = OpeningMatch::No;
@@ -115,7 +115,7 @@ fn after_white_space(text: &str, check: impl Fn(&str) -> OpeningMatch) -> Openin
     }
 }
 
-/// Returns whether `text` begins with one of `words`; `Maybe` if `text` is only a part of a word.
+/// Returns true if `text` begins with one of `words`; `Maybe` if `text` is only a part of a word.
 fn starts_with_any(text: &str, words: &[&str]) -> OpeningMatch {
     let check = |word: &&str| match strip_literal(text, word) {
         OpeningStep::No => OpeningMatch::No,

@@ -33,7 +33,7 @@ pub(super) struct Family {
     pub(super) end: fn(text: &str) -> Canned,
     /// Returns the id and the opaque data of each call in a request, in order.
     pub(super) sent: fn(&Value) -> Vec<(String, Value)>,
-    /// Returns whether the provider accepts this data for calls of another provider.
+    /// Returns true if the provider accepts this data for calls of another provider.
     pub(super) accepts: fn(&Value) -> bool,
     /// Returns what else the provider refuses in a request.
     pub(super) fault: fn(&Value) -> Option<String>,

@@ -102,7 +102,8 @@ pub(super) async fn candidates(
     }
     let client = OciClient::new(reference, credentials, Pull).await?;
     let mut next = Some(client.address("tags/list?n=1000")?);
-    let (mut candidates, mut pages) = (Vec::new(), 0);
+    let mut candidates = Vec::new();
+    let mut pages = 0;
     while let Some(address) = next.filter(|_| pages < MAX_TAG_PAGES) {
         pages += 1;
         let answer = client
@@ -293,13 +294,14 @@ async fn refuse_other(
     let answer = client.check_status(answer).await?;
     let digest_in_registry =
         digest(&http::body(answer, MAX_TEXT_RESPONSE_BYTES, client.host()).await?);
-    match digest_in_registry == mine {
-        true => Ok(()),
-        false => Err(PackageError::source(format!(
+    if digest_in_registry == mine {
+        Ok(())
+    } else {
+        Err(PackageError::source(format!(
             "`oci://{}` already exists with different content.",
             reference.with_tag(tag)?
         ))
-        .suggest("increase `spec.version`; published versions cannot be changed")),
+        .suggest("increase `spec.version`; published versions cannot be changed"))
     }
 }
 

@@ -19,7 +19,7 @@ pub struct OciReference {
 impl OciReference {
     /// Parses `host/name`, `host/name:tag` or `host/name@sha256:…`.
     pub(crate) fn parse(text: &str) -> Result<OciReference> {
-        let wrong = || {
+        let invalid_reference_error = || {
             PackageError::source(format!("`oci://{text}` is not the URL of a package."))
                 .suggest("write `oci://host/name:tag`, such as `oci://ghcr.io/acme/tools:1.0.0`")
         };
@@ -27,7 +27,7 @@ impl OciReference {
             Some((rest, digest)) => (rest, Some(checked_digest(digest)?.to_owned())),
             None => (text, None),
         };
-        let (host, path) = rest.split_once('/').ok_or_else(wrong)?;
+        let (host, path) = rest.split_once('/').ok_or_else(invalid_reference_error)?;
         let (name, tag) = path
             .rsplit_once(':')
             .map_or((path, None), |(name, tag)| (name, Some(tag)));
@@ -36,12 +36,13 @@ impl OciReference {
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || ".-:[]".contains(c));
         let is_part = |part: &str| {
-            let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
-            part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(inner)
+            let is_inner_char =
+                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+            part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(is_inner_char)
         };
         if !is_host || name.len() > 255 || !name.split('/').all(is_part) || !tag.is_none_or(is_tag)
         {
-            return Err(wrong());
+            return Err(invalid_reference_error());
         }
         let reference = OciReference {
             host: host.to_lowercase(),
@@ -49,7 +50,9 @@ impl OciReference {
             tag: tag.map(str::to_owned),
             digest,
         };
-        reference.base_url().map_err(|_| wrong())?;
+        reference
+            .base_url()
+            .map_err(|_| invalid_reference_error())?;
         Ok(reference)
     }
 
@@ -69,9 +72,10 @@ impl OciReference {
     pub(super) fn base_url(&self) -> Result<Url> {
         let plain = Url::parse(&format!("http://{}/v2/{}/", self.host(), self.name))
             .map_err(|error| PackageError::source(error.to_string()))?;
-        match http::is_local(&plain) {
-            true => Ok(plain),
-            false => http::parse(&format!("https://{}/v2/{}/", self.host(), self.name)),
+        if http::is_local(&plain) {
+            Ok(plain)
+        } else {
+            http::parse(&format!("https://{}/v2/{}/", self.host(), self.name))
         }
     }
 
@@ -103,14 +107,15 @@ impl OciReference {
 
     /// Returns the reference with another tag and no digest. Fails if the tag is not valid.
     pub(super) fn with_tag(&self, tag: &str) -> Result<OciReference> {
-        match is_tag(tag) {
-            true => Ok(OciReference {
+        if is_tag(tag) {
+            Ok(OciReference {
                 tag: Some(tag.to_owned()),
                 digest: None,
                 ..self.clone()
-            }),
-            false => Err(PackageError::source(format!("`{tag}` is not a tag."))
-                .suggest("a tag has at most 128 letters, digits, dots, dashes and underscores")),
+            })
+        } else {
+            Err(PackageError::source(format!("`{tag}` is not a tag."))
+                .suggest("a tag has at most 128 letters, digits, dots, dashes and underscores"))
         }
     }
 
@@ -134,24 +139,25 @@ impl OciReference {
     }
 }
 
-/// Returns whether the text is a valid OCI tag.
+/// Returns true if the text is a valid OCI tag.
 fn is_tag(tag: &str) -> bool {
-    let inner = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    (1..=128).contains(&tag.len()) && !tag.starts_with(['.', '-']) && tag.chars().all(inner)
+    let is_inner_char = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    (1..=128).contains(&tag.len()) && !tag.starts_with(['.', '-']) && tag.chars().all(is_inner_char)
 }
 
 /// Checks a digest: `sha256:` with 64 hexadecimal digits. Required because it becomes a part of a
 /// URL.
 pub(super) fn checked_digest(digest: &str) -> Result<&str> {
     let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
-    let known = digest
+    let is_sha256 = digest
         .strip_prefix("sha256:")
         .is_some_and(|hex| hex.len() == 64 && hex.chars().all(is_hex));
-    match known {
-        true => Ok(digest),
-        false => Err(PackageError::source(format!(
+    if is_sha256 {
+        Ok(digest)
+    } else {
+        Err(PackageError::source(format!(
             "`{digest}` is not a SHA-256 digest."
-        ))),
+        )))
     }
 }
 

@@ -29,25 +29,29 @@ pub(in crate::api) async fn schedules(State(service): State<Service>) -> Json<Sc
         connector.is_some_and(|connector| connector.spec.builtin() == Some(CRON))
     };
     let now = Utc::now();
-    let of_connections = connections::resources(swarm, &bundle)
+    let connection_schedules = connections::resources(swarm, &bundle)
         .filter(|connection| is_cron(connection))
-        .map(|connection| of_connection(&connection, now));
-    let of_conversations = swarm.scheduled_jobs().into_iter().map(of_conversation);
+        .map(|connection| connection_schedule(&connection, now));
+    let conversation_schedules = swarm
+        .scheduled_jobs()
+        .into_iter()
+        .map(conversation_schedule);
     Json(SchedulesBody {
-        schedules: of_connections.chain(of_conversations).collect(),
+        schedules: connection_schedules.chain(conversation_schedules).collect(),
     })
 }
 
 /// Describes the schedule of a `cron` connection.
-fn of_connection(connection: &Resource<Connection>, now: DateTime<Utc>) -> ScheduleBody {
+fn connection_schedule(connection: &Resource<Connection>, now: DateTime<Utc>) -> ScheduleBody {
     let setting = |name: &str| match connection.spec.config.get(name) {
         Some(ValueSource::Value(value)) => Some(value.expose().to_owned()),
         _ => None,
     };
     let schedule = setting("schedule");
-    let timezone = match connection.spec.config.contains_key("timezone") {
-        true => setting("timezone"),
-        false => Some(DEFAULT_ZONE.to_owned()),
+    let timezone = if connection.spec.config.contains_key("timezone") {
+        setting("timezone")
+    } else {
+        Some(DEFAULT_ZONE.to_owned())
     };
     let next = schedule.as_ref().zip(timezone.as_ref()).and_then(
         |(schedule, zone)| -> Option<DateTime<Utc>> {
@@ -65,7 +69,7 @@ fn of_connection(connection: &Resource<Connection>, now: DateTime<Utc>) -> Sched
 }
 
 /// Describes the schedule of a conversation.
-fn of_conversation((instance, job): (InstanceId, ScheduledJob)) -> ScheduleBody {
+fn conversation_schedule((instance, job): (InstanceId, ScheduledJob)) -> ScheduleBody {
     ScheduleBody {
         connection: None,
         agent_name: Some(instance.agent),

@@ -24,16 +24,16 @@ pub(super) fn apply(text: &str, hunks: &[PatchHunk]) -> Result<String, String> {
     };
     let mut cursor = 0;
     for (index, hunk) in hunks.iter().enumerate() {
-        let at = locate_hunk(&lines, cursor, hunk)
+        let line_index = locate_hunk(&lines, cursor, hunk)
             .map_err(|problem| format!("hunk {}: {problem}", index + 1))?;
-        lines[cursor..at]
-            .iter()
-            .for_each(|line| output.add_unchanged(line));
-        cursor = apply_hunk(&lines, at, hunk, &mut output);
+        for line in lines[cursor..line_index].iter() {
+            output.add_unchanged(line);
+        }
+        cursor = apply_hunk(&lines, line_index, hunk, &mut output);
     }
-    lines[cursor..]
-        .iter()
-        .for_each(|line| output.add_unchanged(line));
+    for line in lines[cursor..].iter() {
+        output.add_unchanged(line);
+    }
     let mut patched = output.text;
     if !text.is_empty() && !text.ends_with('\n') && ends_in_added_line(hunks, cursor, lines.len()) {
         patched.truncate(patched.trim_end_matches('\n').trim_end_matches('\r').len());
@@ -57,7 +57,6 @@ struct PatchedText<'a> {
 }
 
 impl<'a> PatchedText<'a> {
-    /// Adds an unchanged line.
     fn add_unchanged(&mut self, line: &'a str) {
         self.text.push_str(line);
         self.line_end = Some(line_end(line)).filter(|end| !end.is_empty());
@@ -115,13 +114,13 @@ fn locate_hunk(lines: &[&str], cursor: usize, hunk: &PatchHunk) -> Result<usize,
         Some(anchor) => find_anchor(lines, cursor, anchor)?,
         None => cursor,
     };
-    let old: Vec<&str> = hunk
+    let old_lines: Vec<&str> = hunk
         .lines
         .iter()
         .filter(|line| line.sign != HunkLineKind::Added)
         .map(|line| line.text.as_str())
         .collect();
-    if old.is_empty() {
+    if old_lines.is_empty() {
         // A hunk that only adds lines: they follow the anchor, or else the end of the file.
         return Ok(if hunk.anchor.is_some() && !hunk.at_end {
             from + 1
@@ -129,11 +128,11 @@ fn locate_hunk(lines: &[&str], cursor: usize, hunk: &PatchHunk) -> Result<usize,
             lines.len()
         });
     }
-    for same in [
+    for is_same_line in [
         equal_line as fn(&str, &str) -> bool,
         equal_without_trailing_space,
     ] {
-        let matches = matching_lines(lines, from, &old, hunk.at_end, same);
+        let matches = matching_lines(lines, from, &old_lines, hunk.at_end, is_same_line);
         match matches.as_slice() {
             [] => {}
             // The header line decides between several matches.
@@ -144,7 +143,7 @@ fn locate_hunk(lines: &[&str], cursor: usize, hunk: &PatchHunk) -> Result<usize,
     Err(format!(
         "these lines were not found{}:\n{}",
         position_note(hunk),
-        old.join("\n")
+        old_lines.join("\n")
     ))
 }
 
@@ -154,20 +153,20 @@ fn matching_lines(
     from: usize,
     old: &[&str],
     at_end: bool,
-    same: fn(&str, &str) -> bool,
+    is_same_line: fn(&str, &str) -> bool,
 ) -> Vec<usize> {
     let Some(last) = lines.len().checked_sub(old.len()) else {
         return Vec::new();
     };
     let first = if at_end { from.max(last) } else { from };
-    let fits = |at: &usize| {
+    let matches_at = |at: &usize| {
         let actual = &lines[*at..*at + old.len()];
         actual
             .iter()
             .zip(old)
-            .all(|(actual, old)| same(actual, old))
+            .all(|(actual, old)| is_same_line(actual, old))
     };
-    (first..=last).filter(fits).collect()
+    (first..=last).filter(matches_at).collect()
 }
 
 /// Returns the match nearest to the line number of the hunk header; `None` without a number or if
@@ -189,13 +188,13 @@ fn ambiguous_hunk(matches: &[usize]) -> String {
         .take(MAX_LISTED_LINE_NUMBERS)
         .map(|at| (at + 1).to_string())
         .collect();
-    let more = if matches.len() > MAX_LISTED_LINE_NUMBERS {
+    let ellipsis = if matches.len() > MAX_LISTED_LINE_NUMBERS {
         " and more"
     } else {
         ""
     };
     format!(
-        "its lines occur {} times, at lines {}{more}; add unchanged lines around the change",
+        "its lines occur {} times, at lines {}{ellipsis}; add unchanged lines around the change",
         matches.len(),
         lines.join(", ")
     )

@@ -94,7 +94,6 @@ impl ToolOperation for ApplyPatch {
 }
 
 impl ApplyPatch {
-    /// Parses the patch.
     fn parse_sections(&self) -> Result<Vec<FilePatch>, HandlerError> {
         parse::parse(&self.patch).map_err(patch_syntax_error)
     }
@@ -121,14 +120,14 @@ fn changed_paths(
     Ok(paths)
 }
 
-/// Plans all changes of a patch. Fails if one of them is impossible.
+/// Plans all changes of a patch. Fails if any change is impossible.
 fn plan_all(
     root: &FileRoot,
     sections: &[FilePatch],
 ) -> Result<Vec<PlannedFileChange>, HandlerError> {
     let changes = sections.iter().map(|section| plan_section(root, section));
     let changes: Vec<PlannedFileChange> = changes.collect::<Result<_, _>>()?;
-    no_path_twice(&changes)?;
+    refuse_duplicate_paths(&changes)?;
     Ok(changes)
 }
 
@@ -172,7 +171,6 @@ enum OriginalEntry {
     Symlink(PathBuf),
 }
 
-/// Plans the change of one section.
 fn plan_section(root: &FileRoot, section: &FilePatch) -> Result<PlannedFileChange, HandlerError> {
     match &section.action {
         PatchAction::Add { lines } => {
@@ -282,8 +280,8 @@ fn must_be_free(place: &ResolvedPath) -> Result<(), HandlerError> {
 }
 
 /// Refuses several sections for the same file, because each is planned independently.
-fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), HandlerError> {
-    let mut seen: BTreeSet<&PathBuf> = BTreeSet::new();
+fn refuse_duplicate_paths(changes: &[PlannedFileChange]) -> Result<(), HandlerError> {
+    let mut seen_paths: BTreeSet<&PathBuf> = BTreeSet::new();
     for change in changes {
         let target = change
             .after
@@ -291,7 +289,7 @@ fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), HandlerError> {
             .map(|(place, _)| place)
             .filter(|target| target.path != change.place.path);
         for place in [Some(&change.place), target].into_iter().flatten() {
-            if !seen.insert(&place.path) {
+            if !seen_paths.insert(&place.path) {
                 let message = format!(
                     "`{}` is in the patch twice; nothing was changed",
                     place.given
@@ -309,12 +307,12 @@ fn no_path_twice(changes: &[PlannedFileChange]) -> Result<(), HandlerError> {
 /// undone, if another program changed a file after the changes were planned.
 fn apply_all(root: &FileRoot, changes: &[PlannedFileChange]) -> Result<bool, HandlerError> {
     for (index, change) in changes.iter().enumerate() {
-        let made = change.apply(root);
-        if !matches!(made, Ok(true)) {
+        let applied = change.apply(root);
+        if !matches!(applied, Ok(true)) {
             for done in changes[..index].iter().rev() {
                 done.undo(root);
             }
-            return made;
+            return applied;
         }
     }
     Ok(true)

@@ -105,7 +105,7 @@ fn parse_section<'a>(
     header: &str,
     lines: &mut Peekable<impl Iterator<Item = (usize, &'a str)>>,
 ) -> Result<FilePatch, PatchSyntaxError> {
-    let wrong = |message: String| PatchSyntaxError {
+    let syntax_error = |message: String| PatchSyntaxError {
         line: number,
         message,
     };
@@ -123,7 +123,7 @@ fn parse_section<'a>(
                 .and_then(|(_, line)| new_name(line));
             let hunks = parse_hunks(lines)?;
             if hunks.is_empty() && move_to.is_none() {
-                return Err(wrong(format!("`{header}` has no hunks")));
+                return Err(syntax_error(format!("`{header}` has no hunks")));
             }
             (
                 path,
@@ -134,13 +134,13 @@ fn parse_section<'a>(
             )
         }
         Some((PatchHeader::Move, _)) | None => {
-            return Err(wrong(format!(
+            return Err(syntax_error(format!(
                 "`{header}` is not an Add File, Update File or Delete File line"
             )));
         }
     };
     if path.is_empty() {
-        return Err(wrong(format!("`{header}` has no file name")));
+        return Err(syntax_error(format!("`{header}` has no file name")));
     }
     Ok(FilePatch {
         path: path.to_owned(),

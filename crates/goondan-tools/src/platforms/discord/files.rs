@@ -50,14 +50,14 @@ impl ToolOperation for DiscordSendFile {
         let text = text
             .map(|text| outgoing_text(text, false).message())
             .transpose()?;
-        let told = without_nulls(json!({
+        let metadata = without_nulls(json!({
             "content": text,
             "message_reference": reply_reference(self.reply_to_message_id.as_ref())?,
             "allowed_mentions": calls(),
         }));
         let file = UploadedFile::read(ctx, self.path, self.name).await?;
         let (name, size) = (file.name.clone(), file.content.len());
-        let form = file.into_form("files[0]", vec![("payload_json", told.to_string())]);
+        let form = file.into_form("files[0]", vec![("payload_json", metadata.to_string())]);
         let sent = bot
             .call("the file", (Method::POST, url), form, self.timeout_ms)
             .await?;

@@ -16,10 +16,10 @@ use url::Url;
 
 use self::files::{DiscordDownloadFile, DiscordSendFile};
 use self::read::DiscordRead;
-use super::outgoing_text::{OutgoingText, after_sent, restore_mentions};
+use super::outgoing_text::{OutgoingText, add_sent_count, restore_mentions};
 use super::{
     ApiRequestBody, PLATFORM_CONFIG_KEYS, PlatformClient, PlatformDescription, TimeLimit,
-    merge_emojis, no_emoji, without_nulls,
+    merge_emojis, no_emoji_error, without_nulls,
 };
 use crate::builtin_tool::BuiltinTool;
 use crate::errors;
@@ -86,11 +86,12 @@ pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
 
 fn id<'t>(field: &str, text: &'t str) -> Result<&'t str, HandlerError> {
     let text = text.trim();
-    match !text.is_empty() && text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => Ok(text),
-        false => Err(errors::invalid_argument(format!(
+    if !text.is_empty() && text.len() <= 20 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        Ok(text)
+    } else {
+        Err(errors::invalid_argument(format!(
             "`{field}` must be the digits of an id, not `{text}`"
-        ))),
+        )))
     }
 }
 
@@ -175,7 +176,7 @@ impl ToolOperation for DiscordSend {
                     self.timeout_ms,
                 )
                 .await;
-            sent.push(answer.map_err(|error| after_sent(error, sent.len(), texts.len()))?);
+            sent.push(answer.map_err(|error| add_sent_count(error, sent.len(), texts.len()))?);
         }
         let first = &sent[0];
         let mut output = json!({
@@ -183,8 +184,8 @@ impl ToolOperation for DiscordSend {
             "text": first["content"].as_str().unwrap_or(&texts[0]),
         });
         if sent.len() > 1 {
-            let all: Vec<&Value> = sent.iter().map(|answer| &answer["id"]).collect();
-            output["allMessageIds"] = json!(all);
+            let message_ids: Vec<&Value> = sent.iter().map(|answer| &answer["id"]).collect();
+            output["allMessageIds"] = json!(message_ids);
         }
         Ok(titled_output(
             format!("Sent a message to {}", self.channel_id),
@@ -203,7 +204,7 @@ fn outgoing_text(text: &str, is_raw: bool) -> OutgoingText<'_> {
     }
 }
 
-/// Returns whether the content between `<` and `>` mentions a user or a channel.
+/// Returns true if the content between `<` and `>` mentions a user or a channel.
 fn is_mention(content: &str) -> bool {
     let digits = content
         .strip_prefix("@!")
@@ -326,7 +327,7 @@ impl ToolOperation for DiscordReact {
             name.trim_matches(['<', '>']).trim_matches(':')
         });
         if names.is_empty() {
-            return Err(no_emoji());
+            return Err(no_emoji_error());
         }
         let method = if self.remove {
             Method::DELETE
@@ -426,11 +427,11 @@ impl ToolOperation for StartThread {
         );
         let url = bot.address(&["channels", channel, "messages", message, "threads"])?;
         let body = ApiRequestBody::Json(json!({"name": self.name}));
-        let made = bot
+        let thread = bot
             .call("the thread", (Method::POST, url), body, self.timeout_ms)
             .await?;
         let output =
-            json!({"ok": true, "channelId": channel, "threadId": made["id"], "name": self.name});
+            json!({"ok": true, "channelId": channel, "threadId": thread["id"], "name": self.name});
         Ok(titled_output(
             format!("Opened the thread {}", self.name),
             output,

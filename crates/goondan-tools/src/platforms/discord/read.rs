@@ -50,22 +50,22 @@ impl ToolOperation for DiscordRead {
             ("after", &self.after),
             ("around", &self.around),
         ];
-        let mut given: Vec<(&str, &String)> = bounds
+        let mut given_bounds: Vec<(&str, &String)> = bounds
             .into_iter()
             .filter_map(|(name, value)| Some((name, value.as_ref()?)))
             .collect();
-        if given.len() + usize::from(self.message_id.is_some()) > 1 {
+        if given_bounds.len() + usize::from(self.message_id.is_some()) > 1 {
             return Err(errors::invalid_argument(
                 "use only one of `messageId`, `before`, `after` and `around`",
             ));
         }
         let limit = self.limit.unwrap_or(DEFAULT_MESSAGE_COUNT).to_string();
         if self.message_id.is_none() {
-            given
+            given_bounds
                 .iter()
                 .try_for_each(|(name, value)| id(name, value).map(drop))?;
-            given.push(("limit", &limit));
-            url.query_pairs_mut().extend_pairs(given);
+            given_bounds.push(("limit", &limit));
+            url.query_pairs_mut().extend_pairs(given_bounds);
         }
         let answer = bot
             .call(
@@ -79,12 +79,12 @@ impl ToolOperation for DiscordRead {
             Value::Array(messages) => messages,
             one => vec![one],
         };
-        let shown: Vec<Value> = read.iter().map(message_json).collect();
+        let shown_messages: Vec<Value> = read.iter().map(message_json).collect();
         let output = json!({
             "ok": true,
             "channelId": self.channel_id,
-            "count": shown.len(),
-            "messages": shown,
+            "count": shown_messages.len(),
+            "messages": shown_messages,
             "oldestId": read.last().map(|message| &message["id"]),
         });
         Ok(titled_output(

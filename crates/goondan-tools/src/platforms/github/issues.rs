@@ -144,27 +144,27 @@ impl ToolOperation for GithubLabel {
             ));
         }
         let number = self.number.to_string();
-        let of_issue = ["issues", number.as_str(), "labels"];
+        let labels_path = ["issues", number.as_str(), "labels"];
         // Build all URLs first, so that an invalid label changes nothing.
-        let named = |label: &String| {
+        let label_path = |label: &String| {
             repository_url(
                 bot,
                 &self.repository,
-                &[of_issue.as_slice(), &[label]].concat(),
+                &[labels_path.as_slice(), &[label]].concat(),
             )
         };
-        let gone = self
+        let removals = self
             .remove
             .iter()
-            .map(named)
+            .map(label_path)
             .collect::<Result<Vec<_>, _>>()?;
         if !self.add.is_empty() {
             let body = ApiRequestBody::Json(json!({"labels": self.add}));
-            let url = repository_url(bot, &self.repository, &of_issue)?;
+            let url = repository_url(bot, &self.repository, &labels_path)?;
             bot.call("the labels", (Method::POST, url), body, self.timeout_ms)
                 .await?;
         }
-        for url in gone {
+        for url in removals {
             let (status, answer) = bot
                 .send_request(
                     (Method::DELETE, url.into(), true),

@@ -177,11 +177,11 @@ impl ToolOperation for GithubComment {
             &["issues", &self.number.to_string(), "comments"],
         )?;
         let body = ApiRequestBody::Json(json!({"body": with_agent_marker(&self.text)}));
-        let made = bot
+        let comment = bot
             .call("the comment", (Method::POST, url), body, self.timeout_ms)
             .await?;
         let output = json!({
-            "ok": true, "repository": self.repository, "number": self.number, "commentId": made["id"], "url": made["html_url"],
+            "ok": true, "repository": self.repository, "number": self.number, "commentId": comment["id"], "url": comment["html_url"],
         });
         Ok(titled_output(
             format!("Commented on {}#{}", self.repository, self.number),
@@ -343,11 +343,11 @@ impl ToolOperation for GithubReact {
             }
         };
         let body = ApiRequestBody::Json(json!({"content": self.reaction}));
-        let made = bot
+        let reaction = bot
             .call("the reaction", (Method::POST, url), body, self.timeout_ms)
             .await?;
         let output = json!({
-            "ok": true, "repository": self.repository, "reaction": self.reaction, "reactionId": made["id"],
+            "ok": true, "repository": self.repository, "reaction": self.reaction, "reactionId": reaction["id"],
         });
         Ok(titled_output(
             format!("Reacted in {}", self.repository),

@@ -108,7 +108,7 @@ impl ToolOperation for ReviewComment {
                 ));
             }
         };
-        let made = bot
+        let comment = bot
             .call(
                 "the comment",
                 (Method::POST, url),
@@ -117,7 +117,7 @@ impl ToolOperation for ReviewComment {
             )
             .await?;
         let output = json!({
-            "ok": true, "repository": self.repository, "number": self.number, "commentId": made["id"], "url": made["html_url"],
+            "ok": true, "repository": self.repository, "number": self.number, "commentId": comment["id"], "url": comment["html_url"],
         });
         Ok(titled_output(
             format!("Commented on a line of {}#{}", self.repository, self.number),
@@ -203,12 +203,12 @@ impl ToolOperation for GithubReview {
         let text = self.text.as_deref().map(with_agent_marker);
         let body =
             ApiRequestBody::Json(without_nulls(json!({"event": self.verdict, "body": text})));
-        let made = bot
+        let review = bot
             .call("the review", (Method::POST, url), body, self.timeout_ms)
             .await?;
         let output = json!({
-            "ok": true, "repository": self.repository, "number": self.number, "reviewId": made["id"], "state": made["state"],
-            "url": made["html_url"],
+            "ok": true, "repository": self.repository, "number": self.number, "reviewId": review["id"], "state": review["state"],
+            "url": review["html_url"],
         });
         Ok(titled_output(
             format!("Reviewed {}#{}", self.repository, self.number),
@@ -264,7 +264,7 @@ impl ToolOperation for GithubCommitStatus {
         let body = without_nulls(json!({
             "state": self.state, "context": self.context, "description": self.description, "target_url": self.target_url,
         }));
-        let made = bot
+        let status = bot
             .call(
                 "the status",
                 (Method::POST, url),
@@ -273,7 +273,7 @@ impl ToolOperation for GithubCommitStatus {
             )
             .await?;
         let output = json!({
-            "ok": true, "repository": self.repository, "commit": self.commit, "state": made["state"], "context": self.context,
+            "ok": true, "repository": self.repository, "commit": self.commit, "state": status["state"], "context": self.context,
         });
         Ok(titled_output(
             format!("Set the status {} of a commit", self.context),

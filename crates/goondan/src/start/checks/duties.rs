@@ -14,7 +14,8 @@ pub(crate) fn of_swarm(bundle: &Bundle, swarm: &ResourceId) -> Vec<Diagnostic> {
     warnings
 }
 
-/// Returns whether a warning has such a code. These warnings depend only on the YAML.
+/// Returns true if `code` warns of a duty that an agent cannot fulfill. Duty warnings depend only on
+/// the YAML.
 pub(crate) fn is_duty(code: Code) -> bool {
     const CODES: [Code; 5] = [
         Code::NO_APPROVER,

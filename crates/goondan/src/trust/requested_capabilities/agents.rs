@@ -153,7 +153,7 @@ fn offered_exports<'b>(
 }
 
 impl OfferedExport<'_> {
-    /// Returns whether a call may need the permission, by the Tool's declaration or by the built-in
+    /// Returns true if a call may need the permission, by the Tool's declaration or by the built-in
     /// definition.
     fn may_need(&self, permission: Permission) -> bool {
         let mut definitions = [Some(self.export), self.own].into_iter().flatten();

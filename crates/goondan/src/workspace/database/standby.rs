@@ -80,7 +80,7 @@ impl StandbyNode<'_> {
         }
     }
 
-    /// Applies the project of the directory if its digest equals `leader_digest`. Returns whether it
+    /// Applies the project of the directory if its digest equals `leader_digest`. Returns true if it
     /// was applied.
     async fn apply_project(&mut self, leader_digest: &str) -> bool {
         let Some(RereadProject {

@@ -80,7 +80,7 @@ impl PendingApprovals {
         })
     }
 
-    /// Returns whether a user can be asked.
+    /// Returns true if a user can be asked.
     pub(crate) fn can_receive(&self) -> bool {
         self.listener.is_some()
     }
@@ -92,7 +92,7 @@ impl PendingApprovals {
 }
 
 impl PendingApproval {
-    /// Returns whether the answer is obsolete: the call was cancelled, or another client answered.
+    /// Returns true if the answer is obsolete: the call was cancelled, or another client answered.
     pub(crate) fn is_withdrawn(&self) -> bool {
         self.asked.end().is_some()
     }
@@ -100,7 +100,7 @@ impl PendingApproval {
     /// Shows the request and reads the answer; an empty line denies.
     /// If the request is withdrawn during that, a notice is printed and the typed line is ignored.
     /// Once `given_up` completes, the answer is `NobodyThere`, and the prompt stays until the
-    /// command ends. Returns whether the user typed Ctrl-C, which also denies.
+    /// command ends. Returns true if the user typed Ctrl-C, which also denies.
     pub(crate) async fn ask_user(self, given_up: impl Future<Output = ()>) -> bool {
         if self.is_withdrawn() {
             return false;
@@ -154,7 +154,7 @@ impl PendingApproval {
     }
 
     /// Waits until the answer is obsolete, and returns the reason.
-    pub(super) async fn ended(&self) -> &'static str {
+    pub(super) async fn wait_until_obsolete(&self) -> &'static str {
         self.asked.ended().await;
         end_notice(&self.asked)
     }

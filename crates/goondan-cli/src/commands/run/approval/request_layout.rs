@@ -45,20 +45,19 @@ pub(super) fn words(request: &ApprovalRequest, size: TerminalSize) -> String {
     // The other half of the screen is for the rest of the request.
     let max_rows = (size.rows / 2).max(MAX_ARGUMENT_ROWS);
     let count = all_arguments.iter().map(Vec::len).sum::<usize>();
-    let fits = count <= max_rows && count + preview.len() + facts.len() + 4 < size.rows;
+    let has_room = count <= max_rows && count + preview.len() + facts.len() + 4 < size.rows;
     let mut rows = vec![String::new()];
-    if !fits {
+    if !has_room {
         rows.push("All arguments:".to_owned());
         rows.extend(all_arguments.iter().flatten().cloned());
         rows.extend_from_slice(&preview);
     }
     rows.extend(request_heading(request));
-    match fits {
-        true => {
-            rows.extend(all_arguments.into_iter().flatten());
-            rows.extend(preview);
-        }
-        false => rows.extend(shortened_arguments(&all_arguments, max_rows)),
+    if has_room {
+        rows.extend(all_arguments.into_iter().flatten());
+        rows.extend(preview);
+    } else {
+        rows.extend(shortened_arguments(&all_arguments, max_rows))
     }
     rows.extend(facts);
     if rows.len() >= size.rows {
@@ -74,11 +73,15 @@ pub(super) fn words(request: &ApprovalRequest, size: TerminalSize) -> String {
 /// the command.
 fn preview_rows(request: &ApprovalRequest, size: TerminalSize) -> Vec<String> {
     let command = request.arguments.get("command").and_then(Value::as_str);
-    let repeats = |preview: &&String| {
-        let shown = preview.trim().strip_prefix("$ ");
-        shown.is_some() && shown == command.map(str::trim)
+    let repeats_command = |preview: &&String| {
+        let shell_command = preview.trim().strip_prefix("$ ");
+        shell_command.is_some() && shell_command == command.map(str::trim)
     };
-    let Some(preview) = request.preview.as_ref().filter(|preview| !repeats(preview)) else {
+    let Some(preview) = request
+        .preview
+        .as_ref()
+        .filter(|preview| !repeats_command(preview))
+    else {
         return Vec::new();
     };
     std::iter::once("Preview by the tool:".to_owned())
@@ -131,11 +134,11 @@ fn short_name(text: &str) -> String {
         return characters.into_iter().collect();
     }
     let half = MAX_NAME_CHARS / 2;
-    let part = |chars: &[char]| chars.iter().collect::<String>();
+    let to_text = |chars: &[char]| chars.iter().collect::<String>();
     format!(
         "{}…{}",
-        part(&characters[..half]),
-        part(&characters[characters.len() - half + 1..])
+        to_text(&characters[..half]),
+        to_text(&characters[characters.len() - half + 1..])
     )
 }
 

@@ -42,10 +42,7 @@ Ctrl-C cancels the turn, and leaves if no turn runs. Ctrl-D leaves.";
 
 /// Returns the help, with the prompts of MCP servers, one line per prompt.
 pub(super) fn help(is_plain: bool, prompts: &[ServerPrompt]) -> String {
-    let keys = match is_plain {
-        true => PLAIN_KEY_HELP,
-        false => KEY_HELP,
-    };
+    let keys = if is_plain { PLAIN_KEY_HELP } else { KEY_HELP };
     let line = |prompt: &ServerPrompt| {
         let usage = untrusted_text::line(prompt.usage()).to_string();
         format!(
@@ -56,12 +53,11 @@ pub(super) fn help(is_plain: bool, prompts: &[ServerPrompt]) -> String {
     format!("{COMMAND_HELP}{keys}") + &prompts.iter().map(line).collect::<String>()
 }
 
-/// Returns the names of all commands.
 fn command_names() -> impl Iterator<Item = &'static str> {
-    let listed = COMMAND_HELP
+    let names = COMMAND_HELP
         .lines()
         .filter_map(|line| line.split(' ').next());
-    listed.chain(["/exit"])
+    names.chain(["/exit"])
 }
 
 /// Meaning of a typed line.
@@ -175,11 +171,13 @@ pub(super) fn complete(
         },
         [first, ..] => {
             let shared_length = |other: &&str| {
-                let same = first
+                let common_characters = first
                     .char_indices()
                     .zip(other.chars())
                     .take_while(|((_, one), two)| one == two);
-                same.last().map_or(0, |((at, one), _)| at + one.len_utf8())
+                common_characters
+                    .last()
+                    .map_or(0, |((at, one), _)| at + one.len_utf8())
             };
             let length = candidates_with_prefix
                 .iter()

@@ -1,4 +1,4 @@
-//! Editor of the input.
+//! Editor of the chat's input line: text, cursor, and earlier inputs.
 
 use goondan::internal::untrusted_text::{KeptCharacters, TextEscaper};
 use unicode_segmentation::UnicodeSegmentation;
@@ -39,7 +39,7 @@ impl LineEditor {
         &self.text[..self.at]
     }
 
-    /// Returns whether no text is typed.
+    /// Returns true if no text is typed.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
@@ -165,7 +165,7 @@ impl LineEditor {
         match start.checked_sub(1) {
             Some(end) => {
                 let start = self.text[..end].rfind('\n').map_or(0, |at| at + 1);
-                self.at = start + within(&self.text[start..end], column);
+                self.at = start + fitting_length(&self.text[start..end], column);
             }
             None => self.show(
                 self.shown
@@ -182,7 +182,7 @@ impl LineEditor {
         if end < self.text.len() {
             let rest = &self.text[end + 1..];
             let line = rest.split('\n').next().unwrap_or_default();
-            self.at = end + 1 + within(line, column);
+            self.at = end + 1 + fitting_length(line, column);
         } else if let Some((index, _)) = &self.shown {
             self.show(Some(index + 1));
         }
@@ -213,7 +213,9 @@ impl LineEditor {
     /// The cursor is returned as the row, and the number of bytes before it in that row.
     pub(super) fn rows(&self, columns: usize) -> (Vec<String>, (usize, usize)) {
         let mut escaper = TextEscaper::new(KeptCharacters::Writing);
-        let (mut rows, mut used, mut cursor) = (vec![String::new()], 0, (0, 0));
+        let mut rows = vec![String::new()];
+        let mut used = 0;
+        let mut cursor = (0, 0);
         for (at, letter) in self.text.grapheme_indices(true) {
             if at == self.at {
                 cursor = end_position(&rows);
@@ -240,9 +242,9 @@ impl LineEditor {
                     }
                 }
                 used += wide;
-                rows.last_mut()
-                    .into_iter()
-                    .for_each(|row| row.push_str(part));
+                if let Some(row) = rows.last_mut() {
+                    row.push_str(part);
+                }
             }
         }
         if self.at == self.text.len() {
@@ -266,13 +268,13 @@ fn or_next(end: usize, at: usize, next: usize) -> usize {
 }
 
 /// Returns how many bytes of `line` fit into `columns`.
-fn within(line: &str, columns: usize) -> usize {
-    let mut used = 0;
-    let fits = line.graphemes(true).take_while(|letter| {
-        used += width(letter);
-        used <= columns
+fn fitting_length(line: &str, columns: usize) -> usize {
+    let mut used_columns = 0;
+    let fitting_letters = line.graphemes(true).take_while(|letter| {
+        used_columns += width(letter);
+        used_columns <= columns
     });
-    fits.map(str::len).sum()
+    fitting_letters.map(str::len).sum()
 }
 
 #[cfg(test)]

@@ -74,11 +74,11 @@ fn write_file(
         .unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
     let mut writer = BufWriter::new(file.as_file_mut() as &mut File);
-    let is_there = workspace
+    let was_found = workspace
         .export(id, &mask, &mut writer)
-        .and_then(|is_there| writer.flush().map(|()| is_there));
+        .and_then(|found| writer.flush().map(|()| found));
     drop(writer);
-    if !is_there.map_err(failed)? {
+    if !was_found.map_err(failed)? {
         return Err(CliError::failure(
             Code::INSTANCE_NOT_FOUND,
             format!("The conversation {id} is empty."),

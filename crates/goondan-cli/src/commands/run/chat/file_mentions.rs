@@ -26,14 +26,15 @@ const MAX_FILES: usize = 20;
 /// Returns the input with the content of its text files, and its images and PDF files. A word such
 /// as `@writer` that names no file stays text.
 pub(super) fn expand(text: &str) -> Result<(String, Vec<Attachment>), CliError> {
-    let (mut expanded, mut files) = (text.to_owned(), Vec::new());
-    let mut seen: Vec<&str> = Vec::new();
+    let mut expanded = text.to_owned();
+    let mut files = Vec::new();
+    let mut mentioned_paths: Vec<&str> = Vec::new();
     for path in text.split_whitespace().filter_map(mention) {
-        if seen.contains(&path) || !Path::new(path).is_file() {
+        if mentioned_paths.contains(&path) || !Path::new(path).is_file() {
             continue;
         }
-        seen.push(path);
-        if seen.len() > MAX_FILES {
+        mentioned_paths.push(path);
+        if mentioned_paths.len() > MAX_FILES {
             return Err(
                 CliError::usage(format!("The input names more than {MAX_FILES} files."))
                     .suggest("Send some of the files in a second input."),
@@ -56,17 +57,18 @@ pub(super) fn expand(text: &str) -> Result<(String, Vec<Attachment>), CliError> 
 /// Returns the path of a word such as `@src/main.rs,`.
 fn mention(word: &str) -> Option<&str> {
     let path = word.strip_prefix('@')?;
-    let path = match Path::new(path).is_file() {
-        true => path,
-        false => path.trim_end_matches(['.', ',', ';', ':', '!', '?', ')']),
+    let path = if Path::new(path).is_file() {
+        path
+    } else {
+        path.trim_end_matches(['.', ',', ';', ':', '!', '?', ')'])
     };
     (!path.is_empty()).then_some(path)
 }
 
 fn media_type(path: &str) -> Option<&'static str> {
     let extension = Path::new(path).extension()?.to_str()?.to_ascii_lowercase();
-    let found = MEDIA_TYPES.iter().find(|(name, _)| *name == extension);
-    found.map(|(_, media_type)| *media_type)
+    let known_type = MEDIA_TYPES.iter().find(|(name, _)| *name == extension);
+    known_type.map(|(_, media_type)| *media_type)
 }
 
 fn attachment(path: &str, media_type: &str) -> Result<Attachment, CliError> {

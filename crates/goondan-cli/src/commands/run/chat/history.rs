@@ -63,7 +63,7 @@ impl InputHistory {
 fn saved_lines(file: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     text.strip_prefix(HISTORY_HEADER)
-        .map(|lines| lines.lines().map(unescaped).collect())
+        .map(|lines| lines.lines().map(unescape_line_breaks).collect())
         .unwrap_or_default()
 }
 
@@ -92,7 +92,7 @@ fn file_content(lines: &[String], redactor: &SecretRedactor) -> String {
         });
     let mut lines_to_save: Vec<String> = latest
         .filter(|line| redactor.text(line) == line.as_str())
-        .map(|line| escaped(line) + "\n")
+        .map(|line| escape_line_breaks(line) + "\n")
         .collect();
     lines_to_save.push(HISTORY_HEADER.to_owned());
     lines_to_save.reverse();
@@ -100,14 +100,14 @@ fn file_content(lines: &[String], redactor: &SecretRedactor) -> String {
 }
 
 /// Escapes line breaks, so that an input is one line of the file.
-fn escaped(line: &str) -> String {
+fn escape_line_breaks(line: &str) -> String {
     line.replace('\\', "\\\\")
         .replace('\n', "\\n")
         .replace('\r', "\\r")
 }
 
-/// Reverses [`escaped`].
-fn unescaped(line: &str) -> String {
+/// Reverses [`escape_line_breaks`].
+fn unescape_line_breaks(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut letters = line.chars();
     while let Some(letter) = letters.next() {
@@ -151,7 +151,8 @@ mod tests {
     fn two_chats_at_the_same_time_keep_the_inputs_of_both() {
         let dir = tempfile::tempdir().unwrap();
         let open = || InputHistory::in_file(Some(dir.path().join(HISTORY_FILE)));
-        let (mut first, mut second) = (open(), open());
+        let mut first = open();
+        let mut second = open();
         first.remember("one");
         second.remember("two");
         first.remember("three");

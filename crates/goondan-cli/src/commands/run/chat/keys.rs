@@ -54,7 +54,7 @@ impl KeyDecoder {
         keys
     }
 
-    /// Returns whether Escape may have been pressed.
+    /// Returns true if Escape may have been pressed.
     /// Only a pause distinguishes Escape from the start of another key.
     pub(super) fn may_be_escape(&self) -> bool {
         self.pasted.is_none() && self.bytes == [0x1b]

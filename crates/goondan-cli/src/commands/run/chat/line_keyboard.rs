@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::pressed_key::KeyPress;
-use crate::output::terminal::{SavedTerminal, forget_typed};
+use crate::output::terminal::{SavedTerminal, discard_typed_input};
 use crate::output::{CommandOutput, TerminalLine, read_line};
 
 /// Keys of typed lines. Its thread ends with the process, because a read cannot be interrupted.
@@ -22,8 +22,8 @@ type DiscardCount = Arc<Mutex<u64>>;
 impl LineKeyboard {
     /// Starts the thread that reads lines.
     pub(super) fn open() -> std::io::Result<Self> {
-        let terminal = SavedTerminal::keep();
-        terminal.lines()?;
+        let terminal = SavedTerminal::save();
+        terminal.read_interrupt_as_line_end()?;
         let ((sender, keys), discard_count) = (unbounded_channel(), DiscardCount::default());
         let thread_discard_count = Arc::clone(&discard_count);
         std::thread::Builder::new()
@@ -51,7 +51,7 @@ impl LineKeyboard {
     /// Discards every line typed so far, wherever it is buffered.
     pub(super) fn forget(&mut self) {
         let mut discard_count = lock(&self.discard_count);
-        forget_typed();
+        discard_typed_input();
         *discard_count += 1;
     }
 }

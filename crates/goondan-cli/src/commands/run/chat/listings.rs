@@ -45,9 +45,10 @@ pub(super) fn tools(tools: &[ToolDefinition]) -> Vec<String> {
             untrusted_text::line(about)
         )
     };
-    match tools.is_empty() {
-        true => vec!["This agent has no tools.".to_owned()],
-        false => tools.iter().map(line).collect(),
+    if tools.is_empty() {
+        vec!["This agent has no tools.".to_owned()]
+    } else {
+        tools.iter().map(line).collect()
     }
 }
 

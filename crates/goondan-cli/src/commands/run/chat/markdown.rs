@@ -4,7 +4,7 @@
 
 use goondan::internal::untrusted_text::{KeptCharacters, TextEscaper};
 
-use super::wrapped_text::wrapped;
+use super::wrapped_text::wrap_line;
 use crate::output::style;
 use crate::output::width::width;
 
@@ -90,7 +90,7 @@ impl StreamedAnswer {
             return String::new();
         }
         let lines = render_table(&rows, self.columns).unwrap_or_else(|| {
-            let line = |row: &String| wrapped(&render_paragraph(row), self.columns);
+            let line = |row: &String| wrap_line(&render_paragraph(row), self.columns);
             rows.iter().map(line).collect()
         });
         lines.join("\n") + "\n"
@@ -116,7 +116,7 @@ impl StreamedAnswer {
                 self.fence = Some(fence_text.to_owned());
                 format!("{faint}{line}{faint:#}")
             }
-            (None, None) => wrapped(&render_paragraph(line), self.columns),
+            (None, None) => wrap_line(&render_paragraph(line), self.columns),
         }
     }
 }
@@ -189,7 +189,7 @@ fn render_table(rows: &[String], columns: usize) -> Option<Vec<String>> {
     let (bold, faint) = (style::HEADING, style::FAINT);
     if widths.iter().sum::<usize>() + 3 * widths.len() > columns {
         let cell = |(head, cell): (&String, &String)| {
-            wrapped(&format!("{bold}{head}:{bold:#} {cell}"), columns)
+            wrap_line(&format!("{bold}{head}:{bold:#} {cell}"), columns)
         };
         let rows = body.iter().enumerate().flat_map(|(number, row)| {
             let gap = (number > 0).then(String::new);
@@ -310,7 +310,9 @@ mod tests {
 
     #[test]
     fn a_little_of_markdown_is_drawn() {
-        let (b, c, r) = ("\u{1b}[1m", "\u{1b}[36m", "\u{1b}[0m");
+        let b = "\u{1b}[1m";
+        let c = "\u{1b}[36m";
+        let r = "\u{1b}[0m";
         assert_eq!(rendered("## Title\n"), format!("{b}Title{r}\n"));
         assert_eq!(rendered("- a **b** `c`"), format!("• a {b}b{r} {c}c{r}\n"));
         assert_eq!(rendered("2 * 3 * 4 and **open"), "2 * 3 * 4 and **open\n");

@@ -57,54 +57,54 @@ use crate::output::{CommandOutput, TerminalSize, screen, style, turn_error, writ
 /// Interval at which elapsed times are redrawn while work runs.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Words before an input that joins the running turn, or follows it.
-const JOINS: &str = "joins:";
-const NEXT: &str = "next:";
+/// Label of an input that joins the running turn or follows it.
+const JOINING_LABEL: &str = "joins:";
+const FOLLOWING_LABEL: &str = "next:";
 
 /// Maximum number of events handled before the screen is redrawn.
 const MAX_EVENTS_PER_DRAW: usize = 512;
 
 /// Chats until the user leaves. `is_plain` requests plain lines.
 pub(super) async fn chat<P: SwarmClient>(
-    partner: P,
+    client: P,
     first: &Input,
     is_plain: bool,
     output: &CommandOutput,
 ) -> Result<(), CliError> {
     let terminal = ChatTerminal::open(is_plain, output)?;
-    let mut chat = TerminalChat::new(partner, terminal, first, output);
+    let mut chat = TerminalChat::new(client, terminal, first, output);
     let faint = style::FAINT;
-    chat.tell_styled(
+    chat.add_styled_notice(
         &format!(
             "Swarm {}. /help lists commands, Ctrl-D leaves.",
-            untrusted_text::line(chat.partner.swarm_name())
+            untrusted_text::line(chat.client.swarm_name())
         ),
         faint,
     );
     if let Some(notice) = chat.continuation_notice().await {
-        chat.tell_styled(&notice, faint);
+        chat.add_styled_notice(&notice, faint);
     }
     let outcome = chat.run_until_leave().await;
     chat.end_prompt_line();
     let TerminalChat {
-        partner,
-        stage: terminal,
+        client,
+        terminal,
         stopped_by,
         ..
     } = chat;
     drop(terminal);
     // Even if the terminal is closed, the swarm must end properly.
-    let left_outcome = partner.leave(stopped_by).await;
+    let left_outcome = client.end_client(stopped_by).await;
     outcome.and(left_outcome)
 }
 
 /// State of the chat.
 struct TerminalChat<P> {
     /// Client of the swarm.
-    partner: P,
-    stage: ChatTerminal,
+    client: P,
+    terminal: ChatTerminal,
     /// Rows above the prompt.
-    pane: ChatTranscript,
+    transcript: ChatTranscript,
     /// Prompt line.
     editor: LineEditor,
     /// Earlier inputs, including inputs of other chats.
@@ -139,7 +139,7 @@ struct TerminalChat<P> {
 /// Next event of the chat.
 enum ChatEvent {
     Key(KeyPress),
-    News(ClientUpdate),
+    Update(ClientUpdate),
     /// The open approval request is obsolete, for this reason.
     Withdrawn(&'static str),
     /// The rows at the bottom need a redraw.
@@ -155,17 +155,17 @@ enum ChatFlow {
 
 impl<P: SwarmClient> TerminalChat<P> {
     /// Creates the chat. The first input goes to the agent and the conversation of `first`.
-    fn new(partner: P, stage: ChatTerminal, first: &Input, output: &CommandOutput) -> Self {
-        let history = InputHistory::of(&partner.workspace_dir());
+    fn new(client: P, terminal: ChatTerminal, first: &Input, output: &CommandOutput) -> Self {
+        let history = InputHistory::of(&client.workspace_dir());
         let target = Input {
             text: String::new(),
             ..first.clone()
         };
-        let shown_conversation = conversation(&target, &partner);
+        let shown_conversation = conversation(&target, &client);
         TerminalChat {
-            pane: ChatTranscript::new(shown_conversation, stage.is_plain(), output),
-            partner,
-            stage,
+            transcript: ChatTranscript::new(shown_conversation, terminal.is_plain(), output),
+            client,
+            terminal,
             editor: LineEditor::with(history.lines().to_vec()),
             history,
             target,
@@ -193,43 +193,43 @@ impl<P: SwarmClient> TerminalChat<P> {
                 return Ok(());
             }
             for _ in 0..MAX_EVENTS_PER_DRAW {
-                let Some(event) = self.partner.next().now_or_never() else {
+                let Some(event) = self.client.next().now_or_never() else {
                     break;
                 };
-                if self.handle_event(ChatEvent::News(event?)).await? == ChatFlow::Leave {
+                if self.handle_event(ChatEvent::Update(event?)).await? == ChatFlow::Leave {
                     return Ok(());
                 }
             }
             if self.may_ask() {
-                self.put_question()?;
+                self.show_next_approval()?;
             }
         }
     }
 
     /// Waits for the next event.
     async fn next_event(&mut self) -> Result<ChatEvent, CliError> {
-        let is_busy = self.turn.is_some() || self.pane.is_busy();
-        let (is_redrawn, asking) = (is_busy && !self.stage.is_plain(), &self.asking);
+        let is_busy = self.turn.is_some() || self.transcript.is_busy();
+        let (is_redrawn, asking) = (is_busy && !self.terminal.is_plain(), &self.asking);
         let withdrawn = async {
             match asking {
-                Some(asking) => asking.ended().await,
+                Some(asking) => asking.wait_until_obsolete().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
-            key = self.stage.next() => Ok(key?.map_or(ChatEvent::Redraw, ChatEvent::Key)),
+            key = self.terminal.next() => Ok(key?.map_or(ChatEvent::Redraw, ChatEvent::Key)),
             reason = withdrawn => Ok(ChatEvent::Withdrawn(reason)),
-            event = self.partner.next() => event.map(ChatEvent::News),
+            event = self.client.next() => event.map(ChatEvent::Update),
             () = tokio::time::sleep(REDRAW_INTERVAL), if is_redrawn => Ok(ChatEvent::Redraw),
         }
     }
 
-    /// Handles an event, and returns whether the chat continues.
+    /// Handles an event, and returns true if the chat continues.
     async fn handle_event(&mut self, event: ChatEvent) -> Result<ChatFlow, CliError> {
         match event {
             ChatEvent::Key(key) => return self.key(key).await,
-            ChatEvent::News(update) => {
+            ChatEvent::Update(update) => {
                 return self.handle_update(update).await;
             }
             ChatEvent::Withdrawn(reason) => {
@@ -243,29 +243,29 @@ impl<P: SwarmClient> TerminalChat<P> {
     }
 
     /// Handles an update of the client: an event of the swarm, an approval request or a signal.
-    /// Returns whether the chat continues.
+    /// Returns true if the chat continues.
     async fn handle_update(&mut self, update: ClientUpdate) -> Result<ChatFlow, CliError> {
         match update {
             ClientUpdate::Begun { instance: id, .. } => {
-                self.pane.begin(&id);
+                self.transcript.begin(&id);
                 self.note_begin(&id);
                 self.turn = Some(id);
             }
             ClientUpdate::Event(event) => {
-                self.pane
-                    .show(&event, |event_id| self.partner.is_mine(event_id));
+                self.transcript
+                    .show(&event, |event_id| self.client.is_mine(event_id));
                 self.show_joined(&event);
             }
             ClientUpdate::Question(question) => {
                 self.announce(&question);
                 self.questions.push_back(question);
             }
-            ClientUpdate::Reloaded(notice) => self.pane.tell(&notice),
+            ClientUpdate::Reloaded(notice) => self.transcript.add_notice(&notice),
             ClientUpdate::Signal(StopSignal::Interrupt) => {
                 let next = self.interrupt().await?;
                 if next == ChatFlow::Continue {
                     // The signal is handled, so the next one must not end the command at once.
-                    self.partner.signals().clear();
+                    self.client.signals().clear();
                 }
                 return Ok(next);
             }
@@ -295,13 +295,13 @@ impl<P: SwarmClient> TerminalChat<P> {
             Ok(result) => self.show_end(&result)?,
             Err(error) if error.silent || error.is_stop() => return Err(error),
             Err(error) => {
-                self.pane.flush()?;
+                self.transcript.flush()?;
                 write_error(&error, false)?;
             }
         }
         if let Some(input) = self.steering.pop_front() {
             // The turn ended without this input, whose own turn follows.
-            self.turn = Some(conversation(&input, &self.partner));
+            self.turn = Some(conversation(&input, &self.client));
             self.show_input(&input);
             return Ok(());
         }
@@ -316,13 +316,13 @@ impl<P: SwarmClient> TerminalChat<P> {
 
     /// Shows the end of a turn: the rest of its answer, or its error.
     fn show_end(&mut self, result: &TurnResult) -> Result<(), CliError> {
-        self.pane.end(result);
+        self.transcript.end(result);
         match turn_error(result) {
             Some(_) if result.finish_reason == FinishReason::Cancelled => {
-                self.pane.tell("Cancelled.")
+                self.transcript.add_notice("Cancelled.")
             }
             Some(error) => {
-                self.pane.flush()?;
+                self.transcript.flush()?;
                 write_error(&error, false)?;
             }
             None => {}
@@ -332,29 +332,29 @@ impl<P: SwarmClient> TerminalChat<P> {
 
     /// Sends an input. The input joins the running turn of its conversation. If another turn is
     /// running, or the turn is being cancelled, sends the input after that turn.
-    async fn say(&mut self, input: Input) -> Result<(), CliError> {
-        let target = conversation(&input, &self.partner);
+    async fn send_input(&mut self, input: Input) -> Result<(), CliError> {
+        let target = conversation(&input, &self.client);
         match &self.turn {
             Some(running)
                 if *running == target && !self.is_cancelling && self.operation.is_none() =>
             {
                 self.steer(input).await
             }
-            _ => self.say_later(input).await,
+            _ => self.queue_input(input).await,
         }
     }
 
     /// Sends an input now, or after the running turn.
-    async fn say_later(&mut self, input: Input) -> Result<(), CliError> {
+    async fn queue_input(&mut self, input: Input) -> Result<(), CliError> {
         match self.turn {
             Some(_) => {
-                self.note_waiting(NEXT, &input);
+                self.note_waiting(FOLLOWING_LABEL, &input);
                 self.queue.push_back(input);
                 Ok(())
             }
             None => {
                 // In plain lines, the terminal repeats it.
-                if !self.stage.is_plain() {
+                if !self.terminal.is_plain() {
                     self.show_input(&input);
                 }
                 self.send(input).await
@@ -368,9 +368,9 @@ impl<P: SwarmClient> TerminalChat<P> {
             id: Some(new_input_id()),
             ..input
         };
-        match self.partner.steer(input.clone()).await {
+        match self.client.steer(input.clone()).await {
             Ok(()) => {
-                self.note_waiting(JOINS, &input);
+                self.note_waiting(JOINING_LABEL, &input);
                 self.steering.push_back(input);
                 Ok(())
             }
@@ -391,14 +391,14 @@ impl<P: SwarmClient> TerminalChat<P> {
 
     /// Repeats an input as a permanent line.
     fn show_input(&mut self, input: &Input) {
-        let agent = conversation(input, &self.partner).agent;
-        self.pane.add_input(&agent, &input.text);
+        let agent = conversation(input, &self.client).agent;
+        self.transcript.add_input(&agent, &input.text);
     }
 
     /// Sends an input. Returns only errors that end the chat.
     async fn send(&mut self, input: Input) -> Result<(), CliError> {
-        let target = conversation(&input, &self.partner);
-        match self.partner.send(input).await {
+        let target = conversation(&input, &self.client);
+        match self.client.send(input).await {
             Ok(()) => {
                 self.turn = Some(target);
                 Ok(())
@@ -412,14 +412,14 @@ impl<P: SwarmClient> TerminalChat<P> {
         match error {
             error if error.silent => Err(error),
             error => {
-                self.pane.flush()?;
+                self.transcript.flush()?;
                 Ok(write_error(&error, false)?)
             }
         }
     }
 
     /// Shows the first request that still needs an answer. Keys pressed earlier do not answer it.
-    fn put_question(&mut self) -> Result<(), CliError> {
+    fn show_next_approval(&mut self) -> Result<(), CliError> {
         while self.asking.is_none() {
             let Some(question) = self.questions.pop_front() else {
                 return Ok(());
@@ -428,10 +428,10 @@ impl<P: SwarmClient> TerminalChat<P> {
                 continue;
             }
             self.end_prompt_line();
-            self.pane.flush()?;
-            let asking = OpenApproval::put(question, size(), self.stage.is_plain())?;
+            self.transcript.flush()?;
+            let asking = OpenApproval::show(question, size(), self.terminal.is_plain())?;
             // The prompt is drawn after this, so keys pressed in response to it are kept.
-            self.stage.forget();
+            self.terminal.forget();
             asking.show_plain_prompt()?;
             self.asking = Some(asking);
         }
@@ -450,9 +450,9 @@ impl<P: SwarmClient> TerminalChat<P> {
         self.end_prompt_line();
         // First, so that an open approval request stays open for the next start. The end of the chat
         // reports the signal.
-        let _ = self.partner.interrupt(signal);
+        let _ = self.client.interrupt(signal);
         // The terminal may be closed, which may be the cause.
-        let _ = self.pane.flush();
+        let _ = self.transcript.flush();
         let _ = self
             .asking
             .take()
@@ -464,8 +464,8 @@ impl<P: SwarmClient> TerminalChat<P> {
 
     /// Returns a notice if the chat continues a conversation that has messages.
     async fn continuation_notice(&self) -> Option<String> {
-        let id = conversation(&self.target, &self.partner);
-        let count = match self.partner.message_count(&id).await {
+        let id = conversation(&self.target, &self.client);
+        let count = match self.client.message_count(&id).await {
             0 => return None,
             1 => "1 message".to_owned(),
             count => format!("{count} messages"),
@@ -477,12 +477,12 @@ impl<P: SwarmClient> TerminalChat<P> {
     }
 
     /// Adds a line of gdn in this style.
-    fn tell_styled(&mut self, text: &str, style: anstyle::Style) {
-        self.pane.tell(&format!("{style}{text}{style:#}"));
+    fn add_styled_notice(&mut self, text: &str, style: anstyle::Style) {
+        self.transcript
+            .add_notice(&format!("{style}{text}{style:#}"));
     }
 }
 
-/// Returns a new id for an input.
 fn new_input_id() -> String {
     format!("evt-{}", database::new_id())
 }

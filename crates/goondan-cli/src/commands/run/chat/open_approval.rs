@@ -66,7 +66,7 @@ fn choices(request: &ApprovalRequest) -> Vec<ApprovalOption> {
 impl OpenApproval {
     /// Shows `question`. [`OpenApproval::bottom`] draws its prompt, and in plain lines
     /// [`OpenApproval::show_plain_prompt`].
-    pub(super) fn put(
+    pub(super) fn show(
         question: PendingApproval,
         size: TerminalSize,
         is_plain: bool,
@@ -99,8 +99,8 @@ impl OpenApproval {
     }
 
     /// Waits until the answer is obsolete, and returns the reason.
-    pub(super) async fn ended(&self) -> &'static str {
-        self.question.ended().await
+    pub(super) async fn wait_until_obsolete(&self) -> &'static str {
+        self.question.wait_until_obsolete().await
     }
 
     /// Handles a key. Enter returns the typed answer, or the marked choice if the line is empty.
@@ -142,7 +142,7 @@ impl OpenApproval {
             ApprovalAnswer::Allow { .. } => "yes",
             _ => "no",
         };
-        let shown = if !self.is_plain {
+        let closing_line = if !self.is_plain {
             format!("{APPROVAL_PROMPT}{word}\n")
         } else if self.is_entered {
             // The terminal already shows the typed line and its end.
@@ -150,7 +150,7 @@ impl OpenApproval {
         } else {
             "\n".to_owned()
         };
-        self.prompt_guard.write(&shown)?;
+        self.prompt_guard.write(&closing_line)?;
         self.question.answer(answer);
         Ok(())
     }
@@ -167,9 +167,12 @@ impl OpenApproval {
         let max_columns = columns.saturating_sub(width(APPROVAL_PROMPT)).max(8);
         let (rows, (row, at)) = self.answer.rows(max_columns);
         let prompt = format!("{bold}{}{bold:#}", APPROVAL_PROMPT);
-        let choice_row = |(number, choice): (usize, &ApprovalOption)| match number == self.chosen {
-            true => format!("{bold}▸ {}{bold:#}", choice.label),
-            false => format!("  {}", choice.label),
+        let choice_row = |(number, choice): (usize, &ApprovalOption)| {
+            if number == self.chosen {
+                format!("{bold}▸ {}{bold:#}", choice.label)
+            } else {
+                format!("  {}", choice.label)
+            }
         };
         let mut prompt_rows: Vec<String> =
             self.choices.iter().enumerate().map(choice_row).collect();

@@ -1,4 +1,4 @@
-//! `/compact` and `/undo`.
+//! The chat commands `/compact` and `/undo`, which change the conversation.
 
 use goondan::event::{ConversationOperation, TurnResult};
 use serde_json::Value;
@@ -15,12 +15,12 @@ impl<P: SwarmClient> TerminalChat<P> {
         operation: ConversationOperation,
     ) -> Result<(), CliError> {
         if self.turn.is_some() {
-            self.pane
-                .tell("A turn is running. Wait for its end, or cancel it with /cancel.");
+            self.transcript
+                .add_notice("A turn is running. Wait for its end, or cancel it with /cancel.");
             return Ok(());
         }
-        let target = conversation(&self.target, &self.partner);
-        match self.partner.operate(&target, operation).await {
+        let target = conversation(&self.target, &self.client);
+        match self.client.operate(&target, operation).await {
             Ok(()) => {
                 self.turn = Some(target);
                 self.operation = Some(operation);
@@ -30,16 +30,15 @@ impl<P: SwarmClient> TerminalChat<P> {
         }
     }
 
-    /// Shows the result of an operation.
     pub(super) fn show_operation_end(&mut self, result: &TurnResult) -> Result<(), CliError> {
         match (turn_error(result), &result.output) {
             (Some(error), _) => {
-                self.pane.flush()?;
+                self.transcript.flush()?;
                 write_error(&error, false)?;
             }
             (None, Some(output)) => {
                 for line in operation_lines(output) {
-                    self.pane.tell(&line);
+                    self.transcript.add_notice(&line);
                 }
             }
             (None, None) => {}
@@ -52,15 +51,16 @@ impl<P: SwarmClient> TerminalChat<P> {
 fn operation_lines(output: &Value) -> Vec<String> {
     let number = |name: &str| output[name].as_u64().unwrap_or_default();
     if output.get("input").is_none() {
-        let line = match number("messagesAfter") < number("messagesBefore") {
-            true => format!(
+        let line = if number("messagesAfter") < number("messagesBefore") {
+            format!(
                 "Compacted {} to {}: about {} tokens before, {} after.",
                 counted_messages(number("messagesBefore")),
                 counted_messages(number("messagesAfter")),
                 number("tokensBefore"),
                 number("tokensAfter"),
-            ),
-            false => "There is nothing to compact.".to_owned(),
+            )
+        } else {
+            "There is nothing to compact.".to_owned()
         };
         return vec![line];
     }

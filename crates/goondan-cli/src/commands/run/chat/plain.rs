@@ -17,14 +17,14 @@ impl<P: SwarmClient> TerminalChat<P> {
             return Ok(());
         }
         if let Some(notice) = self.notice.take() {
-            self.pane.tell(&notice);
+            self.transcript.add_notice(&notice);
         }
-        if self.pane.has_lines() {
+        if self.transcript.has_lines() {
             self.end_prompt_line();
-            self.pane.flush()?;
+            self.transcript.flush()?;
         }
         if self.turn.is_none() && !self.has_prompt {
-            let agent = conversation(&self.target, &self.partner).agent;
+            let agent = conversation(&self.target, &self.client).agent;
             write_prompt(&format!("{}> ", untrusted_text::line(agent)))?;
             self.has_prompt = true;
         }
@@ -48,9 +48,9 @@ impl<P: SwarmClient> TerminalChat<P> {
 
     /// Announces an approval request that waits for the end of the typed line.
     pub(super) fn announce(&mut self, question: &PendingApproval) {
-        if self.stage.is_plain() && self.asking.is_none() && !self.may_ask() {
+        if self.terminal.is_plain() && self.asking.is_none() && !self.may_ask() {
             let request = &question.request;
-            self.pane.tell(&format!(
+            self.transcript.add_notice(&format!(
                 "{} requests approval to call {}. Press Enter to see the request.",
                 untrusted_text::line(&request.instance),
                 untrusted_text::line(&request.tool_name)
@@ -60,34 +60,35 @@ impl<P: SwarmClient> TerminalChat<P> {
 
     /// Notes that a turn runs.
     pub(super) fn note_begin(&mut self, id: &InstanceId) {
-        if self.stage.is_plain() && self.operation.is_none() {
+        if self.terminal.is_plain() && self.operation.is_none() {
             let agent = untrusted_text::line(&id.agent);
-            self.tell_styled(&format!("{agent} is thinking"), style::FAINT);
+            self.add_styled_notice(&format!("{agent} is thinking"), style::FAINT);
         }
     }
 
     /// Notes that an input waits, and for what.
     pub(super) fn note_waiting(&mut self, place: &str, input: &Input) {
-        if self.stage.is_plain() {
-            self.tell_styled(&format!("{place} {}", shorten(&input.text)), style::FAINT);
+        if self.terminal.is_plain() {
+            self.add_styled_notice(&format!("{place} {}", shorten(&input.text)), style::FAINT);
         }
     }
 
     /// Returns text that was not sent to the prompt. Plain lines repeat it instead.
     pub(super) fn return_unsent(&mut self, text: &str) {
-        match self.stage.is_plain() {
-            true => self
-                .pane
-                .tell(&format!("Not sent: {}", untrusted_text::lines(text))),
-            false => self.editor.set(text),
+        if self.terminal.is_plain() {
+            self.transcript
+                .add_notice(&format!("Not sent: {}", untrusted_text::lines(text)))
+        } else {
+            self.editor.set(text)
         }
     }
 }
 
 /// Writes a prompt to standard output, or to standard error if the former is redirected.
 fn write_prompt(text: &str) -> Result<(), CliError> {
-    match CommandOutput::stdout_is_terminal() {
-        true => CommandOutput::print_styled(text),
-        false => CommandOutput::note_styled(text),
+    if CommandOutput::stdout_is_terminal() {
+        CommandOutput::print_styled(text)
+    } else {
+        CommandOutput::note_styled(text)
     }
 }

@@ -1,4 +1,4 @@
-//! Keys of a chat.
+//! Keys that a chat distinguishes.
 
 /// Pressed key or pasted text.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use super::open_approval::OpenApproval;
 use super::pressed_key::KeyPress;
 use super::transcript::SENDER;
 use super::{
-    ChatFlow, JOINS, NEXT, TerminalChat, conversation, export, file_mentions, listings, size,
+    ChatFlow, FOLLOWING_LABEL, JOINING_LABEL, TerminalChat, conversation, export, file_mentions,
+    listings, size,
 };
 use crate::commands::run::client::SwarmClient;
 use crate::exit::CliError;
@@ -37,7 +38,7 @@ impl<P: SwarmClient> TerminalChat<P> {
             KeyPress::Gone => {
                 return Ok(self.leave_with_signal(StopSignal::Interrupt));
             }
-            KeyPress::Suspend => self.stage.suspend(),
+            KeyPress::Suspend => self.terminal.suspend(),
             KeyPress::Redraw => screen::clear()?,
             KeyPress::Interrupt => {
                 self.leaves_again = leave_key;
@@ -80,12 +81,12 @@ impl<P: SwarmClient> TerminalChat<P> {
                 return self.cancel_and_leave().await;
             }
             KeyPress::Leave => self.editor.press(&KeyPress::Delete),
-            KeyPress::Escape => self.put_question()?,
+            KeyPress::Escape => self.show_next_approval()?,
             KeyPress::Tab => {
                 let completion = commands::complete(
                     self.editor.before(),
-                    &self.partner.agents(),
-                    &self.partner.prompts(),
+                    &self.client.agents(),
+                    &self.client.prompts(),
                 );
                 self.editor.insert(&completion.more);
                 if !completion.candidates.is_empty() {
@@ -121,10 +122,10 @@ impl<P: SwarmClient> TerminalChat<P> {
 
     /// Cancels the turn. Queued inputs return to the prompt instead of starting.
     async fn cancel(&mut self) -> Result<(), CliError> {
-        let target = conversation(&self.target, &self.partner);
+        let target = conversation(&self.target, &self.client);
         let conversation_to_cancel = self.turn.clone().unwrap_or(target);
         let mut unsent_texts = self.take_back_steering().await?;
-        if !self.partner.cancel(&conversation_to_cancel).await? && self.turn.is_none() {
+        if !self.client.cancel(&conversation_to_cancel).await? && self.turn.is_none() {
             self.notice = Some("No turn is running in this conversation.".to_owned());
             return Ok(());
         }
@@ -144,7 +145,7 @@ impl<P: SwarmClient> TerminalChat<P> {
         let mut texts = Vec::new();
         for input in std::mem::take(&mut self.steering) {
             // `steer` gave the input an id.
-            self.partner
+            self.client
                 .withdraw(input.id.as_deref().unwrap_or_default())
                 .await?;
             texts.push(input.text);
@@ -166,7 +167,7 @@ impl<P: SwarmClient> TerminalChat<P> {
     /// Sends a text, with the files that it mentions, after the running turn.
     async fn queue_text(&mut self, text: &str) -> Result<(), CliError> {
         match self.expand_files(text)? {
-            Some(input) => self.say_later(input).await,
+            Some(input) => self.queue_input(input).await,
             None => Ok(()),
         }
     }
@@ -181,7 +182,7 @@ impl<P: SwarmClient> TerminalChat<P> {
                 ..self.target.clone()
             })),
             Err(error) => {
-                self.pane.flush()?;
+                self.transcript.flush()?;
                 crate::output::write_error(&error, false)?;
                 self.return_unsent(text);
                 Ok(None)
@@ -192,9 +193,9 @@ impl<P: SwarmClient> TerminalChat<P> {
     /// Cancels the running turn, if there is one, and ends the chat.
     async fn cancel_and_leave(&mut self) -> Result<ChatFlow, CliError> {
         if let Some(running) = self.turn.clone() {
-            self.partner.cancel(&running).await?;
+            self.client.cancel(&running).await?;
         }
-        self.pane.flush()?;
+        self.transcript.flush()?;
         Ok(ChatFlow::Leave)
     }
 
@@ -210,31 +211,29 @@ impl<P: SwarmClient> TerminalChat<P> {
         self.history.remember(&line);
         self.editor.remember(&line);
         let command = commands::read(&line);
-        if !self.stage.is_plain() && !matches!(command, ChatCommand::Say(_)) {
+        if !self.terminal.is_plain() && !matches!(command, ChatCommand::Say(_)) {
             let faint = style::FAINT;
-            self.tell_styled(&untrusted_text::line(line.trim()).to_string(), faint);
+            self.add_styled_notice(&untrusted_text::line(line.trim()).to_string(), faint);
         }
         match command {
             ChatCommand::Help => {
-                let help = commands::help(self.stage.is_plain(), &self.partner.prompts());
-                self.pane.tell(&help);
+                let help = commands::help(self.terminal.is_plain(), &self.client.prompts());
+                self.transcript.add_notice(&help);
             }
             ChatCommand::Quit => return self.cancel_and_leave().await,
             ChatCommand::Prompt(line) => self.send_prompt(line).await?,
-            ChatCommand::Agent(name)
-                if !self.partner.agents().iter().any(|agent| agent == name) =>
-            {
-                self.pane.tell(&format!(
+            ChatCommand::Agent(name) if !self.client.agents().iter().any(|agent| agent == name) => {
+                self.transcript.add_notice(&format!(
                     "There is no agent {}; /agents lists them.",
                     untrusted_text::line(name)
                 ));
             }
             ChatCommand::Agent(name) => self.target.agent = Some(name.to_owned()),
             ChatCommand::Key(key) => self.target.instance_key = Some(key.to_owned()),
-            ChatCommand::Unknown(command) => self.pane.tell(&unknown_command(command)),
+            ChatCommand::Unknown(command) => self.transcript.add_notice(&unknown_command(command)),
             ChatCommand::Say(text) => {
                 if let Some(input) = self.expand_files(text)? {
-                    self.say(input).await?;
+                    self.send_input(input).await?;
                 }
             }
             ChatCommand::Agents => self.list_agents(),
@@ -242,42 +241,50 @@ impl<P: SwarmClient> TerminalChat<P> {
             ChatCommand::Operate(operation) => self.operate(operation).await?,
             ChatCommand::Queue(text) => self.queue_text(text).await?,
             ChatCommand::Clear => self.start_new_conversation(),
-            ChatCommand::Reload if self.partner.reload() => {}
-            ChatCommand::Reload => self
-                .pane
-                .tell("Another process runs the swarm. Reload the project with `gdn reload`."),
+            ChatCommand::Reload if self.client.reload() => {}
+            ChatCommand::Reload => self.transcript.add_notice(
+                "Another process runs the swarm. Reload the project with `gdn reload`.",
+            ),
             ChatCommand::Sessions => {
-                let current = conversation(&self.target, &self.partner);
-                let lines = self.partner.conversations().await;
+                let current = conversation(&self.target, &self.client);
+                let lines = self.client.conversations().await;
                 self.list(lines.map(|found| listings::sessions(found, &current)));
             }
             ChatCommand::Tools => {
-                let agent = conversation(&self.target, &self.partner).agent;
+                let agent = conversation(&self.target, &self.client).agent;
                 self.list(
-                    self.partner
+                    self.client
                         .tools(&agent)
                         .map(|found| listings::tools(&found)),
                 );
             }
             ChatCommand::Model => self.list_resources(listings::models),
             ChatCommand::Permissions => self.list_resources(listings::permissions),
-            ChatCommand::Usage => match self.pane.used().words() {
+            ChatCommand::Usage => match self.transcript.used().words() {
                 Some(_) => self
-                    .pane
+                    .transcript
                     .used()
                     .lines()
                     .iter()
-                    .for_each(|line| self.pane.tell(line)),
-                None => self.pane.tell("No model has reported its usage yet."),
+                    .for_each(|line| self.transcript.add_notice(line)),
+                None => self
+                    .transcript
+                    .add_notice("No model has reported its usage yet."),
             },
-            ChatCommand::Context => match self.pane.context() {
-                Some(context) => context.lines().iter().for_each(|line| self.pane.tell(line)),
-                None => self.pane.tell("No model has answered in this chat yet."),
+            ChatCommand::Context => match self.transcript.context() {
+                Some(context) => context
+                    .lines()
+                    .iter()
+                    .for_each(|line| self.transcript.add_notice(line)),
+                None => self
+                    .transcript
+                    .add_notice("No model has answered in this chat yet."),
             },
             ChatCommand::Reasoning => {
-                let reasoning = self.pane.last_reasoning();
+                let reasoning = self.transcript.last_reasoning();
                 let no_reasoning = || "No model has reasoned in this chat.".to_owned();
-                self.pane.tell(&reasoning.unwrap_or_else(no_reasoning));
+                self.transcript
+                    .add_notice(&reasoning.unwrap_or_else(no_reasoning));
             }
             ChatCommand::Export(file) => self.export(file).await?,
         }
@@ -286,7 +293,7 @@ impl<P: SwarmClient> TerminalChat<P> {
 
     /// Sends the prompt of an MCP server as the next input.
     async fn send_prompt(&mut self, line: &str) -> Result<(), CliError> {
-        match self.partner.expand_prompt(line).await {
+        match self.client.expand_prompt(line).await {
             Some(Ok(PromptInput { text, files })) => {
                 let target = self.target.clone();
                 let input = Input {
@@ -294,17 +301,17 @@ impl<P: SwarmClient> TerminalChat<P> {
                     files,
                     ..target
                 };
-                if self.stage.is_plain() {
+                if self.terminal.is_plain() {
                     self.show_input(&input);
                 }
-                self.say(input).await
+                self.send_input(input).await
             }
             Some(Err(error)) => {
-                self.pane.flush()?;
+                self.transcript.flush()?;
                 Ok(crate::output::write_error(&error, false)?)
             }
             None => {
-                self.pane.tell(&unknown_command(line));
+                self.transcript.add_notice(&unknown_command(line));
                 Ok(())
             }
         }
@@ -313,27 +320,29 @@ impl<P: SwarmClient> TerminalChat<P> {
     /// Shows the lines of a list. A swarm of another process has none.
     fn list(&mut self, lines: Option<Vec<String>>) {
         match lines {
-            Some(lines) => lines.iter().for_each(|line| self.pane.tell(line)),
+            Some(lines) => lines
+                .iter()
+                .for_each(|line| self.transcript.add_notice(line)),
             None => self
-                .pane
-                .tell("Another process runs the swarm, so this chat cannot list it."),
+                .transcript
+                .add_notice("Another process runs the swarm, so this chat cannot list it."),
         }
     }
 
     /// Shows the lines about resources of the current agent.
     fn list_resources(&mut self, lines: fn(&Bundle, &str) -> Vec<String>) {
-        let agent = conversation(&self.target, &self.partner).agent;
-        let bundle = self.partner.bundle();
+        let agent = conversation(&self.target, &self.client).agent;
+        let bundle = self.client.bundle();
         self.list(bundle.map(|bundle| lines(&bundle, &agent)));
     }
 
     /// Lists the agents, and marks the current one.
     fn list_agents(&mut self) {
-        let current = conversation(&self.target, &self.partner).agent;
-        for agent in self.partner.agents() {
+        let current = conversation(&self.target, &self.client).agent;
+        for agent in self.client.agents() {
             let mark = if agent == current { "▸" } else { " " };
-            self.pane
-                .tell(&format!("{mark} {}", untrusted_text::line(agent)));
+            self.transcript
+                .add_notice(&format!("{mark} {}", untrusted_text::line(agent)));
         }
     }
 
@@ -342,8 +351,8 @@ impl<P: SwarmClient> TerminalChat<P> {
         let key = chrono::Local::now()
             .format("chat-%Y%m%d-%H%M%S%3f")
             .to_string();
-        let before = conversation(&self.target, &self.partner).instance_key;
-        self.pane.tell(&format!(
+        let before = conversation(&self.target, &self.client).instance_key;
+        self.transcript.add_notice(&format!(
             "Started the conversation {key}. Return with `/key {}`.",
             untrusted_text::line(before)
         ));
@@ -352,21 +361,21 @@ impl<P: SwarmClient> TerminalChat<P> {
 
     /// Exports the conversation to a file and shows the path.
     async fn export(&mut self, file: Option<&str>) -> Result<(), CliError> {
-        let id = conversation(&self.target, &self.partner);
+        let id = conversation(&self.target, &self.client);
         match export::export_conversation(
-            self.partner.workspace_dir(),
-            self.partner.project(),
+            self.client.workspace_dir(),
+            self.client.project(),
             id,
             file,
         )
         .await
         {
-            Ok(path) => self.pane.tell(&format!(
+            Ok(path) => self.transcript.add_notice(&format!(
                 "Written to {}.",
                 untrusted_text::line(path.display())
             )),
             Err(error) => {
-                self.pane.flush()?;
+                self.transcript.flush()?;
                 crate::output::write_error(&error, false)?;
             }
         }
@@ -375,13 +384,13 @@ impl<P: SwarmClient> TerminalChat<P> {
 
     /// Draws the rows at the bottom and writes pending lines.
     pub(super) fn paint(&mut self) -> Result<(), CliError> {
-        if self.stage.is_plain() {
+        if self.terminal.is_plain() {
             return self.paint_plain();
         }
-        if self.stage.is_lent() {
+        if self.terminal.is_lent() {
             return Ok(());
         }
-        self.pane.flush()?;
+        self.transcript.flush()?;
         let size = size();
         let bottom = match &self.asking {
             Some(asking) => asking.bottom(size.columns),
@@ -400,9 +409,9 @@ impl<P: SwarmClient> TerminalChat<P> {
         let max_rows = height.saturating_sub(prompt.len() + 1);
         let mut status_rows = self.status_rows(columns);
         status_rows.truncate(max_rows);
-        let mut rows = self
-            .pane
-            .rows(columns, max_rows - status_rows.len(), self.turn.is_some());
+        let mut rows =
+            self.transcript
+                .rows(columns, max_rows - status_rows.len(), self.turn.is_some());
         rows.truncate(max_rows - status_rows.len());
         rows.extend(status_rows);
         let cursor = (rows.len() + cursor.0, cursor.1);
@@ -415,8 +424,8 @@ impl<P: SwarmClient> TerminalChat<P> {
         let faint = style::FAINT;
         let faint_row = |text: &str| format!("{faint}{}{faint:#}", fit(text, columns));
         let mut rows = Vec::new();
-        let steering = self.steering.iter().map(|input| (JOINS, input));
-        let queued = self.queue.iter().map(|input| (NEXT, input));
+        let steering = self.steering.iter().map(|input| (JOINING_LABEL, input));
+        let queued = self.queue.iter().map(|input| (FOLLOWING_LABEL, input));
         for (label, input) in steering.chain(queued).take(MAX_QUEUED_ROWS) {
             rows.push(faint_row(&format!("{label} {}", shorten(&input.text))));
         }
@@ -426,7 +435,7 @@ impl<P: SwarmClient> TerminalChat<P> {
             rows.push(faint_row(&format!("⋮ {hidden_count} more queued")));
         }
         let is_turn_running = self.turn.is_some();
-        if is_turn_running && let Some(usage) = self.pane.used().words() {
+        if is_turn_running && let Some(usage) = self.transcript.used().words() {
             rows.push(faint_row(&usage));
         }
         if let Some(question) = self.questions.front() {
@@ -449,7 +458,7 @@ impl<P: SwarmClient> TerminalChat<P> {
     /// the row and the byte in that row.
     fn prompt(&self, columns: usize, max_rows: usize) -> (Vec<String>, (usize, usize)) {
         let (bold, faint) = (style::HEADING, style::FAINT);
-        let agent = shorten(&conversation(&self.target, &self.partner).agent);
+        let agent = shorten(&conversation(&self.target, &self.client).agent);
         let agent = fit(&agent, columns / 2);
         let first_prefix = format!("{bold}{SENDER}{agent}>{bold:#} ");
         let indent = width(SENDER) + width(&agent) + 2;

@@ -8,7 +8,7 @@ use crate::output::width::rows;
 /// Maximum rows of streaming reasoning.
 const MAX_REASONING_ROWS: usize = 6;
 
-/// Reasoning that streams, and the last reasoning that was folded.
+/// Streaming reasoning of the current step, and the last complete reasoning.
 #[derive(Debug, Default)]
 pub(super) struct ReasoningView {
     streaming: String,
@@ -32,7 +32,7 @@ impl ReasoningView {
         if reasoning.trim().is_empty() {
             return None;
         }
-        self.folded = escaped(reasoning.trim());
+        self.folded = escape_control_characters(reasoning.trim());
         if is_full {
             return self.last();
         }
@@ -60,7 +60,8 @@ impl ReasoningView {
             .streaming
             .len()
             .saturating_sub(columns.saturating_mul(4 * MAX_REASONING_ROWS));
-        let tail = escaped(&self.streaming[self.streaming.ceil_char_boundary(begin)..]);
+        let tail =
+            escape_control_characters(&self.streaming[self.streaming.ceil_char_boundary(begin)..]);
         let faint = style::FAINT;
         let all_rows: Vec<String> = tail
             .lines()
@@ -73,7 +74,7 @@ impl ReasoningView {
 }
 
 /// Returns model text without control characters.
-fn escaped(text: &str) -> String {
+fn escape_control_characters(text: &str) -> String {
     TextEscaper::new(KeptCharacters::Writing)
         .escape(text)
         .replace('\t', "    ")

@@ -1,4 +1,4 @@
-//! Terminal during a chat.
+//! Raw mode of the terminal during a chat. The terminal is restored on drop.
 
 use super::keyboard::KeyboardReader;
 use crate::exit::CliError;
@@ -15,8 +15,8 @@ pub(super) struct TerminalGuard {
 impl TerminalGuard {
     /// Switches the terminal to raw mode and starts to read keys.
     pub(super) fn enter() -> Result<Self, CliError> {
-        let terminal = SavedTerminal::keep();
-        terminal.raw()?;
+        let terminal = SavedTerminal::save();
+        terminal.enter_raw_mode()?;
         Ok(TerminalGuard {
             keyboard: KeyboardReader::open()?,
             terminal,
@@ -26,7 +26,7 @@ impl TerminalGuard {
     /// Releases the terminal until [`TerminalGuard::reacquire`].
     pub(super) fn release(&self) -> Result<(), CliError> {
         screen::remove_status_rows()?;
-        self.terminal.back();
+        self.terminal.restore();
         Ok(())
     }
 
@@ -34,7 +34,7 @@ impl TerminalGuard {
     /// erased.
     pub(super) fn reacquire(&self) -> Result<(), CliError> {
         screen::forget_status_rows();
-        Ok(self.terminal.raw()?)
+        Ok(self.terminal.enter_raw_mode()?)
     }
 }
 
@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn a_panic_leaves_the_terminal_as_it_was() {
         let pty = openpty(None, None).unwrap();
-        let (mut screen, terminal) = (File::from(pty.master), File::from(pty.slave));
+        let mut screen = File::from(pty.master);
+        let terminal = File::from(pty.slave);
         let before = tcgetattr(&terminal).unwrap();
         let copy = || Stdio::from(terminal.try_clone().unwrap());
         let mut itself = Command::new(std::env::current_exe().unwrap());
@@ -81,7 +82,8 @@ mod tests {
             .spawn()
             .unwrap();
         let reading = std::thread::spawn(move || {
-            let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
+            let mut seen = Vec::new();
+            let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = screen.read(&mut bytes) {
                 seen.extend_from_slice(&bytes[..read]);
             }

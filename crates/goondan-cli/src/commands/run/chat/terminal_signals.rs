@@ -43,7 +43,7 @@ impl TerminalSignals {
             Some(()) = self.continued.recv() => TerminalSignal::Continued,
             Some(()) = self.stop.recv() => TerminalSignal::Stop,
             Some(()) = self.quit.recv() => {
-                terminal::abandon();
+                terminal::restore_before_exit();
                 // Exit code that shells report for a process ended by this signal.
                 std::process::exit(128 + signal::Signal::SIGQUIT as i32);
             }
@@ -52,7 +52,7 @@ impl TerminalSignals {
     }
 }
 
-/// Returns whether a shell controls this job. Without a shell, a stopped job would never continue.
+/// Returns true if a shell controls this job. Without a shell, a stopped job would never continue.
 fn has_shell() -> bool {
     getsid(None).is_ok_and(|session| session != getpgrp())
 }
@@ -65,7 +65,7 @@ pub(super) fn ask_to_stop() {
     }
 }
 
-/// Stops this process until it is continued, and returns whether it was stopped.
+/// Stops this process until it is continued, and returns true if it was stopped.
 pub(super) fn stop() -> bool {
     has_shell() && raise(signal::Signal::SIGSTOP).is_ok()
 }

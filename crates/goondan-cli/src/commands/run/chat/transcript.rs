@@ -13,7 +13,7 @@ use goondan::ports::tool::ToolCallStatus;
 
 use super::markdown::StreamedAnswer;
 use super::reasoning::ReasoningView;
-use super::wrapped_text::wrapped;
+use super::wrapped_text::wrap_line;
 use crate::commands::run::UnpromptedAnswer;
 use crate::commands::run::unprompted_answers::resumed_turn_notice;
 use crate::commands::run::view::calls;
@@ -111,7 +111,7 @@ impl ChatTranscript {
         self.reasoning.last()
     }
 
-    /// Returns whether a step or a tool call is running.
+    /// Returns true if a step or a tool call is running.
     pub(super) fn is_busy(&self) -> bool {
         !self.running.is_empty()
     }
@@ -126,33 +126,33 @@ impl ChatTranscript {
     pub(super) fn add_input(&mut self, agent: &str, text: &str) {
         let (bold, faint) = (style::HEADING, style::FAINT);
         let lines: Vec<&str> = text.lines().collect();
-        self.tell("");
+        self.add_notice("");
         for (index, line) in lines.iter().take(MAX_INPUT_LINES).enumerate() {
             let line = TextEscaper::new(KeptCharacters::Writing)
                 .escape(line)
                 .replace('\t', "    ");
             match index {
-                0 => self.tell(&format!(
+                0 => self.add_notice(&format!(
                     "{bold}{SENDER}{}>{bold:#} {line}",
                     untrusted_text::line(agent)
                 )),
-                _ => self.tell(&format!("  {line}")),
+                _ => self.add_notice(&format!("  {line}")),
             }
         }
         if let more @ 1.. = lines.len().saturating_sub(MAX_INPUT_LINES) {
-            self.tell(&format!("  {faint}⋮ {more} more lines{faint:#}"));
+            self.add_notice(&format!("  {faint}⋮ {more} more lines{faint:#}"));
         }
     }
 
     /// Adds lines of gdn, unless `--quiet` suppresses them. A line that is too wide is divided
     /// between words.
-    pub(super) fn tell(&mut self, text: &str) {
+    pub(super) fn add_notice(&mut self, text: &str) {
         if self.output.quiet {
             return;
         }
         let columns = super::size().columns;
         for line in text.split('\n') {
-            self.lines.push_str(&wrapped(line, columns));
+            self.lines.push_str(&wrap_line(line, columns));
             self.lines.push('\n');
         }
     }
@@ -177,14 +177,14 @@ impl ChatTranscript {
                 let was_shown = !self.said.is_empty();
                 self.end_answer();
                 if was_shown {
-                    self.tell(BROKEN_OFF_NOTICE);
+                    self.add_notice(BROKEN_OFF_NOTICE);
                 }
             }
             SwarmEvent::Runtime(event) => self.runtime_event(event),
             _ => {}
         }
         if let Some(notice) = resumed_turn_notice(event, &is_mine) {
-            self.tell(&notice);
+            self.add_notice(&notice);
         }
         if let Some(answer) = UnpromptedAnswer::of(event, is_mine) {
             self.show_unprompted_answer(&answer);
@@ -201,7 +201,7 @@ impl ChatTranscript {
         }
         self.end_answer();
         if let Some(warning) = cut_warning(result) {
-            self.tell(&warning);
+            self.add_notice(&warning);
         }
     }
 
@@ -217,7 +217,7 @@ impl ChatTranscript {
             return;
         }
         if let Some(text) = answer.words() {
-            self.tell(&text);
+            self.add_notice(&text);
         }
     }
 
@@ -228,9 +228,9 @@ impl ChatTranscript {
         match &event.kind {
             RuntimeEventKind::TurnStarted { event_type, .. } if is_mine => {
                 let faint = style::FAINT;
-                goes_on(event_type)
-                    .into_iter()
-                    .for_each(|reason| self.tell(&format!("{faint}{reason}{faint:#}")));
+                if let Some(reason) = goes_on(event_type) {
+                    self.add_notice(&format!("{faint}{reason}{faint:#}"));
+                }
             }
             // Text that the model wrote before its calls comes before everything that they cause.
             RuntimeEventKind::StepStarted { .. } | RuntimeEventKind::ToolCalled { .. }
@@ -241,9 +241,9 @@ impl ChatTranscript {
             }
             RuntimeEventKind::ToolCalled { .. } => self.show_begin(event),
             RuntimeEventKind::ModelRetrying { .. } => {
-                retry_line(event, is_mine)
-                    .into_iter()
-                    .for_each(|line| self.tell(&line));
+                if let Some(line) = retry_line(event, is_mine) {
+                    self.add_notice(&line);
+                }
             }
             RuntimeEventKind::ModelCompleted { call, .. }
             | RuntimeEventKind::ModelFailed { call, .. } => {
@@ -285,7 +285,7 @@ impl ChatTranscript {
                 );
             }
             RuntimeEventKind::ApprovalRemembered { scope, grants, .. } => {
-                remembered(*scope, grants).for_each(|line| self.tell(&line));
+                remembered(*scope, grants).for_each(|line| self.add_notice(&line));
             }
             _ => {}
         }
@@ -301,16 +301,20 @@ impl ChatTranscript {
             && self.is_plain
         {
             let prefix = self.agent_prefix(event);
-            self.tell(&format!("{prefix}{}", calls::called(tool_name, arguments)));
+            self.add_notice(&format!(
+                "{prefix}{}",
+                calls::call_line(tool_name, arguments)
+            ));
         }
     }
 
     /// Returns the name of a helper before its calls; empty for the agent of the conversation.
     fn agent_prefix(&self, event: &RuntimeEvent) -> String {
         let faint = style::FAINT;
-        match event.instance() == self.mine {
-            true => String::new(),
-            false => format!("  {faint}{}{faint:#} ", shorten(&event.agent_name)),
+        if event.instance() == self.mine {
+            String::new()
+        } else {
+            format!("  {faint}{}{faint:#} ", shorten(&event.agent_name))
         }
     }
 
@@ -329,22 +333,23 @@ impl ChatTranscript {
         }
         let columns = CommandOutput::columns();
         let lines = match self.output.verbose {
-            0 if !self.is_plain => vec![calls::folded(
+            0 if !self.is_plain => vec![calls::folded_call_row(
                 tool,
                 status,
                 millis,
                 result,
                 columns.saturating_sub(shorten(&event.agent_name).len() + 4),
             )],
-            _ => calls::completed(tool, status, millis, result, columns),
+            _ => calls::completed_call_lines(tool, status, millis, result, columns),
         };
-        self.tell(&format!("{agent_prefix}{}", lines.join("\n")));
+        self.add_notice(&format!("{agent_prefix}{}", lines.join("\n")));
     }
 
     /// Replaces the streamed reasoning by its final lines.
     fn fold_reasoning(&mut self) {
-        let lines = self.reasoning.fold(self.output.verbose > 0);
-        lines.into_iter().for_each(|lines| self.tell(&lines));
+        if let Some(lines) = self.reasoning.fold(self.output.verbose > 0) {
+            self.add_notice(&lines);
+        }
     }
 
     /// Adds the incomplete last line, and prepares for the next step.
@@ -386,30 +391,30 @@ impl ChatTranscript {
             rows(&partial, columns)
         };
         let row_limit = MAX_PARTIAL_ROWS.min(max_rows / 2);
-        let mut shown = self.reasoning.rows(columns, row_limit);
-        shown.extend(
+        let mut rows = self.reasoning.rows(columns, row_limit);
+        rows.extend(
             partial[partial.len().saturating_sub(row_limit)..]
                 .iter()
                 .map(|row| (*row).to_owned()),
         );
         let tree = self.running.tree(Utc::now());
         let spinner = SPINNER_FRAMES[self.turns % SPINNER_FRAMES.len()];
-        let row_limit = MAX_WORK_ROWS.min(max_rows.saturating_sub(shown.len()));
+        let row_limit = MAX_WORK_ROWS.min(max_rows.saturating_sub(rows.len()));
         for work in tree.iter().take(row_limit) {
             let mark = if work.depth == 0 { spinner } else { '└' };
             let time = elapsed_text(work.elapsed.as_secs());
             let indent = "  ".repeat(work.depth.min(8));
             let text = format!("{indent}{mark} {}", shorten(work.words));
             let text = fit(&text, columns.saturating_sub(time.len() + 1));
-            shown.push(format!("{text} {faint}{time}{faint:#}"));
+            rows.push(format!("{text} {faint}{time}{faint:#}"));
         }
         if tree.is_empty() && is_turn {
-            shown.push(format!("{spinner} working"));
+            rows.push(format!("{spinner} working"));
         }
         if let more @ 1.. = tree.len().saturating_sub(row_limit) {
-            shown.push(format!("{faint}⋮ {more} more{faint:#}"));
+            rows.push(format!("{faint}⋮ {more} more{faint:#}"));
         }
-        shown
+        rows
     }
 }
 

@@ -7,15 +7,17 @@ const MIN_WRAP_COLUMNS: usize = 20;
 
 /// Wraps a line with styles between words, at most `columns` wide. Further rows are indented like
 /// the text of the first row. A longer word is not divided here.
-pub(super) fn wrapped(line: &str, columns: usize) -> String {
-    let shown = anstream::adapter::strip_str(line).to_string();
-    if columns < MIN_WRAP_COLUMNS || shown.contains('\t') || width(&shown) <= columns {
+pub(super) fn wrap_line(line: &str, columns: usize) -> String {
+    let visible_text = anstream::adapter::strip_str(line).to_string();
+    if columns < MIN_WRAP_COLUMNS || visible_text.contains('\t') || width(&visible_text) <= columns
+    {
         return line.to_owned();
     }
-    let text = shown.trim_start();
+    let text = visible_text.trim_start();
     let bullet = if text.starts_with("• ") { 2 } else { 0 };
-    let indent = (shown.len() - text.len() + bullet).min(columns / 2);
-    let (mut rows, mut used) = (String::new(), 0);
+    let indent = (visible_text.len() - text.len() + bullet).min(columns / 2);
+    let mut rows = String::new();
+    let mut used = 0;
     for (number, word) in line.split(' ').enumerate() {
         let word_columns = width(&anstream::adapter::strip_str(word).to_string());
         if number > 0 && used + 1 + word_columns > columns && used > indent {

@@ -136,7 +136,7 @@ impl FollowedTrace {
             ClientUpdate::Event(event) => self.show_event(&event, client, view, output)?,
             ClientUpdate::Question(question) => {
                 view.pause();
-                client.put(question).await?;
+                client.show_approval_request(question).await?;
                 view.resume();
             }
             ClientUpdate::Reloaded(notice) if view.is_for_people() => {

@@ -18,7 +18,7 @@ use goondan::{Input, SendError, Turn};
 
 use super::{ClientUpdate, SwarmClient, TurnFailure, joined_input};
 use crate::commands::run::approval::PendingApproval;
-use crate::commands::run::session::{RunSession, not_accepted};
+use crate::commands::run::session::{RunSession, rejected_input_error};
 use crate::commands::run::signals::{SignalReceiver, StopSignal};
 use crate::exit::CliError;
 
@@ -49,7 +49,7 @@ impl LocalClient {
     /// Submits an input through the gateway. Fails if the swarm does not accept the input.
     async fn submit(&self, input: Input) -> Result<Submission, CliError> {
         let submission = self.session.endpoint.service.gateway().submit(input).await;
-        submission.map_err(|error| not_accepted(SendError::from(error)))
+        submission.map_err(|error| rejected_input_error(SendError::from(error)))
     }
 
     /// Forgets an input that joined the running turn, because the input ends with that turn.
@@ -60,7 +60,7 @@ impl LocalClient {
     }
 
     /// Creates a client of the swarm of `session`.
-    pub(crate) fn with(session: RunSession) -> Self {
+    pub(crate) fn new(session: RunSession) -> Self {
         LocalClient {
             session,
             pending_updates: VecDeque::new(),
@@ -151,7 +151,7 @@ impl SwarmClient for LocalClient {
         }
         let result = result.map(Box::new);
         Ok(ClientUpdate::Ended(
-            result.ok_or_else(|| self.session.no_result().into()),
+            result.ok_or_else(|| self.session.no_result_error().into()),
         ))
     }
 
@@ -196,13 +196,13 @@ impl SwarmClient for LocalClient {
             ConversationOperation::Compact => swarm.compact(id).await,
             ConversationOperation::Undo => swarm.undo(id).await,
         };
-        self.follow(turn.map_err(not_accepted)?);
+        self.follow(turn.map_err(rejected_input_error)?);
         Ok(())
     }
 
     async fn retry(&mut self, id: &InstanceId, event: &str) -> Result<(), CliError> {
         let turn = self.session.swarm.retry(id, event).await;
-        self.follow(turn.map_err(not_accepted)?);
+        self.follow(turn.map_err(rejected_input_error)?);
         Ok(())
     }
 
@@ -231,8 +231,8 @@ impl SwarmClient for LocalClient {
         async move { swarm.settled(&trace_id).await }.boxed()
     }
 
-    async fn put(&mut self, question: PendingApproval) -> Result<(), CliError> {
-        self.session.put(question).await.map(drop)
+    async fn show_approval_request(&mut self, question: PendingApproval) -> Result<(), CliError> {
+        self.session.show_approval_request(question).await.map(drop)
     }
 
     fn interrupt(&mut self, signal: StopSignal) -> Result<(), CliError> {
@@ -243,7 +243,7 @@ impl SwarmClient for LocalClient {
         self.session.is_stopping()
     }
 
-    async fn leave(mut self, signal: Option<StopSignal>) -> Result<(), CliError> {
+    async fn end_client(mut self, signal: Option<StopSignal>) -> Result<(), CliError> {
         if let Some(signal) = signal.filter(|_| !self.is_stopping()) {
             self.interrupt(signal)?;
         }

@@ -109,24 +109,25 @@ pub(crate) trait SwarmClient {
     ) -> Result<(), CliError>;
     /// Retries a failed event of a conversation.
     async fn retry(&mut self, id: &InstanceId, event: &str) -> Result<(), CliError>;
-    /// Returns whether an event is an input of this client.
+    /// Returns true if an event is an input of this client.
     fn is_mine(&self, event_id: &str) -> bool;
-    /// Cancels the turn in conversation `id`, and returns whether one was running.
+    /// Cancels the turn in conversation `id`, and returns true if one was running.
     async fn cancel(&mut self, id: &InstanceId) -> Result<bool, CliError>;
-    /// Reloads the project; the outcome arrives as an update. Returns `false` if unsupported.
+    /// Reloads the project; the outcome arrives as an update. Returns false if unsupported.
     fn reload(&mut self) -> bool;
-    /// Waits until a trace has no work left. A swarm of another process continues such work alone.
+    /// Waits until a trace has no work left. Returns at once for a swarm of another process, which
+    /// continues that work alone.
     fn settled(&self, trace_id: &str) -> BoxFuture<'static, ()>;
 
     /// Shows an approval request as a prompt.
-    async fn put(&mut self, question: PendingApproval) -> Result<(), CliError>;
+    async fn show_approval_request(&mut self, question: PendingApproval) -> Result<(), CliError>;
     /// Handles a signal while a turn is followed. The turn finishes first. Fails if another process
     /// runs the turn, because it continues there.
     fn interrupt(&mut self, signal: StopSignal) -> Result<(), CliError>;
-    /// Returns whether a signal ends the client.
+    /// Returns true if a signal ends the client.
     fn is_stopping(&self) -> bool;
     /// Ends the client, because of a signal if there is one. Fails if a signal was the reason.
-    async fn leave(self, signal: Option<StopSignal>) -> Result<(), CliError>;
+    async fn end_client(self, signal: Option<StopSignal>) -> Result<(), CliError>;
 }
 
 /// Returns the id of the input that joined a turn with this event.

@@ -23,7 +23,7 @@ use super::{ClientUpdate, SwarmClient, TurnFailure, joined_input};
 use crate::commands::run::approval::{
     ApprovalResponder, PendingApproval, PendingApprovals, set_up_approvals,
 };
-use crate::commands::run::session::interrupted_by;
+use crate::commands::run::session::interruption_error;
 use crate::commands::run::signals::{SignalReceiver, StopSignal};
 use crate::exit::CliError;
 use crate::output::CommandOutput;
@@ -112,7 +112,7 @@ impl RemoteClient {
         error: CliError,
     ) -> Result<SignalReceiver, CliError> {
         tokio::select! {
-            has_ended = self.remote.ended() => if !has_ended {
+            has_ended = self.remote.wait_for_exit() => if !has_ended {
                 return Err(error);
             },
             signal = self.signals.next() => return Err(CliError::stopped(signal.exit(), "Interrupted.")),
@@ -323,13 +323,14 @@ impl SwarmClient for RemoteClient {
                 event = turn.listener.next() => event,
                 Some(question) = turn.questions.next() => return Ok(ClientUpdate::Question(question)),
             };
-            let failure = match turn.has_begun {
-                true => TurnFailure::Failed,
-                false => TurnFailure::NotBegun,
+            let failure = if turn.has_begun {
+                TurnFailure::Failed
+            } else {
+                TurnFailure::NotBegun
             };
             match event {
                 Some(Ok(ClientEvent::Accepted(state))) => {
-                    let update = begun(&state);
+                    let update = accepted_update(&state);
                     turn.accepted = Some(state);
                     return Ok(update);
                 }
@@ -342,7 +343,7 @@ impl SwarmClient for RemoteClient {
                     return Ok(ClientUpdate::Event(event));
                 }
                 Some(Ok(ClientEvent::Result(state))) => match (&turn.accepted, state.result) {
-                    (_, None) => return Ok(self.end_turn(Err(process_ended().into()))),
+                    (_, None) => return Ok(self.end_turn(Err(process_ended_error().into()))),
                     (Some(_), Some(result)) => return Ok(self.end_turn(Ok(result))),
                     (None, Some(result)) => {
                         turn.end = Some(result);
@@ -350,12 +351,12 @@ impl SwarmClient for RemoteClient {
                             result: None,
                             ..state
                         };
-                        return Ok(begun(&state));
+                        return Ok(accepted_update(&state));
                     }
                 },
                 Some(Ok(ClientEvent::Asked(_) | ClientEvent::Closed(_))) => {}
                 Some(Err(error)) => return Ok(self.end_turn(Err(failure(error.into())))),
-                None => return Ok(self.end_turn(Err(failure(process_ended())))),
+                None => return Ok(self.end_turn(Err(failure(process_ended_error())))),
             }
         }
     }
@@ -410,7 +411,7 @@ impl SwarmClient for RemoteClient {
         true
     }
 
-    /// Cancels the running turn; returns `false` if no accepted turn is running. The client follows
+    /// Cancels the running turn; returns false if no accepted turn is running. The client follows
     /// only one turn, so the instance id is not needed.
     async fn cancel(&mut self, _: &InstanceId) -> Result<bool, CliError> {
         let Some(accepted) = self.turn.as_ref().and_then(|turn| turn.accepted.as_ref()) else {
@@ -428,7 +429,7 @@ impl SwarmClient for RemoteClient {
         std::future::ready(()).boxed()
     }
 
-    async fn put(&mut self, question: PendingApproval) -> Result<(), CliError> {
+    async fn show_approval_request(&mut self, question: PendingApproval) -> Result<(), CliError> {
         let _ = question.ask_user(self.signals.arrival()).await;
         Ok(())
     }
@@ -441,13 +442,13 @@ impl SwarmClient for RemoteClient {
         false
     }
 
-    async fn leave(self, signal: Option<StopSignal>) -> Result<(), CliError> {
-        signal.map_or(Ok(()), |signal| Err(interrupted_by(signal)))
+    async fn end_client(self, signal: Option<StopSignal>) -> Result<(), CliError> {
+        signal.map_or(Ok(()), |signal| Err(interruption_error(signal)))
     }
 }
 
 /// Returns the update about an accepted input.
-fn begun(state: &InputState) -> ClientUpdate {
+fn accepted_update(state: &InputState) -> ClientUpdate {
     let agent = state.agent_name.as_deref().unwrap_or_default();
     ClientUpdate::Begun {
         instance: InstanceId::new(agent, state.instance_key.as_deref().unwrap_or_default()),
@@ -474,7 +475,7 @@ fn turn_continues(signal: StopSignal) -> CliError {
 }
 
 /// Error of a turn whose process ended.
-fn process_ended() -> CliError {
+fn process_ended_error() -> CliError {
     CliError::failure(
         Code::SWARM_STOPPED,
         "The process that runs the swarm ended before the turn did.",

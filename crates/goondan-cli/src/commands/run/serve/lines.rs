@@ -113,9 +113,10 @@ fn parse(line: &[u8]) -> Result<StdinLine, LineError> {
         ));
     };
     let id = take_id(&mut fields)?;
-    let parsed = match fields.contains_key("approval") {
-        true => read_answer(fields),
-        false => read_fields(fields, id.clone()).map(StdinLine::Input),
+    let parsed = if fields.contains_key("approval") {
+        read_answer(fields)
+    } else {
+        read_fields(fields, id.clone()).map(StdinLine::Input)
     };
     parsed.map_err(|error| LineError { id, ..error })
 }

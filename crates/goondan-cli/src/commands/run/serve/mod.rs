@@ -19,7 +19,7 @@ use tokio::time::MissedTickBehavior;
 use self::lines::{LineError, StdinLine, read_lines};
 use super::OutputFormat;
 use super::approval::{PendingApproval, parse_answer};
-use super::session::{RunSession, not_accepted};
+use super::session::{RunSession, rejected_input_error};
 use super::unprompted_answers::UnpromptedAnswer;
 use super::view::event_line;
 use crate::exit::CliError;
@@ -252,7 +252,7 @@ impl LineServer<'_> {
                 Ok(Some(submission))
             }
             Err(error) => self
-                .write_error(number, line.id.as_deref(), &not_accepted(error))
+                .write_error(number, line.id.as_deref(), &rejected_input_error(error))
                 .map(|()| None),
         }
     }
@@ -272,7 +272,6 @@ impl LineServer<'_> {
         })
     }
 
-    /// Writes an approval request.
     fn write_approval_request(&mut self, question: PendingApproval) -> Result<(), CliError> {
         let request = &question.request;
         self.output.json_line(&QuestionLine {
@@ -325,7 +324,6 @@ impl LineServer<'_> {
         Ok(())
     }
 
-    /// Writes the error of a line.
     fn write_error(&self, line: u64, id: Option<&str>, error: &CliError) -> Result<(), CliError> {
         let suggestion = error.suggestion.as_deref();
         let error = LineErrorObject {
@@ -409,8 +407,10 @@ impl LineServer<'_> {
         self.watch_trace(trace_id.clone());
         let result = match result {
             Ok(Some(result)) => result,
-            Ok(None) => return self.write_error(line, Some(&event_id), &session.no_result()),
-            Err(error) => return self.write_error(line, Some(&event_id), &not_accepted(error)),
+            Ok(None) => return self.write_error(line, Some(&event_id), &session.no_result_error()),
+            Err(error) => {
+                return self.write_error(line, Some(&event_id), &rejected_input_error(error));
+            }
         };
         let duration_ms = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
         let usage = self.ledger.of(&trace_id);

@@ -14,7 +14,7 @@ const OUTPUT_FIELDS: [&str; 8] = [
 ];
 
 /// Formats the start of a call.
-pub(in crate::commands::run) fn called(tool_name: &str, arguments: &Value) -> String {
+pub(in crate::commands::run) fn call_line(tool_name: &str, arguments: &Value) -> String {
     let (name, faint) = (style::NAME, style::FAINT);
     let tool = untrusted_text::line(tool_name);
     let arguments = if arguments.is_null() {
@@ -26,7 +26,7 @@ pub(in crate::commands::run) fn called(tool_name: &str, arguments: &Value) -> St
 }
 
 /// Formats a finished call: its outcome, then an excerpt of its output.
-pub(in crate::commands::run) fn completed(
+pub(in crate::commands::run) fn completed_call_lines(
     tool_name: &str,
     status: ToolCallStatus,
     millis: u64,
@@ -63,7 +63,7 @@ pub(in crate::commands::run) fn completed(
 /// Formats a finished call in one row: outcome, title and first output line.
 /// For programs and failed calls it shows the last output line, which usually is the summary or
 /// reason.
-pub(in crate::commands::run) fn folded(
+pub(in crate::commands::run) fn folded_call_row(
     tool_name: &str,
     status: ToolCallStatus,
     millis: u64,
@@ -107,12 +107,14 @@ pub(in crate::commands::run) fn folded(
     if tail.is_empty() {
         return head;
     }
-    let used = width(&anstream::adapter::strip_str(&head).to_string());
+    let used_columns = width(&anstream::adapter::strip_str(&head).to_string());
     format!(
         "{head} {faint}{}{faint:#}",
         fit(
             &tail.join(" · "),
-            max_columns.saturating_sub(used + 2).max(MIN_OUTPUT_COLUMNS)
+            max_columns
+                .saturating_sub(used_columns + 2)
+                .max(MIN_OUTPUT_COLUMNS)
         )
     )
 }
@@ -125,7 +127,7 @@ const MIN_OUTPUT_COLUMNS: usize = 16;
 enum CallOutcome {
     Well,
     Failed,
-    /// The program that it ran failed, with this description.
+    /// The call ran a program that failed, with this description.
     Ran(String),
 }
 
@@ -201,7 +203,7 @@ fn output_text(output: &Value) -> String {
         .map_or_else(|| output.to_string(), str::to_owned)
 }
 
-/// Returns whether the output has the fields `stdout` or `stderr`.
+/// Returns true if the output has the fields `stdout` or `stderr`.
 fn has_program_output(output: &Value) -> bool {
     output.get("stdout").is_some() || output.get("stderr").is_some()
 }
@@ -235,7 +237,7 @@ fn rows(text: &str, part: RowSelection, width: usize) -> Vec<String> {
         .lines()
         .filter(|line| !line.trim().is_empty())
         .collect();
-    let row = |line: &&str| first_row(line, width);
+    let row = |line: &&str| first_output_row(line, width);
     let RowSelection { first, last } = part;
     // A notice about omitted lines also takes a row.
     if lines.len() <= first + last + 1 {
@@ -254,12 +256,12 @@ fn rows(text: &str, part: RowSelection, width: usize) -> Vec<String> {
 }
 
 /// Returns a line after a gutter, cut to one row.
-fn first_row(line: &str, width: usize) -> String {
+fn first_output_row(line: &str, width: usize) -> String {
     let mut rows = gutter(line, width.saturating_sub(1)).into_iter();
     let first = rows.next().unwrap_or_default();
-    let more = if rows.next().is_some() { "…" } else { "" };
+    let ellipsis = if rows.next().is_some() { "…" } else { "" };
     let faint = style::FAINT;
-    format!("{faint}{first}{more}{faint:#}")
+    format!("{faint}{first}{ellipsis}{faint:#}")
 }
 
 #[cfg(test)]
@@ -274,7 +276,7 @@ mod tests {
     }
 
     fn ended(millis: u64, output: Value) -> String {
-        plain(completed(
+        plain(completed_call_lines(
             "bash__exec",
             ToolCallStatus::Ok,
             millis,
@@ -325,7 +327,7 @@ mod tests {
             output: json!({"exitCode": 3, "stdout": ""}),
             ..Default::default()
         };
-        let line = completed("bash__exec", ToolCallStatus::Ok, 1, &result, 80).remove(0);
+        let line = completed_call_lines("bash__exec", ToolCallStatus::Ok, 1, &result, 80).remove(0);
         let red = style::ERROR;
         assert!(line.contains(&format!("{red}exit 3{red:#}")), "{line:?}");
     }
@@ -342,7 +344,13 @@ mod tests {
             output: json!({"path": "a.rs", "diff": "@@ -1 +1 @@\n-a\n+b\n"}),
             ..Default::default()
         };
-        let rows = plain(completed("fs__edit", ToolCallStatus::Ok, 4, &result, 80));
+        let rows = plain(completed_call_lines(
+            "fs__edit",
+            ToolCallStatus::Ok,
+            4,
+            &result,
+            80,
+        ));
         assert_eq!(
             rows,
             "← fs__edit ok 4 ms +3 -1 Edited a.rs\n  │ @@ -1 +1 @@\n  │ -a\n  │ +b"
@@ -355,14 +363,20 @@ mod tests {
             error,
             ..Default::default()
         };
-        let rows = plain(completed("fs__edit", ToolCallStatus::Error, 4, &result, 80));
+        let rows = plain(completed_call_lines(
+            "fs__edit",
+            ToolCallStatus::Error,
+            4,
+            &result,
+            80,
+        ));
         assert_eq!(rows, "← fs__edit error E_TOOL_DENIED 4 ms: no");
     }
 
     #[test]
     fn a_call_folds_into_one_row() {
         let fold = |status, result: &ShownResult| {
-            anstream::adapter::strip_str(&folded("bash__exec", status, 2_345, result, 60))
+            anstream::adapter::strip_str(&folded_call_row("bash__exec", status, 2_345, result, 60))
                 .to_string()
         };
         let output = json!({"exitCode": 0, "stdout": "\none\ntwo\n"});

@@ -39,7 +39,7 @@ pub(crate) fn event_line(event: &SwarmEvent) -> Option<Value> {
     }
 }
 
-/// Returns the line of a text event; `more` are its further fields.
+/// Returns the line of a text event, with `further_fields`.
 fn text_line(kind: &str, instance: &InstanceId, turn_id: &str, further_fields: Value) -> Value {
     let mut line = json!({
         "type": kind,

@@ -92,7 +92,7 @@ impl TurnView {
         }
     }
 
-    /// Returns whether notices are shown in addition to events. Programs receive only events.
+    /// Returns true if notices are shown in addition to events. Programs receive only events.
     pub(crate) fn is_for_people(&self) -> bool {
         !matches!(self, TurnView::Lines(_))
     }

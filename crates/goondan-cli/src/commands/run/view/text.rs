@@ -154,7 +154,7 @@ impl TextView {
             .map_or(Ok(()), |text| self.output.note(&text))
     }
 
-    /// Returns whether this is the followed conversation.
+    /// Returns true if this is the followed conversation.
     fn is_mine(&self, instance: &InstanceId) -> bool {
         self.instance.as_ref() == Some(instance)
     }
@@ -178,7 +178,9 @@ impl TextView {
                 tool_name,
                 arguments,
                 ..
-            } if self.shows_tools => self.tool_lines(event, &[calls::called(tool_name, arguments)]),
+            } if self.shows_tools => {
+                self.tool_lines(event, &[calls::call_line(tool_name, arguments)])
+            }
             RuntimeEventKind::ToolCompleted {
                 tool_name,
                 status,
@@ -187,7 +189,7 @@ impl TextView {
                 ..
             } if self.shows_tools => self.tool_lines(
                 event,
-                &calls::completed(
+                &calls::completed_call_lines(
                     tool_name,
                     *status,
                     *duration,
@@ -201,12 +203,12 @@ impl TextView {
                 error_message,
                 ..
             } if self.shows_tools => {
-                let shown = failed_call(error_message);
-                let lines = calls::completed(
+                let error_text = failed_call(error_message);
+                let lines = calls::completed_call_lines(
                     tool_name,
                     ToolCallStatus::Error,
                     *duration,
-                    &shown,
+                    &error_text,
                     CommandOutput::columns(),
                 );
                 self.tool_lines(event, &lines)
@@ -318,13 +320,14 @@ pub(in crate::commands::run) const BROKEN_OFF_NOTICE: &str =
 /// Returns the line about a retried model call; `None` for other events. Other agents are named.
 pub(in crate::commands::run) fn retry_line(event: &RuntimeEvent, is_mine: bool) -> Option<String> {
     let notice = retry_notice(&event.kind)?;
-    Some(match is_mine {
-        true => untrusted_text::line(notice).to_string(),
-        false => format!(
+    Some(if is_mine {
+        untrusted_text::line(notice).to_string()
+    } else {
+        format!(
             "{}: {}",
             untrusted_text::line(&event.agent_name),
             untrusted_text::line(notice)
-        ),
+        )
     })
 }
 
@@ -335,7 +338,7 @@ pub(in crate::commands::run) fn cut_warning(result: &TurnResult) -> Option<Strin
     Some(format!("{yellow}warning{yellow:#}: {}", notice.sentences()))
 }
 
-/// Returns whether an answer belongs to the work of another agent, like its calls.
+/// Returns true if an answer belongs to the work of another agent, like its calls.
 /// Answers to inputs and jobs do not.
 pub(in crate::commands::run) fn is_background_answer(
     mine: &InstanceId,
@@ -351,14 +354,14 @@ pub(in crate::commands::run) fn remembered(
     scope: ApprovalDuration,
     grants: &[String],
 ) -> impl Iterator<Item = String> {
-    let until = if scope == ApprovalDuration::Conversation {
+    let duration = if scope == ApprovalDuration::Conversation {
         " for this conversation"
     } else {
         ""
     };
     grants
         .iter()
-        .map(move |grant| format!("Remembered{until}: {}.", untrusted_text::line(grant)))
+        .map(move |grant| format!("Remembered{duration}: {}.", untrusted_text::line(grant)))
 }
 
 /// Returns why a conversation continues without an input; `None` if it has one.

@@ -15,10 +15,10 @@ pub(in crate::commands::run) struct WorkTracker {
     causes: HashMap<String, Option<String>>,
 }
 
-/// Row of the tree, below the work that waits for it.
+/// Row of the tree of running work. Callers come before the work that they wait for.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::commands::run) struct WorkRow<'r> {
-    /// Number of running items that wait for it.
+    /// Number of running items that wait for this work.
     pub(in crate::commands::run) depth: usize,
     /// Agent and activity. May contain foreign content.
     pub(in crate::commands::run) words: &'r str,
@@ -131,9 +131,9 @@ impl WorkTracker {
                 self.causes.remove(turn_id);
             }
             RuntimeEventKind::ApprovalRequested { tool_call_id, .. } => {
-                self.latest_call(tool_call_id)
-                    .into_iter()
-                    .for_each(|work| work.asked = Some(now));
+                if let Some(work) = self.latest_call(tool_call_id) {
+                    work.asked = Some(now);
+                }
             }
             RuntimeEventKind::ApprovalResolved { tool_call_id, .. } => {
                 if let Some(work) = self.latest_call(tool_call_id) {
@@ -154,7 +154,7 @@ impl WorkTracker {
         Some((work.words_at(now), work.elapsed(now)))
     }
 
-    /// Returns whether nothing is running.
+    /// Returns true if nothing is running.
     pub(in crate::commands::run) fn is_empty(&self) -> bool {
         self.works.is_empty()
     }
@@ -263,7 +263,7 @@ impl RunningWork {
     }
 }
 
-/// Returns whether work belongs to a turn. Step ids begin with the turn's id.
+/// Returns true if work belongs to a turn. Step ids begin with the turn's id.
 fn is_of(work: &RunningWork, turn_id: &str) -> bool {
     work.step_id
         .strip_prefix(turn_id)
@@ -314,20 +314,21 @@ mod tests {
     fn approval(call: &str, resolved: bool) -> RuntimeEventKind {
         let (approval_id, tool_call_id, tool_name) =
             ("x".to_owned(), call.to_owned(), "t".to_owned());
-        match resolved {
-            false => RuntimeEventKind::ApprovalRequested {
-                approval_id,
-                tool_call_id,
-                tool_name,
-            },
-            true => RuntimeEventKind::ApprovalResolved {
+        if resolved {
+            RuntimeEventKind::ApprovalResolved {
                 covers: None,
                 approval_id,
                 tool_call_id,
                 tool_name,
                 answer: "allow".to_owned(),
                 scope: None,
-            },
+            }
+        } else {
+            RuntimeEventKind::ApprovalRequested {
+                approval_id,
+                tool_call_id,
+                tool_name,
+            }
         }
     }
 

@@ -138,7 +138,7 @@ impl<'b> RequiredTool<'b> {
         decide(agent.permissions.as_ref(), question)
     }
 
-    /// Returns whether the tool can answer in the channel of the connection's events.
+    /// Returns true if the tool can answer in the channel of the connection's events.
     fn answers(&self, bundle: &Bundle, connection: &Resource<Connection>) -> bool {
         let Some(tool) = platform_tool(bundle, connection) else {
             return false;
@@ -184,7 +184,7 @@ fn lost_answer(
     Some(problem.suggest(suggestion))
 }
 
-/// Returns whether the agent can have an effect other than its answer.
+/// Returns true if the agent can have an effect other than its answer.
 fn acts(bundle: &Bundle, agent: &Agent) -> bool {
     let acting = |id: &ResourceId| match bundle.extensions().get(id).map(|one| &one.spec.entry) {
         Some(ExtensionEntry::Builtin(name)) => name == LOGGING,

@@ -65,7 +65,7 @@ fn unreachable_agents(bundle: &Bundle, swarm: &ResourceId) -> Vec<Diagnostic> {
     unreachable.into_iter().filter_map(problem).collect()
 }
 
-/// Returns whether a tool or an extension of the agent runs code of the project.
+/// Returns true if a tool or an extension of the agent runs code of the project.
 fn runs_code(bundle: &Bundle, agent: &Agent) -> bool {
     let tools = agent.tools.iter();
     let mut entries = tools.filter_map(|used| Some(&bundle.tools().get(&used.tool)?.spec.entry));
