@@ -93,7 +93,7 @@ impl AllowedSenders {
         let id = event.sender.as_ref().map_or("", |sender| &sender.id);
         if self.is_allowed(allow, id)? {
             return Ok(match &event.author {
-                // The sender passes on text of somebody else.
+                // The sender passes on the text of another user.
                 Some(author) if !self.is_allowed(allow, author)? => SenderAdmission::Refused,
                 _ => SenderAdmission::Passes,
             });

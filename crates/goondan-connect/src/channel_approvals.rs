@@ -451,8 +451,8 @@ pub(crate) fn press(runtime: &ConnectionRuntime, press: &ButtonPress) -> PressOu
     verdict
 }
 
-/// Parses a written answer: `/approve CODE` or `/deny CODE` in the last line of the sender's own words.
-/// Returns `None` for any other message.
+/// Parses a written answer: `/approve CODE` or `/deny CODE` in the last line of the sender's own
+/// words. Returns `None` for any other message.
 pub(crate) fn parse_written_answer(event: &PlatformEvent) -> Option<ButtonPress> {
     let (sender, channel) = (
         // Quoted text may come from another person.

@@ -33,8 +33,8 @@ pub struct PlatformEvent {
     pub sender: Option<EventSender>,
     /// Channel or chat of the event.
     pub channel: Option<String>,
-    /// Author of the text if it is not the sender; empty if the author is unknown. `allow.senders` must
-    /// also admit the author.
+    /// Author of the text if it is not the sender; empty if the author is unknown. `allow.senders`
+    /// must also admit the author.
     pub(crate) author: Option<String>,
     /// The sender's words as far as they can answer an approval request; `None` is the text.
     pub(crate) own_text: Option<String>,

@@ -16,8 +16,8 @@ const HIDING_TAGS: [&str; 6] = [
 /// Beginnings of lines above the quoted text of an e-mail.
 const MAIL_SEPARATORS: [&str; 3] = ["-----", "_____", "From: "];
 
-/// Removes code blocks, lines that begin with `>`, and all text after a line that begins with `>>>`.
-/// A code block without an end reaches to the end of the text.
+/// Removes code blocks, lines that begin with `>`, and all text after a line that begins with
+/// `>>>`. A code block without an end reaches to the end of the text.
 pub(crate) fn own_words(text: &str) -> String {
     let text = before_line(&without_code(text), |line| line.starts_with(">>>"));
     let own = text

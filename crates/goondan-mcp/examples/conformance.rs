@@ -155,7 +155,7 @@ fn arguments(schema: &Value) -> JsonObject {
         .collect()
 }
 
-/// Returns the Tool of a scenario. `issuer` is the authorization server that may receive the secret.
+/// Returns the Tool of a scenario. `issuer` is the only authorization server for the secret.
 fn tool(url: &str, context: &Context, issuer: Option<String>) -> Resource<Tool> {
     let revision = std::env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").unwrap_or_default();
     let server = McpServer {

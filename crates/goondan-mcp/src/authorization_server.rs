@@ -134,8 +134,8 @@ fn check_issuer(
     })
 }
 
-/// Returns the issuer and the token endpoint if they have different origins. The issuer is then only
-/// a claim of the metadata.
+/// Returns the issuer and the token endpoint if they have different origins. The issuer is then
+/// only a claim of the metadata.
 fn published_elsewhere(metadata: &AuthorizationMetadata) -> Option<(Url, &str)> {
     let issuer = Url::parse(metadata.issuer.as_deref()?).ok()?;
     let endpoint = Url::parse(&metadata.token_endpoint).ok()?;
@@ -184,8 +184,8 @@ fn without_slash(text: &str) -> &str {
     text.strip_suffix('/').unwrap_or(text)
 }
 
-/// Network of a host, as far as its name states it. The library checks the addresses of the requests
-/// that it sends.
+/// Network of a host, as far as its name states it. The library checks the addresses of the
+/// requests that it sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HostKind {
     Public,

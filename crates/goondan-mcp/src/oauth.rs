@@ -305,8 +305,8 @@ pub(crate) async fn login(
     Ok(())
 }
 
-/// Starts a login at the authorization server of `metadata`. Registers a client if the request names
-/// none, because the library does not return the secret of a client that it registers itself.
+/// Starts a login at the authorization server of `metadata`. Registers a client if the request
+/// names none, because the library does not return the secret of a client that it registers itself.
 async fn start_session(
     mut manager: AuthorizationManager,
     metadata: AuthorizationMetadata,

@@ -101,8 +101,8 @@ impl McpTools {
         self
     }
 
-    /// Masks the secrets of `redactor` in the servers' lists of tools and prompts. Adds the tokens of
-    /// logins to `redactor`.
+    /// Masks the secrets of `redactor` in the servers' lists of tools and prompts. Adds the tokens
+    /// of logins to `redactor`.
     #[must_use]
     pub fn redactor(mut self, redactor: SecretRedactor) -> Self {
         self.options.redactor = redactor.clone();

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use goondan::internal::{directory_outside_projects, private_files};
 
-/// Opens a URL in the default browser with the page `file`, which redirects to the URL. Other users of
-/// this machine can read program arguments, and the URL can contain a secret, so the file is private.
-/// Does nothing for a URL that is not a web page: the desktop would start a program that an outsider
-/// chose.
+/// Opens a URL in the default browser with the page `file`, which redirects to the URL. Other users
+/// of this machine can read program arguments, and the URL can contain a secret, so the file is
+/// private. Does nothing for a URL that is not a web page: the desktop would start a program that an
+/// outsider chose.
 pub(crate) fn open(url: &str, file: &Path) -> io::Result<()> {
     let is_web_page = url.starts_with("https://") || url.starts_with("http://");
     if !is_web_page {

@@ -197,8 +197,8 @@ fn event(kind: &str, id: String, payload: &Value) -> Result<PlatformEvent, Ignor
     })
 }
 
-/// Returns the author of the text if it is not the sender; empty if GitHub names no author. The text of
-/// a push is the sender's, who decides what is pushed.
+/// Returns the author of the text if it is not the sender; empty if GitHub names no author. The text
+/// of a push is the sender's, who decides what is pushed.
 fn text_author(kind: &str, author: &Value, login: Option<&str>) -> Option<String> {
     let author = author.as_str();
     (kind != "push" && (author.is_none() || author != login))
