@@ -268,32 +268,7 @@ pub(crate) async fn login(
     let session = start_session(manager, metadata, request, tokens)
         .await
         .map_err(failed)?;
-    let page = session.get_authorization_url().to_owned();
-    if !is_of_the_web(&page) {
-        let what = format_args!(
-            "returned a login URL that is not an HTTP URL: {}",
-            codes::escaped_error_text(&page)
-        );
-        return Err(error(Code::MCP_AUTH, definition.name(), what));
-    }
-    let visited = tokio::time::timeout(CONSENT_TIMEOUT, visitor.visit(&page)).await;
-    let redirected = visited
-        .unwrap_or_else(|_| Err("the login was not completed within ten minutes".to_owned()));
-    let redirect_url = redirected.map_err(|why| {
-        error(
-            Code::MCP_AUTH,
-            definition.name(),
-            format_args!("could not be logged in to: {why}"),
-        )
-    })?;
-    if let Some(refusal) = redirect_error(&redirect_url) {
-        let what = format_args!("could not be logged in to: the login page returned `{refusal}`");
-        let again = format!(
-            "Run `gdn mcp login {}` again, and accept the request on the page.",
-            definition.name()
-        );
-        return Err(error(Code::MCP_AUTH, definition.name(), what).suggest(again));
-    }
+    let redirect_url = visit_page(definition, session.get_authorization_url(), visitor).await?;
     if let Some(code) = redirect_parameter(&redirect_url, "code") {
         tokens.mask(&code);
     }
@@ -372,6 +347,40 @@ impl StateStore for MaskingStateStore {
     async fn delete(&self, csrf_token: &str) -> Result<(), AuthError> {
         self.states.delete(csrf_token).await
     }
+}
+
+/// Opens the login page, and returns the URL to which it redirects. Fails if the page refuses.
+async fn visit_page(
+    definition: &McpServerDefinition,
+    page: &str,
+    visitor: &dyn ConsentBrowser,
+) -> Result<String, HandlerError> {
+    if !is_of_the_web(page) {
+        let what = format_args!(
+            "returned a login URL that is not an HTTP URL: {}",
+            codes::escaped_error_text(page)
+        );
+        return Err(error(Code::MCP_AUTH, definition.name(), what));
+    }
+    let visited = tokio::time::timeout(CONSENT_TIMEOUT, visitor.visit(page)).await;
+    let redirected = visited
+        .unwrap_or_else(|_| Err("the login was not completed within ten minutes".to_owned()));
+    let redirect_url = redirected.map_err(|why| {
+        error(
+            Code::MCP_AUTH,
+            definition.name(),
+            format_args!("could not be logged in to: {why}"),
+        )
+    })?;
+    if let Some(refusal) = redirect_error(&redirect_url) {
+        let what = format_args!("could not be logged in to: the login page returned `{refusal}`");
+        let again = format!(
+            "Run `gdn mcp login {}` again, and accept the request on the page.",
+            definition.name()
+        );
+        return Err(error(Code::MCP_AUTH, definition.name(), what).suggest(again));
+    }
+    Ok(redirect_url)
 }
 
 /// Returns true if a browser opens the URL. A server could name a URL of another scheme, which
