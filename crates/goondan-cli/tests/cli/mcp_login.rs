@@ -47,7 +47,7 @@ fn answer(mut stream: TcpStream, base: &str, secret: Option<&str>) {
     let path = head.split(' ').nth(1).unwrap();
     let message: Value = serde_json::from_slice(&body).unwrap_or_default();
     let (status, content) = match path {
-        _ if path.starts_with("/.well-known/oauth-authorization-server") => (
+        "/.well-known/oauth-authorization-server" => (
             200,
             json!({
                 "issuer": base, "authorization_endpoint": format!("{base}/authorize"),

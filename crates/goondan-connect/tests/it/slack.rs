@@ -148,10 +148,13 @@ async fn the_address_is_checked_and_a_request_that_is_not_slacks_is_refused() {
 #[tokio::test]
 async fn a_refusal_in_the_body_is_a_failed_answer() {
     let state = tempfile::tempdir().unwrap();
-    let platform = Platform::start(|_| {
+    let platform = Platform::start(|call| {
         Some(json(
             200,
-            json!({"ok": false, "error": "channel_not_found"}),
+            match call.path.ends_with("auth.test") {
+                true => json!({"ok": true, "team_id": "T1"}),
+                false => json!({"ok": false, "error": "channel_not_found"}),
+            },
         ))
     })
     .await;
