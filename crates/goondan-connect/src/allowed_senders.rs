@@ -91,18 +91,12 @@ impl AllowedSenders {
             return Ok(SenderAdmission::Refused);
         }
         let id = event.sender.as_ref().map_or("", |sender| &sender.id);
-        let is_allowed = match allow {
-            None => !self.is_guarded,
-            Some(allow) => {
-                allow.accepts_all_senders()
-                    || allow
-                        .senders
-                        .as_ref()
-                        .is_some_and(|senders| senders.contains(id))
-            }
-        };
-        if is_allowed || (!id.is_empty() && read_approved(&self.folder)?.contains(&id.to_owned())) {
-            return Ok(SenderAdmission::Passes);
+        if self.is_allowed(allow, id)? {
+            return Ok(match &event.author {
+                // The sender passes on the text of another user.
+                Some(author) if !self.is_allowed(allow, author)? => SenderAdmission::Refused,
+                _ => SenderAdmission::Passes,
+            });
         }
         event
             .sender
@@ -110,6 +104,19 @@ impl AllowedSenders {
             .map_or(Ok(SenderAdmission::Refused), |sender| {
                 self.note(sender, now)
             })
+    }
+
+    /// Returns whether the user `id` is allowed or approved. An unknown user has an empty id.
+    fn is_allowed(&self, allow: Option<&ConnectionAccess>, id: &str) -> io::Result<bool> {
+        let is_listed = match allow {
+            None => !self.is_guarded,
+            Some(allow) => {
+                let senders = allow.senders.as_ref();
+                allow.accepts_all_senders() || senders.is_some_and(|senders| senders.contains(id))
+            }
+        };
+        Ok(is_listed
+            || (!id.is_empty() && read_approved(&self.folder)?.iter().any(|known| known == id)))
     }
 
     /// Records an unknown sender. Returns `NewUnknownSender` only for the first event of a sender.
@@ -235,6 +242,31 @@ mod tests {
             SenderAdmission::Refused,
             "told once, also after a restart"
         );
+    }
+
+    #[test]
+    fn the_author_of_a_text_must_also_be_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let admit = |senders: &[&str], author: Option<&str>| {
+            let allow = ConnectionAccess {
+                senders: ids(senders),
+                ..ConnectionAccess::default()
+            };
+            let senders = AllowedSenders::open(folder.path(), Some(allow), false).unwrap();
+            let event = PlatformEvent {
+                author: author.map(str::to_owned),
+                ..event("ada", "c")
+            };
+            senders.admit(&event, DateTime::UNIX_EPOCH).unwrap()
+        };
+        let refused = SenderAdmission::Refused;
+        let passes = SenderAdmission::Passes;
+        assert_eq!(admit(&["ada"], None), passes);
+        assert_eq!(admit(&["ada"], Some("mallory")), refused);
+        assert_eq!(admit(&["ada"], Some("")), refused);
+        assert_eq!(admit(&["ada", "mallory"], Some("mallory")), passes);
+        assert_eq!(admit(&["*"], Some("mallory")), passes);
+        assert_eq!(read_pending(folder.path()).unwrap(), []);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use serde_json::Value;
 use crate::connection_runtime::ConnectionRuntime;
 use crate::event::{EventSender, PlatformEvent, random_id};
 use crate::http::PlatformFailure;
+use crate::own_words::own_words;
 use crate::platforms::PlatformConnector;
 use crate::reply_queue::split_into_messages;
 use crate::signature::encode_hex;
@@ -450,19 +451,16 @@ pub(crate) fn press(runtime: &ConnectionRuntime, press: &ButtonPress) -> PressOu
     verdict
 }
 
-/// Parses a written answer: `/approve CODE` or `/deny CODE` in the last line of a message. Returns
-/// `None` for any other message.
+/// Parses a written answer: `/approve CODE` or `/deny CODE` in the last line of the sender's own
+/// words. Returns `None` for any other message.
 pub(crate) fn parse_written_answer(event: &PlatformEvent) -> Option<ButtonPress> {
     let (sender, channel) = (
         // Quoted text may come from another person.
         event.sender.clone().filter(|_| !event.quotes)?,
         event.channel.clone()?,
     );
-    let line = event
-        .text
-        .lines()
-        .rev()
-        .find(|line| !line.trim().is_empty())?;
+    let own = own_words(event.own_text.as_ref().unwrap_or(&event.text));
+    let line = own.lines().rev().find(|line| !line.trim().is_empty())?;
     let mut arguments = line
         .split_whitespace()
         .filter(|word| !word.starts_with('@'));

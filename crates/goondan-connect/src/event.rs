@@ -33,6 +33,11 @@ pub struct PlatformEvent {
     pub sender: Option<EventSender>,
     /// Channel or chat of the event.
     pub channel: Option<String>,
+    /// Author of the text if it is not the sender; empty if the author is unknown. `allow.senders`
+    /// must also admit the author.
+    pub(crate) author: Option<String>,
+    /// The sender's words as far as they can answer an approval request; `None` is the text.
+    pub(crate) own_text: Option<String>,
     /// The text contains words of other people, so it cannot answer an approval request.
     pub quotes: bool,
     /// Platform's id of the album that the message belongs to.
@@ -93,6 +98,10 @@ impl PlatformEvent {
         // The messages of a reply repeat the quoted words.
         if other.quoted != self.quoted {
             self.quoted = lines([self.quoted.as_str(), &other.quoted]);
+        }
+        self.author = self.author.take().or(other.author);
+        if let Some(own) = &mut self.own_text {
+            *own = lines([own.as_str(), other.own_text.as_ref().unwrap_or(&other.text)]);
         }
         self.quotes |= other.quotes;
         self.unsupported = self.unsupported.take().and(other.unsupported);

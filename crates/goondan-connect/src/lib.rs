@@ -25,6 +25,7 @@ mod http;
 mod journal;
 mod listener;
 mod outbox;
+mod own_words;
 mod platforms;
 mod receive_supervisor;
 mod reply_queue;

@@ -88,14 +88,17 @@ async fn main() -> Result<(), String> {
         .unwrap_or_default();
     let state = tempfile::tempdir().map_err(|error| error.to_string())?;
     let tools = McpTools::new(state.path(), Arc::new(Nobody), Environment::default());
-    let tool = tool(&url, &context);
+    let mut tool = tool(&url, &context, None);
     for _ in 0..LOGINS {
         match exercise(&tools, &tool, state.path(), &context).await {
             Err(error) if error.code.as_deref() == Some(Code::MCP_AUTH.as_str()) => {
-                tools
-                    .login(&tool, state.path(), &Agreeable)
-                    .await
-                    .map_err(|error| error.message)?;
+                let mut done = tools.login(&tool, state.path(), &Agreeable).await;
+                // The operator adds the line that the error names.
+                if let Some(issuer) = done.as_ref().err().and_then(named_issuer) {
+                    tool = self::tool(&url, &context, Some(issuer));
+                    done = tools.login(&tool, state.path(), &Agreeable).await;
+                }
+                done.map_err(|error| error.message)?;
             }
             done => return done.map_err(|error| error.message),
         }
@@ -103,6 +106,12 @@ async fn main() -> Result<(), String> {
     exercise(&tools, &tool, state.path(), &context)
         .await
         .map_err(|error| error.message)
+}
+
+/// Returns the authorization server of an error that asks for `oauth.issuer`.
+fn named_issuer(error: &HandlerError) -> Option<String> {
+    let (_, line) = error.suggestion.as_deref()?.split_once("add `issuer: ")?;
+    line.split_once('`').map(|(issuer, _)| issuer.to_owned())
 }
 
 /// Lists a server's tools, and calls all of them or those that the scenario expects.
@@ -146,7 +155,8 @@ fn arguments(schema: &Value) -> JsonObject {
         .collect()
 }
 
-fn tool(url: &str, context: &Context) -> Resource<Tool> {
+/// Returns the Tool of a scenario. `issuer` is the only authorization server for the secret.
+fn tool(url: &str, context: &Context, issuer: Option<String>) -> Resource<Tool> {
     let revision = std::env::var("MCP_CONFORMANCE_PROTOCOL_VERSION").unwrap_or_default();
     let server = McpServer {
         transport: McpTransport::Http {
@@ -163,6 +173,7 @@ fn tool(url: &str, context: &Context) -> Resource<Tool> {
                 .client_secret
                 .clone()
                 .map(|secret| ValueSource::Value(Secret::new(secret))),
+            issuer,
             scopes: Vec::new(),
             client_metadata_url: Some(
                 "https://conformance-test.local/client-metadata.json".to_owned(),

@@ -15,6 +15,7 @@
 #![allow(missing_docs, reason = "internal crate")]
 
 mod a2a;
+mod authorization_server;
 mod cache;
 mod call_scope;
 mod catalog;

@@ -14,17 +14,24 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationRequest, CredentialRefreshGuard, CredentialStore,
-    OAuthClientConfig, OAuthState, StoredCredentials, WWWAuthenticateParams,
+    AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationRequest,
+    AuthorizationSession, CredentialRefreshGuard, CredentialStore, InMemoryStateStore,
+    OAuthClientConfig, StateStore, StoredAuthorizationState, StoredCredentials,
+    WWWAuthenticateParams,
 };
 use sha2::{Digest, Sha256};
 
+use crate::authorization_server;
 use crate::codes::{self, error};
 use crate::definition::McpServerDefinition;
 use goondan_core::file_lock::FileLock;
 use goondan_core::ids::hex;
 use goondan_core::ports::tool::HandlerError;
 use goondan_core::private_files;
+use goondan_core::redact::SecretRedactor;
+use goondan_spec::Secret;
+
+use crate::spawn_port::ServerConnectOptions;
 
 /// Directory of tokens below this crate's directory.
 const TOKEN_FOLDER: &str = "tokens";
@@ -55,12 +62,16 @@ pub trait ConsentBrowser: Send + Sync {
 #[derive(Debug, Clone)]
 pub(crate) struct TokenFile {
     path: PathBuf,
+    /// Masks every secret of the file and of a login.
+    redactor: SecretRedactor,
 }
 
 impl TokenFile {
-    /// Returns the token file for the server of `definition` below `folder`. Only web servers have
-    /// one.
-    pub(crate) fn for_server(folder: &Path, definition: &McpServerDefinition) -> Option<TokenFile> {
+    /// Returns the token file for the server of `definition`. Only web servers have one.
+    pub(crate) fn for_server(
+        options: &ServerConnectOptions,
+        definition: &McpServerDefinition,
+    ) -> Option<TokenFile> {
         let mut hash = Sha256::new();
         for part in [
             definition.project.to_string_lossy().as_ref(),
@@ -71,8 +82,23 @@ impl TokenFile {
         }
         let name = hex(&hash.finalize()[..16]);
         Some(TokenFile {
-            path: folder.join(TOKEN_FOLDER).join(name),
+            path: options.folder.join(TOKEN_FOLDER).join(name),
+            redactor: options.redactor.clone(),
         })
+    }
+
+    /// Masks a secret of a login from now on, before the server can repeat it.
+    fn mask(&self, secret: &str) {
+        self.redactor.add_likely_secrets([Secret::new(secret)]);
+    }
+
+    /// Masks the tokens of `credentials`, including tokens in fields that are not standardized.
+    fn mask_credentials(&self, credentials: &StoredCredentials) {
+        let tokens = serde_json::to_value(&credentials.token_response).unwrap_or_default();
+        let fields = tokens.as_object().into_iter().flatten();
+        for (_, value) in fields.filter(|(name, _)| name.ends_with("token")) {
+            self.mask(value.as_str().unwrap_or_default());
+        }
     }
 
     /// Path of the stored credentials.
@@ -135,9 +161,10 @@ impl TokenFile {
             }
             Ok(_) => {}
         }
-        serde_json::from_slice(&fs::read(self.file())?)
-            .map(Some)
-            .map_err(io::Error::other)
+        let credentials: StoredCredentials =
+            serde_json::from_slice(&fs::read(self.file())?).map_err(io::Error::other)?;
+        self.mask_credentials(&credentials);
+        Ok(Some(credentials))
     }
 }
 
@@ -153,6 +180,7 @@ impl CredentialStore for TokenFile {
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        self.mask_credentials(&credentials);
         let content = serde_json::to_vec(&credentials).map_err(store_error)?;
         self.write(&self.file(), &content).map_err(store_error)
     }
@@ -182,11 +210,23 @@ pub(crate) async fn load_authorization(
     // The library's HTTP client needs a default TLS provider.
     goondan_tls::be_default();
     let failed = |cause: AuthError| login_error(definition, &cause);
+    let stored = tokens.load().await.map_err(failed)?;
+    let Some(stored) = stored.filter(|stored| stored.token_response.is_some()) else {
+        return Ok(None);
+    };
     let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;
     manager.set_credential_store(tokens.clone());
+    let metadata = manager.resolve_metadata().await.map_err(failed)?.metadata;
+    authorization_server::check(definition, &metadata).await?;
+    if stored.issuer.is_some() && metadata.issuer.is_none() {
+        // The library compares issuers only if both are known.
+        return Ok(None);
+    }
+    manager.set_metadata(metadata);
     if !manager.initialize_from_store().await.map_err(failed)? {
         return Ok(None);
     }
+    tokens.mask(definition.client_secret.as_deref().unwrap_or_default());
     if let (Some(id), Some(secret)) = (&definition.oauth.client_id, &definition.client_secret) {
         let config = OAuthClientConfig::new(id.as_str(), "http://127.0.0.1/callback")
             .with_client_secret(secret.as_str());
@@ -209,7 +249,11 @@ pub(crate) async fn login(
     let url = definition.url().unwrap_or_default();
     let mut manager = AuthorizationManager::new(url).await.map_err(failed)?;
     manager.set_credential_store(tokens.clone());
-    let mut state = OAuthState::Unauthorized(manager);
+    manager.set_state_store(MaskingStateStore {
+        states: InMemoryStateStore::new(),
+        tokens: tokens.clone(),
+    });
+    tokens.mask(definition.client_secret.as_deref().unwrap_or_default());
     let challenge = tokens.stored_challenge().or(challenge);
     let mut request = request(definition, challenge.clone(), visitor.redirect_uri());
     let scopes = challenge
@@ -218,16 +262,107 @@ pub(crate) async fn login(
     if !scopes.is_empty() {
         request = request.with_scopes(scopes);
     }
-    state.start_authorization(request).await.map_err(failed)?;
-    let page = state.get_authorization_url().await.map_err(failed)?;
-    if !is_of_the_web(&page) {
+    let resolved = manager.resolve_metadata_from_challenge(request.challenge.as_deref());
+    let metadata = resolved.await.map_err(failed)?.metadata;
+    authorization_server::check(definition, &metadata).await?;
+    let session = start_session(manager, metadata, request, tokens)
+        .await
+        .map_err(failed)?;
+    let redirect_url = visit_page(definition, session.get_authorization_url(), visitor).await?;
+    if let Some(code) = redirect_parameter(&redirect_url, "code") {
+        tokens.mask(&code);
+    }
+    session
+        .handle_callback_url(&redirect_url)
+        .await
+        .map_err(failed)?;
+    let _ = fs::remove_file(tokens.challenge_file());
+    Ok(())
+}
+
+/// Starts a login at the authorization server of `metadata`. Registers a client if the request
+/// names none, because the library does not return the secret of a client that it registers itself.
+async fn start_session(
+    mut manager: AuthorizationManager,
+    metadata: AuthorizationMetadata,
+    mut request: AuthorizationRequest,
+    tokens: &TokenFile,
+) -> Result<AuthorizationSession, AuthError> {
+    let field = |name: &str| metadata.additional_fields.get(name);
+    let takes_metadata_url =
+        field("client_id_metadata_document_supported").is_some_and(|value| value == true);
+    let is_known = request.client_id.is_some()
+        || (request.client_metadata_url.is_some() && takes_metadata_url);
+    let has_offline_access = metadata
+        .scopes_supported
+        .iter()
+        .flatten()
+        .any(|scope| scope == "offline_access");
+    manager.set_metadata(metadata);
+    if !is_known {
+        let mut scopes = match request.scopes.is_empty() {
+            true => manager.select_scopes(None, &[]),
+            false => request.scopes.clone(),
+        };
+        // The library adds this scope to the request of the login.
+        if has_offline_access && !scopes.iter().any(|scope| scope == "offline_access") {
+            scopes.push("offline_access".to_owned());
+        }
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let client = manager
+            .register_client(CLIENT_NAME, &request.redirect_uri, &scopes)
+            .await?;
+        request = request.with_preregistered_client(client.client_id);
+        if let Some(secret) = client.client_secret {
+            tokens.mask(&secret);
+            request = request.with_client_secret(secret);
+        }
+    }
+    AuthorizationSession::new(manager, request)
+        .await
+        .map_err(|(_, error)| error)
+}
+
+/// Store of a login's state that masks the PKCE verifier.
+struct MaskingStateStore {
+    states: InMemoryStateStore,
+    tokens: TokenFile,
+}
+
+#[async_trait]
+impl StateStore for MaskingStateStore {
+    async fn save(
+        &self,
+        csrf_token: &str,
+        state: StoredAuthorizationState,
+    ) -> Result<(), AuthError> {
+        self.tokens.mask(&state.pkce_verifier);
+        self.states.save(csrf_token, state).await
+    }
+
+    async fn load(&self, csrf_token: &str) -> Result<Option<StoredAuthorizationState>, AuthError> {
+        self.states.load(csrf_token).await
+    }
+
+    async fn delete(&self, csrf_token: &str) -> Result<(), AuthError> {
+        self.states.delete(csrf_token).await
+    }
+}
+
+/// Opens the login page, and returns the URL to which it redirects. Fails if the page refuses.
+async fn visit_page(
+    definition: &McpServerDefinition,
+    page: &str,
+    visitor: &dyn ConsentBrowser,
+) -> Result<String, HandlerError> {
+    if !is_of_the_web(page) {
         let what = format_args!(
             "returned a login URL that is not an HTTP URL: {}",
-            codes::escaped_error_text(&page)
+            codes::escaped_error_text(page)
         );
         return Err(error(Code::MCP_AUTH, definition.name(), what));
     }
-    let visited = tokio::time::timeout(CONSENT_TIMEOUT, visitor.visit(&page)).await;
+    let visited = tokio::time::timeout(CONSENT_TIMEOUT, visitor.visit(page)).await;
     let redirected = visited
         .unwrap_or_else(|_| Err("the login was not completed within ten minutes".to_owned()));
     let redirect_url = redirected.map_err(|why| {
@@ -245,12 +380,7 @@ pub(crate) async fn login(
         );
         return Err(error(Code::MCP_AUTH, definition.name(), what).suggest(again));
     }
-    state
-        .handle_callback_url(&redirect_url)
-        .await
-        .map_err(failed)?;
-    let _ = fs::remove_file(tokens.challenge_file());
-    Ok(())
+    Ok(redirect_url)
 }
 
 /// Returns true if a browser opens the URL. A server could name a URL of another scheme, which
@@ -262,18 +392,20 @@ fn is_of_the_web(page: &str) -> bool {
 
 /// Returns the server's error message from the redirect URL; `None` if the login succeeded.
 fn redirect_error(redirect_url: &str) -> Option<String> {
-    let redirect_url = url::Url::parse(redirect_url).ok()?;
-    let value = |parameter: &str| {
-        redirect_url
-            .query_pairs()
-            .find(|(name, _)| name == parameter)
-            .map(|(_, value)| value.into_owned())
-    };
-    let error = value("error")?;
-    let why = value("error_description")
+    let error = redirect_parameter(redirect_url, "error")?;
+    let why = redirect_parameter(redirect_url, "error_description")
         .map(|why| format!(": {why}"))
         .unwrap_or_default();
     Some(codes::escaped_error_text(&format!("{error}{why}")))
+}
+
+/// Returns a query parameter of the redirect URL.
+fn redirect_parameter(redirect_url: &str, parameter: &str) -> Option<String> {
+    let redirect_url = url::Url::parse(redirect_url).ok()?;
+    redirect_url
+        .query_pairs()
+        .find(|(name, _)| name == parameter)
+        .map(|(_, value)| value.into_owned())
 }
 
 /// Returns the granted scopes and the newly required scopes, if the server requires more than it
@@ -367,6 +499,7 @@ mod tests {
     fn tokens(folder: &Path) -> TokenFile {
         TokenFile {
             path: folder.join("tokens").join("abc"),
+            redactor: SecretRedactor::new(),
         }
     }
 

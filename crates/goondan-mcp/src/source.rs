@@ -76,13 +76,15 @@ impl McpTools {
         spawner: Arc<dyn ServerSpawner>,
         environment: Environment,
     ) -> Self {
+        let cache = CatalogCache::new(state_root.join(CACHE_FOLDER));
         McpTools {
             options: ServerConnectOptions {
                 folder: state_root.join(CACHE_FOLDER),
+                redactor: cache.redactor().clone(),
                 spawner,
                 stand_ins: None,
             },
-            cache: CatalogCache::new(state_root.join(CACHE_FOLDER)),
+            cache,
             environment: Mutex::new(environment),
             servers: Mutex::default(),
             prepared: Mutex::default(),
@@ -99,9 +101,11 @@ impl McpTools {
         self
     }
 
-    /// Masks the secrets of `redactor` in the servers' lists of tools and prompts.
+    /// Masks the secrets of `redactor` in the servers' lists of tools and prompts. Adds the tokens
+    /// of logins to `redactor`.
     #[must_use]
     pub fn redactor(mut self, redactor: SecretRedactor) -> Self {
+        self.options.redactor = redactor.clone();
         self.cache.set_redactor(redactor);
         self
     }
@@ -433,12 +437,12 @@ impl McpTools {
     /// Returns true if the user is logged in at the server of `tool`; `None` if it has no URL.
     pub fn is_logged_in(&self, tool: &Resource<Tool>, root: &Path) -> Option<bool> {
         let definition = self.resolve_definition(tool, root).ok()?;
-        TokenFile::for_server(&self.options.folder, &definition).map(|tokens| tokens.exists())
+        TokenFile::for_server(&self.options, &definition).map(|tokens| tokens.exists())
     }
 
     /// Returns the token file of a web server; fails for a server without `url`.
     fn tokens(&self, definition: &McpServerDefinition) -> Result<TokenFile, HandlerError> {
-        TokenFile::for_server(&self.options.folder, definition).ok_or_else(|| {
+        TokenFile::for_server(&self.options, definition).ok_or_else(|| {
             let error = error(
                 Code::MCP_AUTH,
                 definition.name(),

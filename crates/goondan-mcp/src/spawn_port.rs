@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{ApprovedFile, HandlerError};
+use goondan_core::redact::SecretRedactor;
 use goondan_spec::kinds::SandboxSettings;
 
 #[async_trait]
@@ -33,6 +34,8 @@ pub trait StandIns: Send + Sync {
 pub(crate) struct ServerConnectOptions {
     /// Directory of the token directory and the catalogs.
     pub(crate) folder: PathBuf,
+    /// Masks the tokens of logins.
+    pub(crate) redactor: SecretRedactor,
     pub(crate) spawner: Arc<dyn ServerSpawner>,
     /// Mocks of servers in tests.
     pub(crate) stand_ins: Option<Arc<dyn StandIns>>,

@@ -22,6 +22,9 @@ use crate::project::StartArgs;
 use crate::project_path::ProjectPathArg;
 use crate::remote::{NotStarted, RemoteSwarm};
 
+/// File in the workspace that passes the studio's URL to a browser.
+const REDIRECT_FILE: &str = "studio.html";
+
 const EXAMPLES: &str = "\
 Examples:
   gdn studio                      Run this directory's swarm and open its page in a browser
@@ -153,7 +156,7 @@ pub(super) fn print_studio_url(
     };
     output.note(&format!("  {url}{validity}"))?;
     if let Some(workspace) = browser_workspace
-        && let Err(error) = browser::open_secretly(url, workspace)
+        && let Err(error) = browser::open(url, &workspace.join(REDIRECT_FILE))
     {
         tracing::debug!(%error, "could not open a browser");
     }

@@ -41,6 +41,8 @@ mod lsp;
 mod maintenance;
 #[cfg(unix)]
 mod mcp;
+#[cfg(target_os = "linux")]
+mod mcp_login;
 mod mcp_server;
 mod misuse;
 #[cfg(unix)]

@@ -12,8 +12,9 @@ use super::{
     IgnoredUpdate, ParsedRequest, PlatformConnector, bad_request, code_block, header, json_body,
     unauthorized_response,
 };
-use crate::event::{EventSender, PlatformEvent, scalar_text};
+use crate::event::{EventSender, PlatformEvent, quoted_text, scalar_text};
 use crate::http::{self, PlatformFailure};
+use crate::own_words::own_markdown;
 use crate::reply_queue;
 use crate::signature::{digest, is_hmac_hex};
 
@@ -160,6 +161,7 @@ fn event(kind: &str, id: String, payload: &Value) -> Result<PlatformEvent, Ignor
     if body.contains(GITHUB_MARK) {
         return Err(IgnoredUpdate::usual("a comment of gdn"));
     }
+    let login = sender["login"].as_str();
     let facts = [
         ("repository", json!(repository)),
         ("action", payload["action"].clone()),
@@ -171,11 +173,13 @@ fn event(kind: &str, id: String, payload: &Value) -> Result<PlatformEvent, Ignor
         Some(number) => format!("github:{repository}#{number}"),
         None => format!("github:{repository}"),
     };
-    let login = sender["login"].as_str();
     Ok(PlatformEvent {
         name: name.to_owned(),
         id,
         text: format!("{line}\n\n{body}").trim_end().to_owned(),
+        own_text: Some(own_markdown(&body)),
+        quoted: title_of_other(payload, kind, login),
+        author: text_author(kind, author, login),
         key,
         properties: facts
             .iter()
@@ -191,6 +195,30 @@ fn event(kind: &str, id: String, payload: &Value) -> Result<PlatformEvent, Ignor
         origin: number.map(|number| json!({"repository": repository, "number": number})),
         ..PlatformEvent::default()
     })
+}
+
+/// Returns the author of the text if it is not the sender; empty if GitHub names no author. The text
+/// of a push is the sender's, who decides what is pushed.
+fn text_author(kind: &str, author: &Value, login: Option<&str>) -> Option<String> {
+    let author = author.as_str();
+    (kind != "push" && (author.is_none() || author != login))
+        .then(|| author.unwrap_or_default().to_owned())
+}
+
+/// Returns the title of an issue as quoted text if another user than the commenter opened it.
+fn title_of_other(payload: &Value, kind: &str, login: Option<&str>) -> String {
+    let issue = &payload["issue"];
+    let opener = issue["user"]["login"].as_str();
+    let (Some(opener), Some(title)) = (opener, issue["title"].as_str()) else {
+        return String::new();
+    };
+    match kind == "issue_comment" && Some(opener) != login {
+        true => quoted_text(
+            &format!("the title of the issue, written by {opener}"),
+            title,
+        ),
+        false => String::new(),
+    }
 }
 
 /// Returns the text, the author and the issue number of an event; `None` for unsupported events.
@@ -262,8 +290,12 @@ fn event_content<'p>(kind: &str, payload: &'p Value) -> Option<GitHubEventConten
         }
         ("issue_comment", "created") => {
             let (number, title) = of(&payload["issue"]);
+            let shown_title = match title_of_other(payload, kind, Some(sender_login)).is_empty() {
+                true => format!(" ({title})"),
+                false => String::new(),
+            };
             let line = format!(
-                "{sender_login} commented on #{} of {where_} ({title}):",
+                "{sender_login} commented on #{} of {where_}{shown_title}:",
                 number?
             );
             let (body, author) = (
@@ -396,6 +428,27 @@ mod tests {
             ("github:octo/.github", None)
         );
         assert_eq!(of("ping", &comment(json!({}))).ok(), None);
+    }
+
+    #[test]
+    fn the_author_and_the_title_of_another_user_are_named() {
+        let by = |author: &str| json!({"number": 3, "title": "t", "body": "x", "user": {"login": author}});
+        let of = |kind: &str, fields: Value| event(kind, String::new(), &comment(fields)).unwrap();
+        let transferred = |author| of("issues", json!({"action": "opened", "issue": by(author)}));
+        assert_eq!(transferred("ada").author, None);
+        assert_eq!(transferred("mallory").author.as_deref(), Some("mallory"));
+        let ghost =
+            json!({"action": "reopened", "issue": {"number": 3, "body": "x", "user": null}});
+        assert_eq!(of("issues", ghost).author.as_deref(), Some(""));
+        let pushed = json!({"action": "synchronize", "pull_request": by("mallory")});
+        let pushed = of("pull_request", pushed);
+        assert_eq!(pushed.author.as_deref(), Some("mallory"));
+        let commented = of("issue_comment", json!({"issue": by("mallory")}));
+        assert_eq!(
+            commented.full_text(),
+            "ada commented on #3 of octo/hello:\n\nwhy?\n[the title of the issue, written by mallory]\nt"
+        );
+        assert_eq!(commented.author, None);
     }
 
     /// Ada is an approver and quotes text that Eve wrote.

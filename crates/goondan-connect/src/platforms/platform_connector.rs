@@ -94,6 +94,11 @@ pub(crate) trait PlatformConnector: Send + Sync {
         MAX_REQUEST_BODY_BYTES
     }
 
+    /// Prepares for the first request, such as with facts that the platform states about the bot.
+    async fn prepare(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Parses a request after checking its signature. By default, refuses every request, because
     /// the events of the platform do not arrive over HTTP.
     fn parse_request(

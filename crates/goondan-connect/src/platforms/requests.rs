@@ -37,6 +37,12 @@ pub(crate) async fn request(runtime: Arc<ConnectionRuntime>, request: Request) -
         Ok(received) => received,
         Err(refusal) => return log_refused_request(&runtime, refusal),
     };
+    if let Err(why) = runtime.platform.prepare().await {
+        let connection = &runtime.bound.name;
+        tracing::warn!(connection, "could not accept an event: {why}");
+        let answer = "The connection is not ready. Send the event again.\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, answer).into_response();
+    }
     let parsed = match runtime
         .platform
         .parse_request(&head.headers, &body, runtime.now())

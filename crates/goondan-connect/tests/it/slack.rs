@@ -148,10 +148,13 @@ async fn the_address_is_checked_and_a_request_that_is_not_slacks_is_refused() {
 #[tokio::test]
 async fn a_refusal_in_the_body_is_a_failed_answer() {
     let state = tempfile::tempdir().unwrap();
-    let platform = Platform::start(|_| {
+    let platform = Platform::start(|call| {
         Some(json(
             200,
-            json!({"ok": false, "error": "channel_not_found"}),
+            match call.path.ends_with("auth.test") {
+                true => json!({"ok": true, "team_id": "T1"}),
+                false => json!({"ok": false, "error": "channel_not_found"}),
+            },
         ))
     })
     .await;
@@ -241,4 +244,51 @@ async fn people_see_that_an_answer_is_being_written() {
         json!({"channel_id": "C1", "thread_ts": "1.2", "status": "is thinking..."})
     );
     assert_eq!(platform.calls("chat.postMessage"), Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn only_the_workspace_of_the_bot_is_served() {
+    let state = tempfile::tempdir().unwrap();
+    let platform = Platform::start(|call| {
+        let is_about = call.path.ends_with("auth.test");
+        Some(json(
+            200,
+            match is_about {
+                true => json!({"ok": true, "team_id": "T1", "user_id": "U0"}),
+                false => json!({"ok": true}),
+            },
+        ))
+    })
+    .await;
+    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let other = message("1.2", "secret of another team").replace("\"T1\"", "\"T2\"");
+    let (status, answer) = running
+        .deliver("team", &signed(SECRET, 0, &other), other.as_bytes())
+        .await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(answer.contains("ignored"), "{answer}");
+    let own = message("1.2", "hello");
+    running
+        .deliver("team", &signed(SECRET, 0, &own), own.as_bytes())
+        .await;
+    platform.wait("chat.postMessage", 1).await;
+    assert_eq!(running.heard("slack:C1:1.2").await, ["hello"]);
+    assert_eq!(platform.calls("auth.test").len(), 1);
+    running.kill().await;
+}
+
+#[tokio::test]
+async fn no_event_is_accepted_before_the_workspace_is_known() {
+    let state = tempfile::tempdir().unwrap();
+    let platform =
+        Platform::start(|_| Some(json(200, json!({"ok": false, "error": "fatal_error"})))).await;
+    let running = Running::start(state.path(), &app(&platform.base)).await;
+    let body = message("1.2", "hello");
+    for _ in 0..2 {
+        let headers = signed(SECRET, 0, &body);
+        let (status, _) = running.deliver("team", &headers, body.as_bytes()).await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    }
+    assert_eq!(platform.calls("auth.test").len(), 1, "no request per event");
+    running.kill().await;
 }

@@ -119,7 +119,7 @@ impl McpConnection {
         deadline: Instant,
     ) -> Result<McpConnection, HandlerError> {
         let (client, config) = http_transport(definition).await?;
-        let tokens = TokenFile::for_server(&options.folder, definition);
+        let tokens = TokenFile::for_server(options, definition);
         let manager = match &tokens {
             Some(tokens) => oauth::load_authorization(definition, tokens).await?,
             None => None,

@@ -90,6 +90,8 @@ pub struct McpOauth {
     pub client_id: Option<String>,
     /// Secret of the client id.
     pub client_secret: Option<ValueSource>,
+    /// The only accepted authorization server. `None` accepts the one that the server names.
+    pub issuer: Option<String>,
     /// Requested scopes. If empty, those that the server advertises.
     pub scopes: Vec<String>,
     /// URL of a document that describes the client. It is also the client id.
@@ -331,6 +333,9 @@ fn read_oauth(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<
     let secret = fields
         .optional("clientSecret")
         .map(|field| value_source::read(&field, findings));
+    let issuer = fields
+        .optional("issuer")
+        .map(|field| read_url(&field, findings));
     let metadata = fields
         .optional("clientMetadataUrl")
         .map(|field| read_url(&field, findings));
@@ -347,6 +352,7 @@ fn read_oauth(field: &FieldReader<'_>, findings: &mut DiagnosticSink) -> Option<
     Some(McpOauth {
         client_id: id.map_or(Some(None), |id| id.map(Some))?,
         client_secret: secret.map_or(Some(None), |secret| secret.map(Some))?,
+        issuer: issuer.map_or(Some(None), |url| url.map(Some))?,
         client_metadata_url: metadata.map_or(Some(None), |url| url.map(Some))?,
         scopes,
     })
@@ -426,6 +432,10 @@ pub(crate) struct McpOauthShape {
     client_id: Option<String>,
     /// The secret of the client id.
     client_secret: Option<ValueSourceShape>,
+    /// The URL of the only accepted authorization server. Required with `clientSecret` if the
+    /// authorization server has another origin than `url`.
+    #[schemars(length(min = 1))]
+    issuer: Option<String>,
     /// The URL of a document that describes the client. It is also the client id.
     #[schemars(length(min = 1))]
     client_metadata_url: Option<String>,

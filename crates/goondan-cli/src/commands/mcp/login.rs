@@ -2,6 +2,7 @@
 
 use std::io::BufRead;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 
 use clap::Args;
 use goondan::StateRoot;
@@ -54,17 +55,17 @@ pub(super) async fn run(
     let tool = servers.find(&args.name)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let port = listener.local_addr()?.port();
+    let page_file = state_root.0.join(format!("login-{port}.html"));
     let browser = LoginBrowser {
         listener,
         port,
-        opens: !args.no_browser,
+        page_file: (!args.no_browser).then(|| page_file.clone()),
         output,
     };
-    servers
-        .tools
-        .login(tool, servers.bundle.root(), &browser)
-        .await
-        .map_err(server_error)?;
+    let root = servers.bundle.root();
+    let done = servers.tools.login(tool, root, &browser).await;
+    let _ = std::fs::remove_file(page_file);
+    done.map_err(server_error)?;
     let good = style::GOOD;
     output.line(&format!(
         "{good}Logged in{good:#} to the server of {}.",
@@ -100,7 +101,8 @@ pub(super) async fn forget(
 struct LoginBrowser<'o> {
     listener: TcpListener,
     port: u16,
-    opens: bool,
+    /// Page that passes the login URL to a browser; `None` if no browser is opened.
+    page_file: Option<PathBuf>,
     output: &'o CommandOutput,
 }
 
@@ -118,8 +120,10 @@ impl ConsentBrowser for LoginBrowser<'_> {
             untrusted_text::line(page)
         ));
         printed.map_err(|error| error.message)?;
-        if self.opens {
-            browser::open(page);
+        if let Some(file) = &self.page_file
+            && let Err(error) = browser::open(page, file)
+        {
+            tracing::debug!(%error, "could not open a browser");
         }
         if CommandOutput::stdin_is_terminal() {
             let port = self.port;

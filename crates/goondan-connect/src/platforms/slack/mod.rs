@@ -1,6 +1,7 @@
 //! `slack`: events of a Slack app over HTTP or a WebSocket; answers go to the thread.
 
 mod socket;
+mod teams;
 mod text;
 mod update;
 
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use self::socket::SlackSocket;
+use self::teams::{SlackTeams, TeamPrefixes};
 use self::text::decode_escapes;
 use super::{
     IgnoredUpdate, ParsedRequest, PlatformConnector, bad_request, code_block, header, json_body,
@@ -49,6 +51,7 @@ pub(super) struct SlackConnector {
     base: String,
     token: String,
     signing_secret: String,
+    teams: SlackTeams,
     /// Socket mode; set if the connection has an app token.
     socket: Option<SlackSocket>,
     /// Accept only mentions and direct messages.
@@ -73,6 +76,7 @@ impl SlackConnector {
             base,
             token: bound.secret("botToken").trim().to_owned(),
             signing_secret: bound.secret("signingSecret").trim().to_owned(),
+            teams: SlackTeams::new(bound.setting("teams")),
             wants_mention: bound.setting("messageMode") == Some("mention"),
             port: bound
                 .setting("port")
@@ -145,10 +149,11 @@ impl SlackConnector {
 
     /// Parses a payload from HTTP or the WebSocket.
     fn read(&self, payload: &Value) -> Result<ParsedRequest, IgnoredUpdate> {
-        if let Some(press) = update::press(payload) {
+        let teams = self.teams.check(payload)?;
+        if let Some(press) = update::press(payload, &teams) {
             return Ok(ParsedRequest::Press(Box::new(press)));
         }
-        update::event(payload, self.wants_mention)
+        update::event(payload, &teams, self.wants_mention)
             .map(|event| ParsedRequest::Event(Box::new(event)))
     }
 }
@@ -161,10 +166,17 @@ impl PlatformConnector for SlackConnector {
 
     async fn receive(&self, runtime: &Arc<ConnectionRuntime>) -> Result<(), String> {
         match (&self.socket, &self.port) {
-            (Some(socket), _) => socket.receive(self, runtime).await,
+            (Some(socket), _) => {
+                self.prepare().await?;
+                socket.receive(self, runtime).await
+            }
             (None, Some((port, path))) => listener::listen(runtime, *port, path).await,
             (None, None) => std::future::pending().await,
         }
+    }
+
+    async fn prepare(&self) -> Result<(), String> {
+        self.teams.prepare(self).await
     }
 
     fn parse_request(
@@ -310,8 +322,10 @@ impl PlatformConnector for SlackConnector {
         if verdict.text.is_some() {
             return;
         }
-        let mut body =
-            json!({"channel": press.channel, "user": press.sender.id, "text": verdict.words});
+        // The id of a user of another workspace begins with the workspace.
+        let sender = &press.sender.id;
+        let user = sender.rsplit(':').next().unwrap_or(sender);
+        let mut body = json!({"channel": press.channel, "user": user, "text": verdict.words});
         if !press.back.is_null() {
             body["thread_ts"] = press.back.clone();
         }
@@ -407,5 +421,5 @@ pub(super) fn sample() -> PlatformEvent {
         "type": "app_mention", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": "1700000000.000100",
         "text": "<@U0> Hello",
     }});
-    update::event(&payload, false).unwrap_or_default()
+    update::event(&payload, &TeamPrefixes::default(), false).unwrap_or_default()
 }

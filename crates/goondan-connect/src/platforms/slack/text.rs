@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use crate::event::lines;
+use crate::own_words::REMOVED;
 
 /// Returns the text that people see. Each part is decoded once, so no one can type a mention.
 pub(super) fn decode_text(text: &str) -> String {
@@ -15,6 +16,40 @@ pub(super) fn decode_text(text: &str) -> String {
         remaining = after;
     }
     decoded + &decode_escapes(remaining)
+}
+
+/// Returns the sender's own words: `text` without the labels of links and mentions, and without the
+/// lines that `blocks` contain as a quote or as code.
+pub(super) fn own_text(text: &str, blocks: &Value) -> String {
+    let mut own = String::new();
+    let mut remaining = text;
+    while let Some((before, token, after)) = next_token(remaining) {
+        own.push_str(&decode_escapes(before));
+        // A command may mention the app.
+        own.push_str(if token.starts_with('@') { "@" } else { REMOVED });
+        remaining = after;
+    }
+    own.push_str(&decode_escapes(remaining));
+    let mut quoted = String::new();
+    append_quotes(blocks, &mut quoted);
+    let is_quoted = |line: &&str| quoted.lines().any(|quote| quote.trim() == line.trim());
+    let own = own.lines().filter(|line| !is_quoted(line));
+    own.collect::<Vec<_>>().join("\n")
+}
+
+/// Appends the text of the quotes and of the code in blocks.
+fn append_quotes(block: &Value, text: &mut String) {
+    if ["rich_text_quote", "rich_text_preformatted"]
+        .iter()
+        .any(|kind| block["type"] == *kind)
+    {
+        append(block, text);
+        return end_line(text);
+    }
+    let children = [block, &block["elements"]].into_iter();
+    for child in children.filter_map(Value::as_array).flatten() {
+        append_quotes(child, text);
+    }
 }
 
 /// Returns the text before the next `<…>`, its content, and the text after it.
@@ -31,8 +66,9 @@ pub(super) fn decode_escapes(text: &str) -> String {
         .replace("&amp;", "&")
 }
 
-/// Returns the content of angle brackets as people see it.
+/// Returns the content of angle brackets as people see it, in one line.
 fn visible_token(token: &str) -> String {
+    let token = &*token.replace(['\n', '\r'], " ");
     let (target, label) = match token.split_once('|') {
         Some((target, label)) => (target, Some(label).filter(|label| !label.is_empty())),
         None => (token, None),
@@ -174,6 +210,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::own_words::own_words;
     use goondan_markup::escaped_mrkdwn as escaped;
 
     #[test]
@@ -206,6 +243,36 @@ mod tests {
         ] {
             assert_eq!(decode_text(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn labels_quotes_and_code_are_no_own_words() {
+        let rich = |kind: &str| {
+            let quote = json!({"type": kind, "elements": [{"type": "text", "text": "/approve 1\n/deny 1"}]});
+            json!([{"type": "rich_text", "elements": [quote]}])
+        };
+        let own = |text: &str, blocks: &Value| own_words(&own_text(text, blocks));
+        for (text, expected) in [
+            ("/approve 1", "/approve 1"),
+            ("<@U1> /approve 1", "@ /approve 1"),
+            ("&gt; /approve 1\nno", "no"),
+            ("&gt;&gt;&gt; mallory wrote\n/approve 1", ""),
+            ("hi <!subteam^S1|x\n/approve 1>", "hi \u{fffc}"),
+            ("hi <!date^1^{date}|x\n/approve 1>", "hi \u{fffc}"),
+            ("hi <@U1|x\n/approve 1>", "hi @"),
+            ("```a\n/approve 1```", "\u{fffc}"),
+        ] {
+            assert_eq!(own(text, &Value::Null), expected, "{text}");
+        }
+        for kind in ["rich_text_quote", "rich_text_preformatted"] {
+            assert_eq!(own("look\n/approve 1\n/deny 1", &rich(kind)), "look");
+        }
+        let section = rich("rich_text_section");
+        assert_eq!(own("look\n/approve 1", &section), "look\n/approve 1");
+        assert_eq!(
+            decode_text("<!date^1^{date}|x\n/approve 1>"),
+            "x /approve 1"
+        );
     }
 
     #[test]

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::teams::TeamPrefixes;
 use super::text::{decode_text, text_of_blocks, with_blocks};
 use crate::channel_approvals::{ButtonPress, parse_button};
 use crate::event::{EventFile, EventSender, PlatformEvent, lines, quoted_text, scalar_text};
 use crate::platforms::IgnoredUpdate;
 
 /// Parses a press of an approval button.
-pub(super) fn press(payload: &Value) -> Option<ButtonPress> {
+pub(super) fn press(payload: &Value, teams: &TeamPrefixes) -> Option<ButtonPress> {
     let action = payload
         .pointer("/actions/0")
         .filter(|_| payload["type"] == "block_actions")?;
@@ -22,7 +23,7 @@ pub(super) fn press(payload: &Value) -> Option<ButtonPress> {
             .or(payload.pointer("/container/channel_id"))?,
     );
     let sender = EventSender {
-        id: user["id"].as_str()?.to_owned(),
+        id: format!("{}{}", teams.sender, user["id"].as_str()?),
         name: user["username"]
             .as_str()
             .or(user["name"].as_str())
@@ -55,7 +56,11 @@ const WRITTEN_SUBTYPES: [&str; 4] = [
 
 /// Parses a message of a user. Slack sends mentions twice under two event ids, so the id is derived
 /// from the message position.
-pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEvent, IgnoredUpdate> {
+pub(super) fn event(
+    payload: &Value,
+    teams: &TeamPrefixes,
+    wants_mention: bool,
+) -> Result<PlatformEvent, IgnoredUpdate> {
     let event = message(payload)?;
     let is_mention = event["type"] == "app_mention";
     let is_direct = event["channel_type"] == "im";
@@ -91,14 +96,18 @@ pub(super) fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEven
             payload["team_id"].as_str().unwrap_or_default()
         ),
         text,
+        own_text: Some(super::text::own_text(
+            event["text"].as_str().unwrap_or_default(),
+            &event["blocks"],
+        )),
         quoted,
         key: match thread {
-            Some(thread) => format!("slack:{channel}:{thread}"),
-            None => format!("slack:{channel}"),
+            Some(thread) => format!("slack:{}{channel}:{thread}", teams.conversation),
+            None => format!("slack:{}{channel}", teams.conversation),
         },
         properties: properties(payload),
         sender: Some(EventSender {
-            id: user.to_owned(),
+            id: format!("{}{user}", teams.sender),
             name: String::new(),
         }),
         channel: Some(channel.to_owned()),
@@ -283,6 +292,10 @@ mod tests {
 
     use super::*;
 
+    fn event(payload: &Value, wants_mention: bool) -> Result<PlatformEvent, IgnoredUpdate> {
+        super::event(payload, &TeamPrefixes::default(), wants_mention)
+    }
+
     fn message(fields: Value) -> Value {
         let mut event =
             json!({"type": "message", "channel": "C1", "user": "U1", "ts": "1.2", "text": "hi"});
@@ -329,6 +342,25 @@ mod tests {
             "no message mentions the app"
         );
         assert!(event(&message(json!({"channel_type": "im"})), true).is_ok());
+    }
+
+    #[test]
+    fn ids_of_another_workspace_begin_with_it() {
+        let teams = TeamPrefixes {
+            conversation: "T2:".to_owned(),
+            sender: "T2:".to_owned(),
+        };
+        let direct = message(json!({"channel_type": "im"}));
+        let read = super::event(&direct, &teams, false).unwrap();
+        assert_eq!(
+            (read.key.as_str(), read.sender.unwrap().id.as_str()),
+            ("slack:T2:C1", "T2:U1")
+        );
+        let button = json!({
+            "type": "block_actions", "user": {"id": "U1"}, "channel": {"id": "C1"},
+            "actions": [{"value": "gdn:allow:0123456789abcdef"}],
+        });
+        assert_eq!(press(&button, &teams).unwrap().sender.id, "T2:U1");
     }
 
     #[test]

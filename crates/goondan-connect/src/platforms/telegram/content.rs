@@ -114,6 +114,17 @@ pub(super) fn of(message: &Value) -> MessageContent {
     }
 }
 
+/// Formats of text that the sender quotes.
+const QUOTING_ENTITIES: [&str; 3] = ["blockquote", "expandable_blockquote", "pre"];
+
+/// Returns whether the message contains a formatted quote, code block or rich text.
+pub(super) fn has_quotes(message: &Value) -> bool {
+    let lists = [&message["entities"], &message["caption_entities"]].into_iter();
+    let mut entities = lists.filter_map(Value::as_array).flatten();
+    entities.any(|entity| QUOTING_ENTITIES.iter().any(|kind| entity["type"] == *kind))
+        || message.get("rich_message").is_some()
+}
+
 /// Adds the URLs of links whose text is not the URL. Offsets count UTF-16 units.
 fn with_links(text: &str, entities: &Value) -> String {
     let mut links: Vec<(usize, &str)> = entities

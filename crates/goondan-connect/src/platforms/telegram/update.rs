@@ -126,10 +126,12 @@ pub(super) fn event(update: &Value) -> Result<PlatformEvent, IgnoredUpdate> {
         // The sender did not write a forwarded message, nor the result of an inline bot.
         quotes: ["forward_origin", "forward_date", "via_bot"]
             .iter()
-            .any(|forwarded| message.get(forwarded).is_some()),
+            .any(|forwarded| message.get(forwarded).is_some())
+            || content::has_quotes(message),
         album: scalar_text(&message["media_group_id"]),
         files: file.into_iter().collect(),
         origin: Some(json!({"chat": chat_id, "thread": thread})),
+        ..PlatformEvent::default()
     })
 }
 

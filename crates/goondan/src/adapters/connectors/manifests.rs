@@ -116,6 +116,18 @@ fn telegram() -> ConnectorManifest {
     }
 }
 
+/// Checks the ids of Slack workspaces, separated by commas or spaces.
+fn team_ids(text: &str) -> Result<(), String> {
+    let mut ids = text.split([',', ' ']).filter(|id| !id.is_empty());
+    let is_id = |id: &str| {
+        id.starts_with(['T', 'E']) && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    match ids.all(is_id) {
+        true => Ok(()),
+        false => Err("must be ids of workspaces, such as `T0123ABCD, T4567EFGH`".to_owned()),
+    }
+}
+
 /// Declares the Slack connector.
 fn slack() -> ConnectorManifest {
     let properties: &[&str] = &[
@@ -135,6 +147,7 @@ fn slack() -> ConnectorManifest {
                 _ => Err("must be `all` or `mention`".to_owned()),
             })
             .also(&["SLACK_MESSAGE_MODE"]),
+            optional("teams", team_ids),
             optional("port", |text| integer_within(text, 1, 65_535))
                 .also(&["SLACK_WEBHOOK_PORT", "PORT"]),
             optional("path", |path| match path.starts_with('/') {
