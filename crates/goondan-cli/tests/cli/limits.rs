@@ -19,6 +19,11 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
         "MAX_LINE_CHARS",
     ),
     (
+        "length of a conversation title, in characters",
+        "goondan-core/src/conversation_title.rs",
+        "MAX_TITLE_CHARS",
+    ),
+    (
         "existing files listed in a `gdn init` warning",
         "init/mod.rs",
         "MAX_NAMED_FILES",
