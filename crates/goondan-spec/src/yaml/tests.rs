@@ -174,6 +174,7 @@ proptest! {
             // The other library does not check merged values that the map's own keys replace.
             (Err(_), Ok(_)) if text.contains("<<") && (is_inside_itself(&text) || has_wrong_value(&text)) => {}
             (Err(_), Ok(Some(theirs))) if has_twins(&theirs) => {}
+            (Ok(Some(ours)), Err(_)) if has_equal_numbers(&ours) => {}
             (Err(_), _) if is_refused_by_us_alone(&text) => {}
             // The other library finds syntax errors around keys first, and reports alias targets.
             (Err(_), Err(_)) if text.contains("<<") || text.contains('*') => {}
@@ -240,6 +241,31 @@ fn has_twins(node: &YamlNode) -> bool {
         NodeContent::List(items) => items.iter().any(has_twins),
         _ => false,
     }
+}
+
+/// Returns true if a map has two keys with different text that are the same number, such as `0` and
+/// `-0`. The other library rejects them. Our keys are text.
+fn has_equal_numbers(node: &YamlNode) -> bool {
+    match &node.content {
+        NodeContent::Map(entries) => {
+            let numbers: Vec<f64> = entries
+                .iter()
+                .filter_map(|entry| entry.key.parse().ok())
+                .collect();
+            let is_repeated = |(at, number): (usize, &f64)| numbers[..at].contains(number);
+            numbers.iter().enumerate().any(is_repeated)
+                || entries.iter().any(|entry| has_equal_numbers(&entry.value))
+        }
+        NodeContent::List(items) => items.iter().any(has_equal_numbers),
+        _ => false,
+    }
+}
+
+#[test]
+fn keys_with_the_same_number_are_different_texts() {
+    let text = "? 0\n? -0\n";
+    assert!(ours(text).is_ok_and(|node| node.is_some_and(|node| has_equal_numbers(&node))));
+    assert!(theirs(text).is_err());
 }
 
 #[test]
