@@ -117,7 +117,7 @@ mod tests {
             ("> mallory\n/approve 1", ""),
             ("> mallory\n\n/approve 1", "\n/approve 1"),
             ("a\n\n    /approve 1", "a\n"),
-            ("thanks\n\nOn Monday mallory wrote:\n/approve 1", "thanks\n"),
+            ("thanks\n\nOn Monday mallory wrote:\n/approve 1", "thanks"),
             ("thanks\n-----Original Message-----\n/approve 1", "thanks"),
         ] {
             assert_eq!(own_markdown(text), expected, "{text}");

@@ -111,6 +111,22 @@ impl TokenFile {
         self.path.with_extension("challenge")
     }
 
+    /// Path of the secret of a client that gdn registered.
+    fn client_secret_file(&self) -> PathBuf {
+        self.path.with_extension("client")
+    }
+
+    /// Masks the secret of a registered client, and stores it so that later processes mask it.
+    fn record_client_secret(&self, secret: &str) {
+        self.mask(secret);
+        if let Err(error) = self.write(&self.client_secret_file(), secret.as_bytes()) {
+            tracing::warn!(
+                %error,
+                "could not store the secret of an OAuth client; later processes do not mask it"
+            );
+        }
+    }
+
     /// Returns true if the user is logged in.
     pub(crate) fn exists(&self) -> bool {
         self.file().exists()
@@ -119,6 +135,7 @@ impl TokenFile {
     /// Deletes the tokens; returns false if there are none.
     pub(crate) fn delete(&self) -> io::Result<bool> {
         let _ = fs::remove_file(self.challenge_file());
+        let _ = fs::remove_file(self.client_secret_file());
         match fs::remove_file(self.file()) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -164,6 +181,9 @@ impl TokenFile {
         let credentials: StoredCredentials =
             serde_json::from_slice(&fs::read(self.file())?).map_err(io::Error::other)?;
         self.mask_credentials(&credentials);
+        if let Ok(secret) = fs::read_to_string(self.client_secret_file()) {
+            self.mask(&secret);
+        }
         Ok(Some(credentials))
     }
 }
@@ -314,7 +334,7 @@ async fn start_session(
             .await?;
         request = request.with_preregistered_client(client.client_id);
         if let Some(secret) = client.client_secret {
-            tokens.mask(&secret);
+            tokens.record_client_secret(&secret);
             request = request.with_client_secret(secret);
         }
     }
@@ -532,6 +552,19 @@ mod tests {
             );
         }
         assert!(tokens.delete().unwrap() && !tokens.delete().unwrap() && !tokens.exists());
+    }
+
+    #[tokio::test]
+    async fn a_later_process_masks_the_secret_of_a_registered_client() {
+        let folder = tempfile::tempdir().unwrap();
+        let registered = tokens(folder.path());
+        registered.record_client_secret("secret-of-the-client");
+        let credentials = StoredCredentials::new("me".to_owned(), None, Vec::new(), None);
+        registered.save(credentials).await.unwrap();
+        let later = tokens(folder.path());
+        assert!(later.load().await.unwrap().is_some());
+        assert_eq!(later.redactor.text("secret-of-the-client"), "***");
+        assert!(later.delete().unwrap() && !later.client_secret_file().exists());
     }
 
     #[tokio::test]
