@@ -106,6 +106,7 @@ pub fn sourced_files(
         folders: folders.to_vec(),
         start_folders: folders,
         own_directories: &own_directories,
+        functions: BTreeSet::new(),
         data_variables: BTreeSet::new(),
         run_variables: BTreeSet::new(),
         copies_unknown_data: false,
@@ -156,6 +157,8 @@ struct SourceSearch<'a> {
     start_folders: &'a [PathBuf],
     /// Directories in which an agent may be able to write.
     own_directories: &'a [PathBuf],
+    /// Functions of the scripts.
+    functions: BTreeSet<String>,
     /// Variables whose values come from data. A script gives them to the programs that it starts.
     data_variables: BTreeSet<String>,
     /// Variables that a script does not set, and which can decide what it runs.

@@ -38,6 +38,9 @@ const LOADING_VARIABLES: [&str; 22] = [
     "UV_",
 ];
 
+/// Words in place of a program that run nothing themselves.
+const CONTROL_WORDS: [&str; 5] = ["case", "done", "esac", "fi", "}"];
+
 /// Programs that copy files into a directory. Their arguments do not name the copies.
 const UNPACKING_PROGRAMS: [&str; 10] = [
     "7z", "bsdtar", "cpio", "install", "patch", "rsync", "scp", "tar", "unzip", "git",
@@ -76,11 +79,19 @@ impl SourceSearch<'_> {
             || script.statements.iter().any(is_alias);
         self.data_variables
             .extend(script.data_variables.iter().cloned());
+        self.functions.extend(script.functions.iter().cloned());
     }
 
     /// Notices a command that can run files which its text does not determine.
     pub(super) fn check_command(&mut self, statement: &ScriptStatement, words: &[ScriptWord]) {
-        let arguments = words.get(1..).unwrap_or_default();
+        let Some((program, arguments)) = words.split_first() else {
+            return;
+        };
+        // The commands in a function are checked, and `ScriptVariables` contains its arguments.
+        let is_function = self.functions.contains(&program.text);
+        if is_function || CONTROL_WORDS.contains(&program.text.as_str()) {
+            return;
+        }
         // Arguments of the script, and variables of its environment, do not change.
         let command: Vec<LineWord> = words
             .iter()

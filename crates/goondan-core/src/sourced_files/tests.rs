@@ -101,6 +101,14 @@ fn the_files_that_a_script_sources_are_found() {
         ("cd sub && make", &["sub"]),
         ("make -C sub; perl -Isub x.pl", &["sub"]),
         ("PYTHONPATH=sub python3 x.py", &["sub"]),
+        (
+            "while read -r l; do\n  case \"$l\" in\n    a*) echo \"$l\";;\n  esac\ndone",
+            &[],
+        ),
+        (
+            "die() { echo \"$1\" >&2; exit 1; }\ndie \"$(git status)\"",
+            &[],
+        ),
         ("make -j \"$(nproc)\" && cp x y", &[]),
         ("docker build -t app:$(git rev-parse HEAD) .", &[]),
         ("for f in *.txt; do echo \"$f: $((1 + 2))\"; done", &[]),
