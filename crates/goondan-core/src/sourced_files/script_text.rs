@@ -100,10 +100,17 @@ impl ScriptText {
         let mut variables = ScriptVariables::default();
         // A value can contain another variable.
         for _ in 0..MAX_VARIABLE_DEPTH {
-            let script = StatementReader::read_script(text, &folder, &variables, 0);
+            let script = Self::read_with(text, &folder, &variables);
             variables = ScriptVariables::of(&script.statements, &script.functions);
         }
-        let mut script = StatementReader::read_script(text, &folder, &variables, 0);
+        let mut script = Self::read_with(text, &folder, &variables);
+        script.data_variables = variables.data_variables();
+        script
+    }
+
+    /// Reads a text with these values of its variables.
+    fn read_with(text: &str, folder: &str, variables: &ScriptVariables) -> ScriptText {
+        let mut script = StatementReader::read_script(text, folder, variables, 0);
         for statement in &script.statements {
             if let [first, name, ..] = statement.words.as_slice()
                 && first.text == "function"
@@ -111,7 +118,6 @@ impl ScriptText {
                 script.functions.insert(name.text.clone());
             }
         }
-        script.data_variables = variables.data_variables();
         script
     }
 }
