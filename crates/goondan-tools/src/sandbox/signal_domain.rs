@@ -222,10 +222,11 @@ impl DomainThread {
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if self.on_end.is_some() && domain_members().all(has_ended) {
-                if let Some(on_end) = self.on_end.take() {
-                    on_end();
-                }
+            if self.on_end.is_some()
+                && domain_members().all(has_ended)
+                && let Some(on_end) = self.on_end.take()
+            {
+                on_end();
             }
         }
         signal_all(Signal::SIGKILL);
