@@ -234,13 +234,14 @@ const PLATFORMS = {
     return (number) => {
       if (number % 20 === 1) return { names: ["the slash command"], body: new URLSearchParams(maker.make(command)).toString() };
       if (number % 20 === 2) {
-        const payload = maker.make(interaction);
+        const payload = inOneWorkspace(maker.make(interaction));
         return { names: [payload.type], body: new URLSearchParams({ payload: JSON.stringify(payload) }).toString() };
       }
       const payload = maker.make(envelope);
       if (number % 2 === 0) payload.event = maker.make(written[(number >> 1) % written.length], "event", 1);
       const event = payload.event;
       if ("ts" in event) event.ts = `1700000000.${String(number).padStart(6, "0")}`;
+      inOneWorkspace(payload);
       return { names: event.type === "message" ? ["message"] : [event.type, "a message"], body: JSON.stringify(payload) };
     };
   },
@@ -272,6 +273,16 @@ const PLATFORMS = {
     };
   },
 };
+
+/** Replaces the workspace ids of Slack, because updates of other workspaces are ignored. */
+function inOneWorkspace(value) {
+  for (const [name, inner] of Object.entries(value ?? {})) {
+    if (/^(team|team_id|user_team|source_team)$/.test(name) && typeof inner === "string") value[name] = "T1";
+    else if (name === "team" && inner?.id) inner.id = "T1";
+    else if (typeof inner === "object") inOneWorkspace(inner);
+  }
+  return value;
+}
 
 /** Returns true for the messages of Slack that people write. */
 function isWritten(shape) {

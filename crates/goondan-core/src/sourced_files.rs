@@ -27,7 +27,7 @@ use script_variables::is_name;
 const MAX_SCRIPTS: usize = 200;
 /// Limit of bytes of a script. In a larger script, the files are unknown.
 const MAX_SCRIPT_BYTES: u64 = 512 * 1024;
-/// Limit of directories into which the scripts change.
+/// Maximum number of directories in which relative paths can start, including the targets of `cd`.
 const MAX_DIRECTORIES: usize = 16;
 
 /// Suffixes of shell scripts.
@@ -161,7 +161,8 @@ struct SourceSearch<'a> {
     functions: BTreeSet<String>,
     /// Variables whose values come from data. A script gives them to the programs that it starts.
     data_variables: BTreeSet<String>,
-    /// Variables that a script does not set, and which can decide what it runs.
+    /// Variables that commands use although their script does not set them. If another script sets
+    /// one from data, the files that run are unknown.
     run_variables: BTreeSet<String>,
     /// A command can write files with data that the scripts do not name.
     copies_unknown_data: bool,
@@ -246,7 +247,7 @@ impl SourceSearch<'_> {
         self.read_shell(&texts.join(" "), around);
     }
 
-    /// Adds the files of the command lines in a `package.json`.
+    /// Adds the files that the entries of `scripts` in a `package.json` run.
     fn read_manifest(&mut self, text: &str, around: &Path) {
         let manifest: Value = serde_json::from_str(text).unwrap_or_default();
         let scripts = manifest.get("scripts").and_then(Value::as_object);
@@ -303,7 +304,7 @@ impl SourceSearch<'_> {
         let (name, value) = line.split_at(name_end);
         let changes_reading = [".RECIPEPREFIX", ".SHELLFLAGS", "SHELL", "define"].contains(&name);
         self.sourced.are_unknown |= generates_rules || changes_reading && !value.is_empty();
-        if is_name(name) && value.contains("$(") || value.contains("${") {
+        if is_name(name) && (value.contains("$(") || value.contains("${")) {
             self.data_variables.insert(name.to_owned());
         }
     }
@@ -319,7 +320,7 @@ impl SourceSearch<'_> {
         };
         let first = arguments.iter().find(|word| !word.text.starts_with('-'));
         match program.text.as_str() {
-            "cd" | "pushd" => return self.add_directory(first, around),
+            "cd" | "pushd" => return self.add_cd_target(first, around),
             "eval" => return self.read_string(arguments, around),
             "." | "source" => {
                 if let Some(word) = first {
@@ -347,7 +348,7 @@ impl SourceSearch<'_> {
             self.add_arguments(program, arguments, around);
         }
         if self.is_in_own_script {
-            self.add_stated_directories(words, around);
+            self.add_option_directories(words, around);
         }
         if NON_STARTING_PROGRAMS.contains(&program.text.as_str()) {
             return;
@@ -479,8 +480,9 @@ impl SourceSearch<'_> {
         }
     }
 
-    /// Adds a directory into which a script changes.
-    fn add_directory(&mut self, word: Option<&ScriptWord>, around: &Path) {
+    /// Handles `cd DIR`: later relative paths can also start in that directory. In a script that an
+    /// agent could change, all code in it is covered.
+    fn add_cd_target(&mut self, word: Option<&ScriptWord>, around: &Path) {
         let Some(word) = word.filter(|word| word.is_known) else {
             return;
         };
@@ -517,13 +519,14 @@ impl SourceSearch<'_> {
         }
     }
 
-    /// Returns the existing files that a path can mean.
+    /// Returns the existing files to which a path in a script can refer, depending on the working
+    /// directory.
     fn existing_paths(&self, path: &str, around: &Path) -> Vec<PathBuf> {
         let paths = self.possible_paths(path, around).into_iter();
         paths.filter(|path| path.is_file()).collect()
     }
 
-    /// Returns the places that a path can mean.
+    /// Returns the places to which a path in a script can refer, depending on the working directory.
     fn possible_paths(&self, path: &str, around: &Path) -> BTreeSet<PathBuf> {
         let path = match path.strip_prefix("~/").zip(std::env::home_dir()) {
             Some((below, home)) => home.join(below),

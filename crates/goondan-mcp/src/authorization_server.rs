@@ -37,7 +37,7 @@ pub(crate) async fn check(
     metadata: &AuthorizationMetadata,
 ) -> Result<(), HandlerError> {
     check_urls(definition, metadata)?;
-    check_issuer(definition, metadata)?;
+    check_secret_receiver(definition, metadata)?;
     match published_elsewhere(metadata) {
         Some((issuer, endpoint)) if !publishes(&issuer, endpoint).await => {
             let problem = format_args!(
@@ -88,9 +88,9 @@ fn check_urls(
     Ok(())
 }
 
-/// Checks the issuer against `oauth.issuer`. Without that field, a client secret goes only to the
-/// origin of `url`.
-fn check_issuer(
+/// Checks the receiver of the client secret. With `oauth.issuer`, the issuer must match it. Without
+/// it, a configured client secret requires a token endpoint at the origin of `url`.
+fn check_secret_receiver(
     definition: &McpServerDefinition,
     metadata: &AuthorizationMetadata,
 ) -> Result<(), HandlerError> {
@@ -334,7 +334,7 @@ mod tests {
         };
         let checked = |issuer, fields| {
             let server = defined("https://crm.example/mcp", oauth(issuer));
-            check_issuer(&server, &metadata(fields))
+            check_secret_receiver(&server, &metadata(fields))
         };
         let suggestion = checked(None, json!({})).unwrap_err().suggestion.unwrap();
         assert!(

@@ -148,7 +148,7 @@ impl TokenFile {
         if let Err(error) = self.write(&self.challenge_file(), challenge.as_bytes()) {
             tracing::debug!(
                 %error,
-                "could not store the OAuth metadata of an MCP server; gdn requests the metadata \
+                "could not store the login challenge of an MCP server; the next login requests it \
                     again"
             );
         }
@@ -375,7 +375,7 @@ async fn visit_page(
     page: &str,
     visitor: &dyn ConsentBrowser,
 ) -> Result<String, HandlerError> {
-    if !is_of_the_web(page) {
+    if !is_http_url(page) {
         let what = format_args!(
             "returned a login URL that is not an HTTP URL: {}",
             codes::escaped_error_text(page)
@@ -403,9 +403,9 @@ async fn visit_page(
     Ok(redirect_url)
 }
 
-/// Returns true if a browser opens the URL. A server could name a URL of another scheme, which
-/// would start a program on the user's machine.
-fn is_of_the_web(page: &str) -> bool {
+/// Returns true for an `http` or `https` URL with a host. The server chooses the URL, and a URL of
+/// another scheme could start a program on the user's machine.
+fn is_http_url(page: &str) -> bool {
     url::Url::parse(page)
         .is_ok_and(|page| matches!(page.scheme(), "http" | "https") && page.has_host())
 }
@@ -595,7 +595,7 @@ mod tests {
     #[test]
     fn a_server_starts_no_program_by_its_page() {
         for page in ["https://a.example/authorize?x=y", "http://127.0.0.1:1/"] {
-            assert!(is_of_the_web(page), "{page}");
+            assert!(is_http_url(page), "{page}");
         }
         for page in [
             "file:///usr/share/x.desktop",
@@ -606,7 +606,7 @@ mod tests {
             "-x",
             "",
         ] {
-            assert!(!is_of_the_web(page), "{page}");
+            assert!(!is_http_url(page), "{page}");
         }
     }
 

@@ -655,7 +655,7 @@ type Followed = (
 async fn begin_to_follow(link: &Weak<McpConnection>) -> Option<Followed> {
     let link = link.upgrade()?;
     let subscription = link.listen().await;
-    Some((link.handler.clone(), link.end_of(), subscription))
+    Some((link.handler.clone(), link.end_receiver(), subscription))
 }
 
 /// Returns the identity of a tool's definition; an empty one if the server does not have the tool.

@@ -51,7 +51,7 @@ fn add_names(command: &str, names: &mut BTreeSet<String>) {
     add_path_strings(rest, names);
 }
 
-/// Returns the text after its first word, which can have quotes.
+/// Removes the first word, with its quotes if it is quoted, and returns the rest.
 fn without_first_word(text: &str) -> &str {
     let is_quote = |c: &char| ['"', '\''].contains(c);
     match text.chars().next().filter(is_quote) {
@@ -60,7 +60,7 @@ fn without_first_word(text: &str) -> &str {
     }
 }
 
-/// Returns the strings in a text of any language that can be paths.
+/// Returns the parts of a text that could be paths. The text can be code of any programming language.
 pub fn path_strings(text: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     add_path_strings(text, &mut names);

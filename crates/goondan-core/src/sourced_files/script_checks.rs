@@ -38,11 +38,11 @@ const LOADING_VARIABLES: [&str; 22] = [
     "UV_",
 ];
 
-/// Words in place of a program that run nothing themselves.
+/// Keywords that can be in the place of a program. They start no program.
 const CONTROL_WORDS: [&str; 5] = ["case", "done", "esac", "fi", "}"];
 
-/// Programs that copy files into a directory. Their arguments do not name the copies.
-const UNPACKING_PROGRAMS: [&str; 10] = [
+/// Programs that write files which their arguments need not name, such as the content of an archive.
+const FILE_CREATING_PROGRAMS: [&str; 10] = [
     "7z", "bsdtar", "cpio", "install", "patch", "rsync", "scp", "tar", "unzip", "git",
 ];
 
@@ -57,8 +57,8 @@ const DIRECTORY_OPTIONS: [&str; 6] = [
 ];
 
 impl SourceSearch<'_> {
-    /// Notices a text that shells can read in another way, or that gives known names to other
-    /// commands.
+    /// Sets `are_unknown` for a text that shells can read in another way, or that gives known names to
+    /// other commands.
     pub(super) fn check_text(&mut self, script: &ScriptText) {
         let is_known_command = |name: &String| {
             let word = LineWord::of_script(name, false);
@@ -82,7 +82,8 @@ impl SourceSearch<'_> {
         self.functions.extend(script.functions.iter().cloned());
     }
 
-    /// Notices a command that can run files which its text does not determine.
+    /// Sets `are_unknown` for a command that can run files which its text does not determine. Other
+    /// commands that matter for the whole search are only recorded.
     pub(super) fn check_command(&mut self, statement: &ScriptStatement, words: &[ScriptWord]) {
         let Some((program, arguments)) = words.split_first() else {
             return;
@@ -100,35 +101,36 @@ impl SourceSearch<'_> {
                 let is_unknown = if at == 0 {
                     !word.is_known
                 } else {
-                    word.has_output
+                    word.comes_from_data
                 };
                 LineWord::of_script(&word.text, is_unknown)
             })
             .collect();
         let effect = shell::effect(&command);
-        let has_output = arguments.iter().any(|word| word.has_output);
+        let comes_from_data = arguments.iter().any(|word| word.comes_from_data);
         let begins_with_output = arguments.iter().any(ScriptWord::begins_with_output);
         let has_pattern = || {
-            let is_pattern = |word: &ScriptWord| word.is_computed && !word.has_output;
+            let is_pattern = |word: &ScriptWord| word.is_computed && !word.comes_from_data;
             arguments.iter().any(is_pattern)
         };
         match effect {
             CommandEffect::Prints => {
                 self.copies_unknown_data |=
-                    statement.writes_file && (has_output || has_pattern() || statement.is_fed);
+                    statement.writes_file && (comes_from_data || has_pattern() || statement.is_fed);
             }
             CommandEffect::Copies => {
-                self.copies_unknown_data |= has_output || has_pattern() || copies_directory(words);
+                self.copies_unknown_data |=
+                    comes_from_data || has_pattern() || can_copy_directory(words);
             }
             CommandEffect::Builds => self.sourced.are_unknown |= begins_with_output,
             CommandEffect::RunsScript => {
                 self.runs_scripts = true;
-                if has_output {
+                if comes_from_data {
                     self.data_variables.insert(PARAMETERS.to_owned());
                 }
             }
             // [`shell::runs_listed_files`] decides about the files that they run.
-            CommandEffect::Unknown if words.iter().any(is_listing) => {
+            CommandEffect::Unknown if words.iter().any(runs_listed_files) => {
                 self.sourced.are_unknown |= begins_with_output;
                 self.copies_unknown_data |= words.iter().any(is_copying);
             }
@@ -144,8 +146,8 @@ impl SourceSearch<'_> {
         }
     }
 
-    /// Notices variables that decide which code a program loads, and adds the directories that they
-    /// name.
+    /// Sets `are_unknown` if data decides about a variable such as `PATH`, and covers the directories
+    /// that such variables name.
     pub(super) fn check_assignments(&mut self, statement: &ScriptStatement, around: &Path) {
         for word in &statement.words {
             let Some((name, value)) = word.text.split_once('=') else {
@@ -159,15 +161,15 @@ impl SourceSearch<'_> {
             if !is_loading || !shell::is_assignment(&word.text) {
                 continue;
             }
-            self.sourced.are_unknown |= word.has_output || name == "HOME";
+            self.sourced.are_unknown |= word.comes_from_data || name == "HOME";
             for piece in pieces(value) {
                 self.add_code_directory(&piece, around);
             }
         }
     }
 
-    /// Adds the directories of code that options of a command name.
-    pub(super) fn add_stated_directories(&mut self, words: &[ScriptWord], around: &Path) {
+    /// Covers the code directories in the options of a command, such as `-C DIR`.
+    pub(super) fn add_option_directories(&mut self, words: &[ScriptWord], around: &Path) {
         let texts = || words.iter().map(|word| word.text.as_str());
         let values = texts()
             .zip(texts().skip(1))
@@ -186,8 +188,8 @@ impl SourceSearch<'_> {
         }
     }
 
-    /// Adds a directory of code, with all its files. A directory around the working directory is
-    /// unknown, because its files are too many.
+    /// Covers all code in a directory. Sets `are_unknown` for a directory around the working
+    /// directory, because its files are too many.
     pub(super) fn add_code_directory(&mut self, path: &str, around: &Path) {
         if path.is_empty() || path == "." {
             return;
@@ -216,9 +218,9 @@ impl SourceSearch<'_> {
     }
 }
 
-/// Returns true if a word is the name of a program that runs commands with files from a list or a
-/// directory.
-fn is_listing(word: &ScriptWord) -> bool {
+/// Returns true for a program such as `xargs` or `find`, which runs commands with files from a list
+/// or a directory.
+fn runs_listed_files(word: &ScriptWord) -> bool {
     shell::is_listing_program(&word.text)
 }
 
@@ -228,8 +230,9 @@ fn is_copying(word: &ScriptWord) -> bool {
     shell::effect(std::slice::from_ref(&word)) == CommandEffect::Copies
 }
 
-/// Returns true if a command copies whole directories.
-fn copies_directory(words: &[ScriptWord]) -> bool {
+/// Returns true if a command can copy, move or link a whole directory. `mv` and `ln` always can, and
+/// `cp` needs an option such as `-r` or `-a`.
+fn can_copy_directory(words: &[ScriptWord]) -> bool {
     let mut options = words.iter().filter(|word| word.text.starts_with('-'));
     let program = words.first().map_or("", |word| word.text.as_str());
     ["mv", "ln", "cp"].contains(&program)
@@ -246,5 +249,5 @@ fn is_unpacking(words: &[ScriptWord]) -> bool {
         text.starts_with('c') || text.starts_with('t')
     });
     let name = program.text.rsplit('/').next().unwrap_or_default();
-    UNPACKING_PROGRAMS.contains(&name) && !(name.ends_with("tar") && creates_archive)
+    FILE_CREATING_PROGRAMS.contains(&name) && !(name.ends_with("tar") && creates_archive)
 }

@@ -24,11 +24,11 @@ pub(super) struct ScriptWord {
     pub(super) text: String,
     /// No part is unknown.
     pub(super) is_known: bool,
-    /// A part comes from data that the script reads: the output of a command, a variable that it
-    /// sets, or a pattern.
+    /// A part is only known when the script runs: [`Self::comes_from_data`], or a pattern.
     pub(super) is_computed: bool,
-    /// A part comes from the output of a command, or from a variable that the script sets.
-    pub(super) has_output: bool,
+    /// A part is only known when the script runs: the output of a command, or a variable that holds
+    /// such output.
+    pub(super) comes_from_data: bool,
     /// Parameters of the script, and variables that it does not set.
     pub(super) outer_variables: BTreeSet<String>,
 }
@@ -40,7 +40,7 @@ impl ScriptWord {
             text: text.to_owned(),
             is_known: true,
             is_computed: false,
-            has_output: false,
+            comes_from_data: false,
             outer_variables: BTreeSet::new(),
         }
     }
@@ -48,7 +48,7 @@ impl ScriptWord {
     /// Returns true if data determines the beginning of the word, so the word can name any program
     /// or file.
     pub(super) fn begins_with_output(&self) -> bool {
-        self.has_output && self.text.starts_with('*')
+        self.comes_from_data && self.text.starts_with('*')
     }
 }
 

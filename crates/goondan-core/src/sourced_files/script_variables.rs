@@ -20,19 +20,19 @@ pub(super) struct VariableValue {
     /// The text, with `*` for each unknown part.
     pub(super) text: String,
     pub(super) is_known: bool,
-    /// The value comes from data that the script reads.
-    pub(super) has_output: bool,
+    /// The value is only known when the script runs, such as the output of a command.
+    pub(super) comes_from_data: bool,
     /// Parameters of the script, and variables that it does not set.
     pub(super) outer_variables: BTreeSet<String>,
 }
 
 impl VariableValue {
-    /// Returns a value that comes from data.
-    fn of_data() -> Self {
+    /// Returns the value of a variable that the script sets from data it reads, such as `read NAME`.
+    fn unknown_from_data() -> Self {
         VariableValue {
             text: "*".to_owned(),
             is_known: false,
-            has_output: true,
+            comes_from_data: true,
             outer_variables: BTreeSet::new(),
         }
     }
@@ -44,7 +44,7 @@ impl VariableValue {
             self.is_known = false;
         }
         self.is_known &= other.is_known;
-        self.has_output |= other.has_output;
+        self.comes_from_data |= other.comes_from_data;
         self.outer_variables.extend(other.outer_variables);
     }
 }
@@ -69,7 +69,7 @@ impl ScriptVariables {
 
     /// Returns the names of variables whose values come from data.
     pub(super) fn data_variables(&self) -> BTreeSet<String> {
-        let with_data = self.0.iter().filter(|(_, value)| value.has_output);
+        let with_data = self.0.iter().filter(|(_, value)| value.comes_from_data);
         with_data.map(|(name, _)| name.clone()).collect()
     }
 
@@ -94,7 +94,7 @@ impl ScriptVariables {
                 .any(|word| is_option(word) && word.text.contains(letter))
         };
         let command = command.text.as_str();
-        let has_output = arguments.iter().any(|word| word.has_output);
+        let comes_from_data = arguments.iter().any(|word| word.comes_from_data);
         if SETTERS.contains(&command)
             || DECLARATIONS.contains(&command) && has_option('n')
             || command == "printf" && has_option('v')
@@ -102,11 +102,11 @@ impl ScriptVariables {
             for word in arguments {
                 let name = word.text.split('=').next().unwrap_or_default();
                 if is_name(name) {
-                    self.add(name, VariableValue::of_data());
+                    self.add(name, VariableValue::unknown_from_data());
                 }
             }
-        } else if has_output && (command == "set" || functions.contains(command)) {
-            self.add(PARAMETERS, VariableValue::of_data());
+        } else if comes_from_data && (command == "set" || functions.contains(command)) {
+            self.add(PARAMETERS, VariableValue::unknown_from_data());
         }
     }
 
@@ -119,12 +119,12 @@ impl ScriptVariables {
             let value = VariableValue {
                 text: text.to_owned(),
                 is_known: word.is_known,
-                has_output: word.has_output,
+                comes_from_data: word.comes_from_data,
                 outer_variables: word.outer_variables.clone(),
             };
             self.add(name, value);
         } else if let Some(name) = name.strip_suffix('+').filter(|name| is_name(name)) {
-            self.add(name, VariableValue::of_data());
+            self.add(name, VariableValue::unknown_from_data());
         }
     }
 }

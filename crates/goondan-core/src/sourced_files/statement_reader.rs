@@ -24,13 +24,15 @@ const SCRIPT_DIRECTORY: [&str; 13] = [
     "cd${0%/*}&&pwd",
 ];
 
-/// Programs whose output does not depend on files.
-const FIXED_SOURCES: [&str; 8] = [
+/// Programs whose output files cannot influence, except with options. Their output in `$(…)` is
+/// unknown text, but does not count as data.
+const FILE_INDEPENDENT_PROGRAMS: [&str; 8] = [
     "arch", "date", "hostname", "id", "nproc", "tty", "uname", "whoami",
 ];
 
-/// Programs that print their arguments, or the files that these name.
-const PRINTING_SOURCES: [&str; 5] = ["cat", "echo", "printf", "true", "yes"];
+/// Programs whose output is empty, their arguments, or the content of the files that these name. If
+/// the arguments are known, the output is known.
+const KNOWN_OUTPUT_PROGRAMS: [&str; 5] = ["cat", "echo", "printf", "true", "yes"];
 
 /// Maximum number of nested substitutions that are read.
 const MAX_NESTING_DEPTH: usize = 8;
@@ -38,7 +40,7 @@ const MAX_NESTING_DEPTH: usize = 8;
 /// A here-document whose text follows after the line.
 struct HereDocument {
     delimiter: String,
-    /// A shell replaces no expansions in the text.
+    /// The delimiter is quoted, so a shell leaves `$NAME` and `$(…)` in the text as they are.
     is_quoted: bool,
     /// Tabs at the start of each line do not count.
     is_indented: bool,
@@ -57,7 +59,8 @@ pub(super) struct StatementReader<'a> {
     depth: usize,
     /// The next word is the target of an output redirection.
     is_output: bool,
-    /// All commands up to the end can read the output of others.
+    /// A group such as `while` or `{` reads piped data. All following commands count as fed, because
+    /// the end of the group is not tracked.
     is_group_fed: bool,
     documents: VecDeque<HereDocument>,
 }
@@ -125,20 +128,22 @@ impl<'a> StatementReader<'a> {
         self.script.statements.push(statement);
     }
 
-    /// Ends a statement whose output the next one reads.
+    /// Ends a statement whose output is piped into the next one. The next one counts as fed, unless
+    /// this one only prints known text or files with known names.
     fn end_pipe_part(&mut self) {
         let count = self.script.statements.len();
         self.end_statement();
         let last = self.script.statements.last();
-        let is_text = last.is_some_and(|last| {
+        let prints_known_text = last.is_some_and(|last| {
             let words = last.command_words();
-            let is_printing = |word: &ScriptWord| PRINTING_SOURCES.contains(&word.text.as_str());
+            let is_printing =
+                |word: &ScriptWord| KNOWN_OUTPUT_PROGRAMS.contains(&word.text.as_str());
             !last.is_fed
                 && words.first().is_some_and(is_printing)
                 && words.iter().all(|word| word.is_known)
         });
-        let is_new = self.script.statements.len() > count;
-        self.statement.is_fed = !(is_text && is_new);
+        let added_statement = self.script.statements.len() > count;
+        self.statement.is_fed = !(prints_known_text && added_statement);
     }
 
     fn push(&mut self, c: char) {
@@ -158,8 +163,13 @@ impl<'a> StatementReader<'a> {
         let word = self.current();
         word.is_known = false;
         word.is_computed = true;
-        word.has_output = true;
+        word.comes_from_data = true;
         word.text.push('*');
+    }
+
+    /// Begins a word if there is none. The quotes `''` are an empty word.
+    fn begin_word(&mut self) {
+        self.current();
     }
 
     /// Returns the current word; begins one if there is none.
@@ -209,8 +219,9 @@ impl<'a> StatementReader<'a> {
         }
     }
 
+    /// Reads up to the closing single quote.
     fn take_single_quoted(&mut self) {
-        self.current();
+        self.begin_word();
         loop {
             match self.rest.next() {
                 Some('\'') => return,
@@ -225,7 +236,7 @@ impl<'a> StatementReader<'a> {
 
     /// Reads up to the closing double quote.
     fn take_double_quoted(&mut self) {
-        self.current();
+        self.begin_word();
         while let Some(next) = self.rest.next() {
             match next {
                 '"' => return,
@@ -246,7 +257,7 @@ impl<'a> StatementReader<'a> {
 
     /// Reads a text such as `$'a\n'` after its first quote. Not all shells know it.
     fn take_escaped(&mut self) {
-        self.current();
+        self.begin_word();
         while let Some(next) = self.rest.next() {
             match next {
                 '\'' => return,
@@ -323,8 +334,10 @@ impl<'a> StatementReader<'a> {
         });
     }
 
-    /// Reads the here-documents of the line that has just ended.
+    /// Reads the here-documents of the line that has just ended. Adds the commands in their
+    /// substitutions. Parts that come from data become words of the last command of the line.
     fn take_documents(&mut self) {
+        let line_end = self.script.statements.len();
         while let Some(document) = self.documents.pop_front() {
             let Some(text) = self.document_text(&document) else {
                 self.script.is_unclear = true;
@@ -333,20 +346,21 @@ impl<'a> StatementReader<'a> {
             if document.is_quoted || !text.contains(['$', '`']) {
                 continue;
             }
-            // Only expansions matter in the text.
+            // `:` ignores its arguments, so a shell only evaluates the expansions in this text.
             let quoted = format!(": \"{}\"", text.replace('"', " "));
             let inner = self.read_inner(&quoted);
-            let (documents, commands): (Vec<_>, Vec<_>) = inner
+            let (placeholders, commands): (Vec<_>, Vec<_>) = inner
                 .into_iter()
                 .partition(|statement| statement.words[0].text == ":");
-            self.script.statements.extend(commands);
-            let words = documents
+            let words = placeholders
                 .into_iter()
                 .flat_map(|statement| statement.words.into_iter().skip(1));
             // The text is data of the command, like an argument.
-            if let Some(command) = self.script.statements.last_mut() {
-                command.words.extend(words.filter(|word| word.has_output));
+            if let Some(command) = self.script.statements[..line_end].last_mut() {
+                let words = words.filter(|word| word.comes_from_data);
+                command.words.extend(words);
             }
+            self.script.statements.extend(commands);
         }
     }
 
@@ -488,8 +502,9 @@ impl<'a> StatementReader<'a> {
         let inner = self.read_inner(text);
         let is_fixed = |statement: &ScriptStatement| {
             let first = statement.words.first();
-            first.is_some_and(|word| FIXED_SOURCES.contains(&word.text.as_str()))
+            first.is_some_and(|word| FILE_INDEPENDENT_PROGRAMS.contains(&word.text.as_str()))
                 && statement.words.iter().all(|word| word.is_known)
+                && !statement.words.iter().any(|word| names_file(word))
         };
         let are_fixed = inner.len() == 1 && inner.iter().all(is_fixed);
         self.script.statements.extend(inner);
@@ -557,11 +572,16 @@ impl<'a> StatementReader<'a> {
     fn push_value(&mut self, value: VariableValue) {
         let word = self.current();
         word.is_known &= value.is_known;
-        word.is_computed |= value.has_output;
-        word.has_output |= value.has_output;
+        word.is_computed |= value.comes_from_data;
+        word.comes_from_data |= value.comes_from_data;
         word.text.push_str(&value.text);
         word.outer_variables.extend(value.outer_variables);
     }
+}
+
+/// Returns true for an option such as `date -f FILE`, whose value names a file.
+fn names_file(word: &ScriptWord) -> bool {
+    word.text.starts_with("-f") || word.text.starts_with("-F") || word.text.starts_with("--fi")
 }
 
 /// Returns an expansion without blanks, quotes and redirections.

@@ -239,6 +239,8 @@ fn a_file_that_the_text_does_not_determine_is_unknown() {
         "cat *.txt | tclsh",
         "cat *.txt | while true; do tclsh; done",
         "sh <<E\n$(cat a.txt)\nE",
+        "tclsh <<E\n$(cat a.txt)\nE",
+        "X=$(date -f a.txt); mytool $X",
         // Other meanings of known names, and text that shells read in other ways.
         "alias cat=.; cat ./a.txt",
         "ls() { sh \"$@\"; }; ls $(cat a.txt)",

@@ -14,7 +14,7 @@ use rmcp::{ClientLifecycleMode, RoleClient};
 use tokio::sync::watch;
 
 use super::McpConnection;
-use super::connection_errors::{no_connection, record_challenge, too_slow};
+use super::connection_errors::{no_connection, store_challenge_if_any, too_slow};
 use super::http_transport::http_transport;
 use super::server_streams::{contents_now, stream};
 use crate::call_scope::CallScope;
@@ -207,7 +207,7 @@ impl McpConnection {
         let service = match tokio::time::timeout_at(deadline.into(), serving).await {
             Ok(Ok(service)) => service,
             Ok(Err(failure)) => {
-                record_challenge(tokens.as_ref(), failure.auth_challenge());
+                store_challenge_if_any(tokens.as_ref(), failure.auth_challenge());
                 let end = end_program(program).await;
                 return Err(no_connection(definition, &failure, &observations, end));
             }
@@ -232,7 +232,7 @@ impl McpConnection {
             deadline,
             program_contents: StartedFiles::default(),
             observations,
-            tokens,
+            token_file: tokens,
             end: Mutex::new(Some(end)),
             ended,
         })

@@ -104,8 +104,9 @@ pub(super) fn wants_login(name: &str) -> HandlerError {
     ))
 }
 
-/// Stores the challenge, if both values exist.
-pub(super) fn record_challenge(tokens: Option<&TokenFile>, challenge: Option<&str>) {
+/// Stores the `WWW-Authenticate` challenge of a refused request for the next login. Does nothing
+/// without a token file or a challenge.
+pub(super) fn store_challenge_if_any(tokens: Option<&TokenFile>, challenge: Option<&str>) {
     if let Some((tokens, challenge)) = tokens.zip(challenge) {
         tokens.record_challenge(challenge);
     }

@@ -19,7 +19,7 @@ use rmcp::service::{
 use tokio::sync::watch;
 
 use self::connection_errors::{
-    RETRY_ADVICE, TIMEOUT_ADVICE, error_chain, is_too_large, record_challenge, too_much,
+    RETRY_ADVICE, TIMEOUT_ADVICE, error_chain, is_too_large, store_challenge_if_any, too_much,
     wants_login,
 };
 pub(crate) use self::server_streams::contents_now;
@@ -45,8 +45,8 @@ pub(crate) struct McpConnection {
     /// Content of the program's files at its start, by path.
     pub(crate) program_contents: StartedFiles,
     observations: Arc<StreamObservations>,
-    /// Stores the server's login requirements.
-    tokens: Option<TokenFile>,
+    /// File for the login challenge of a server that refuses a request; `None` for a local program.
+    token_file: Option<TokenFile>,
     end: Mutex<Option<RunningServiceCancellationToken>>,
     /// Description of the end, once the connection has ended.
     ended: watch::Receiver<Option<String>>,
@@ -69,9 +69,9 @@ impl McpConnection {
         let _ = self.ended.clone().wait_for(Option::is_some).await;
     }
 
-    /// Returns a receiver for the end of the connection. The value is `None` until then;
-    /// afterwards, it describes how the program ended.
-    pub(crate) fn end_of(&self) -> watch::Receiver<Option<String>> {
+    /// Returns a receiver that reports the end of the connection. Its value is `None` until then, and
+    /// later describes how the program ended.
+    pub(crate) fn end_receiver(&self) -> watch::Receiver<Option<String>> {
         self.ended.clone()
     }
 
@@ -203,7 +203,7 @@ impl McpConnection {
     ) -> HandlerError {
         let name = definition.name();
         if failure.is_authorization_required() || failure.auth_challenge().is_some() {
-            record_challenge(self.tokens.as_ref(), failure.auth_challenge());
+            store_challenge_if_any(self.token_file.as_ref(), failure.auth_challenge());
             return wants_login(name);
         }
         match failure {

@@ -149,7 +149,7 @@ impl SlackConnector {
 
     /// Parses a payload from HTTP or the WebSocket.
     fn read(&self, payload: &Value) -> Result<ParsedRequest, IgnoredUpdate> {
-        let teams = self.teams.check(payload)?;
+        let teams = self.teams.accepted_prefixes(payload)?;
         if let Some(press) = update::press(payload, &teams) {
             return Ok(ParsedRequest::Press(Box::new(press)));
         }

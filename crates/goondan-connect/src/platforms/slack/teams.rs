@@ -69,8 +69,9 @@ impl SlackTeams {
         known.map(drop)
     }
 
-    /// Checks every workspace that a verified update names.
-    pub(super) fn check(&self, payload: &Value) -> Result<TeamPrefixes, IgnoredUpdate> {
+    /// Returns the id prefixes of a verified update. Ignores an update that names a workspace which is
+    /// neither that of the bot nor in `config.teams`.
+    pub(super) fn accepted_prefixes(&self, payload: &Value) -> Result<TeamPrefixes, IgnoredUpdate> {
         let team = |pointer: &str| {
             let team = payload.pointer(pointer).and_then(Value::as_str);
             team.filter(|team| !team.is_empty())
@@ -100,7 +101,7 @@ impl SlackTeams {
             let other = team.filter(|team| *team != own);
             other.map(|team| format!("{team}:")).unwrap_or_default()
         };
-        // A user of another workspace never has the id of an own user.
+        // The prefix keeps a user of another workspace from having the id of an own user.
         let sender = senders.into_iter().find(|team| *team != own);
         Ok(TeamPrefixes {
             conversation: prefix(conversation),
@@ -145,7 +146,10 @@ mod tests {
     fn updates_of_other_workspaces_are_ignored() {
         let teams = teams(None, Some("T1"));
         let own = json!({"team_id": "T1", "event": {"team": "T1", "user_team": "T1"}});
-        assert_eq!(teams.check(&own).unwrap(), TeamPrefixes::default());
+        assert_eq!(
+            teams.accepted_prefixes(&own).unwrap(),
+            TeamPrefixes::default()
+        );
         for other in [
             json!({"team_id": "T2"}),
             json!({"team": {"id": "T2"}, "user": {"team_id": "T2"}}),
@@ -154,26 +158,29 @@ mod tests {
             json!({"team_id": "T1", "event": {"source_team": "T2"}}),
             json!({"team_id": "T1", "event": {"team": "T2"}}),
         ] {
-            assert!(teams.check(&other).is_err(), "{other}");
+            assert!(teams.accepted_prefixes(&other).is_err(), "{other}");
         }
     }
 
     #[test]
     fn users_of_a_named_workspace_have_other_ids() {
         let teams = teams(Some("T2, T3"), Some("T1"));
-        let check = |payload: Value| teams.check(&payload).unwrap();
+        let check = |payload: Value| teams.accepted_prefixes(&payload).unwrap();
         assert_eq!(check(json!({"team_id": "T1"})), TeamPrefixes::default());
         assert_eq!(check(json!({"team_id": "T2"})), prefixes("T2:", "T2:"));
         let guest = json!({"team_id": "T1", "event": {"team": "T1", "user_team": "T3"}});
         assert_eq!(check(guest), prefixes("", "T3:"));
-        assert!(teams.check(&json!({"team_id": "T4"})).is_err());
+        assert!(teams.accepted_prefixes(&json!({"team_id": "T4"})).is_err());
     }
 
     #[test]
     fn the_first_update_decides_if_slack_does_not_name_the_workspace() {
         let teams = teams(None, None);
-        assert!(teams.check(&json!({})).is_ok() && teams.check(&json!({"team_id": "T1"})).is_ok());
-        assert!(teams.check(&json!({"team_id": "T2"})).is_err());
-        assert!(teams.check(&json!({"team_id": "T1"})).is_ok());
+        assert!(
+            teams.accepted_prefixes(&json!({})).is_ok()
+                && teams.accepted_prefixes(&json!({"team_id": "T1"})).is_ok()
+        );
+        assert!(teams.accepted_prefixes(&json!({"team_id": "T2"})).is_err());
+        assert!(teams.accepted_prefixes(&json!({"team_id": "T1"})).is_ok());
     }
 }
