@@ -504,7 +504,7 @@ impl<'a> StatementReader<'a> {
             let first = statement.words.first();
             first.is_some_and(|word| FILE_INDEPENDENT_PROGRAMS.contains(&word.text.as_str()))
                 && statement.words.iter().all(|word| word.is_known)
-                && !statement.words.iter().any(|word| names_file(word))
+                && !statement.words.iter().any(names_file)
         };
         let are_fixed = inner.len() == 1 && inner.iter().all(is_fixed);
         self.script.statements.extend(inner);
