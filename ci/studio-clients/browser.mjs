@@ -97,3 +97,20 @@ export async function accessibility(page) {
   const grave = found.violations.filter((one) => one.impact !== "minor");
   return grave.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => `${node.target} ${node.failureSummary}`).join(" | ")}`);
 }
+
+/** Checks a view in both sizes and both colors: axe-core finds nothing, and the view is not wider than the window. */
+export async function checkView(page, pictures, name) {
+  for (const [width, height] of [[1280, 800], [390, 844]]) {
+    await page.setViewportSize({ width, height });
+    await photograph(page, pictures, width === 390 ? `${name}-narrow` : name);
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      const found = await accessibility(page);
+      holds(found.length === 0, `${name}, ${width} pixels, ${colorScheme}: axe-core finds nothing ${found.join("\n")}`);
+    }
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    holds(wide <= 0, `${name} fits into ${width} pixels`);
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize({ width: 1280, height: 800 });
+}

@@ -1,7 +1,7 @@
 // Agents that wait for each other, and long conversations: node callers.mjs TOOLS ADDRESS PROJECT PICTURES TOKEN
 
 import { readFileSync, writeFileSync } from "node:fs";
-import { accessibility, holds, launch, photograph, show, visit } from "./browser.mjs";
+import { checkView, holds, launch, show, visit } from "./browser.mjs";
 
 const [, , , address, project, pictures, token] = process.argv;
 const url = new URL(address);
@@ -23,21 +23,8 @@ const send = (text, instanceKey) => api("POST", "/api/inputs?wait=true", { text,
 const begin = (text, instanceKey) => api("POST", "/api/inputs", { text, instanceKey });
 const item = (name) => page.locator(".list .item", { hasText: `${name} ·` });
 
-/** Both colors and both sizes: axe-core finds nothing. */
-async function checked(name) {
-  for (const size of [WIDE, NARROW]) {
-    await page.setViewportSize(size);
-    await photograph(page, pictures, size === NARROW ? `${name}-narrow` : name);
-    for (const colorScheme of ["light", "dark"]) {
-      await page.emulateMedia({ colorScheme });
-      const found = await accessibility(page);
-      holds(found.length === 0, `${name}, ${size.width} pixels, ${colorScheme}: axe-core finds nothing ${found.join("\n")}`);
-    }
-    holds((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, `${name} fits into ${size.width} pixels`);
-  }
-  await page.emulateMedia({ colorScheme: "light" });
-  await page.setViewportSize(WIDE);
-}
+/** Checks the current view in all sizes and colors. */
+const checked = (name) => checkView(page, pictures, name);
 
 /** A hidden label below the visible part of an answer does not make the page scroll. */
 async function taskLists() {

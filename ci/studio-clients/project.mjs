@@ -1,7 +1,7 @@
 // Test cases and files of a project in the studio: node project.mjs TOOLS ADDRESS PROJECT PICTURES TOKEN
 
 import { existsSync, readFileSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
-import { accessibility, holds, launch, photograph, show, visit } from "./browser.mjs";
+import { checkView, holds, launch, photograph, show, visit } from "./browser.mjs";
 
 const [, , , address, project, pictures, token] = process.argv;
 const url = new URL(address);
@@ -16,22 +16,8 @@ async function api(method, path, body, headers = { Authorization: `Bearer ${toke
   return { status: response.status, text, body: text.startsWith("{") ? JSON.parse(text) : null };
 }
 
-/** Both colors and both sizes: axe-core finds nothing, and nothing stands out at the side. */
-async function checked(name) {
-  for (const [width, height] of [[1280, 800], [390, 844]]) {
-    await page.setViewportSize({ width, height });
-    await photograph(page, pictures, width === 390 ? `${name}-narrow` : name);
-    for (const colorScheme of ["light", "dark"]) {
-      await page.emulateMedia({ colorScheme });
-      const found = await accessibility(page);
-      holds(found.length === 0, `${name}, ${width} pixels, ${colorScheme}: axe-core finds nothing ${found.join("\n")}`);
-    }
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    holds(wide <= 0, `${name} fits into ${width} pixels`);
-  }
-  await page.emulateMedia({ colorScheme: "light" });
-  await page.setViewportSize({ width: 1280, height: 800 });
-}
+/** Checks the current view in all sizes and colors. */
+const checked = (name) => checkView(page, pictures, name);
 
 /** The test cases of the project run, one of them or all. */
 async function cases() {

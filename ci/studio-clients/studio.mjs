@@ -2,7 +2,7 @@
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
-import { accessibility, holds, launch, photograph, photographBoth, show, visit } from "./browser.mjs";
+import { accessibility, checkView, holds, launch, photograph, photographBoth, show, visit } from "./browser.mjs";
 import { provider } from "./provider.mjs";
 import { stateSteps } from "./states.mjs";
 
@@ -134,22 +134,8 @@ async function conversation() {
   holds(true, "a turn is cancelled");
 }
 
-/** What a view looks like in both colors and both sizes: axe-core finds nothing, nothing stands out at the side. */
-async function checked(name) {
-  for (const [width, height] of [[1280, 800], [390, 844]]) {
-    await page.setViewportSize({ width, height });
-    await picture(width === 390 ? `${name}-narrow` : name);
-    for (const colorScheme of ["light", "dark"]) {
-      await page.emulateMedia({ colorScheme });
-      const found = await accessibility(page);
-      holds(found.length === 0, `${name}, ${width} pixels, ${colorScheme}: axe-core finds nothing ${found.join("\n")}`);
-    }
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    holds(wide <= 0, `${name} fits into ${width} pixels`);
-  }
-  await page.emulateMedia({ colorScheme: "light" });
-  await page.setViewportSize({ width: 1280, height: 800 });
-}
+/** Checks the current view in all sizes and colors. */
+const checked = (name) => checkView(page, pictures, name);
 
 /** A failed turn shows its error under the input, with a way to try again. */
 async function failedTurns() {

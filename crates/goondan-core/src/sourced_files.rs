@@ -21,7 +21,6 @@ mod statement_reader;
 use named_files::names_in_script;
 pub use named_files::path_strings;
 use script_text::{ScriptStatement, ScriptText, ScriptWord, cleaned_recipe, logical_lines};
-use script_variables::is_name;
 
 /// Limit of scripts that are read.
 const MAX_SCRIPTS: usize = 200;
@@ -141,6 +140,11 @@ pub fn sourced_files(
         || !search.data_variables.is_disjoint(&search.run_variables);
     search.sourced.files.retain(|file| !scripts.contains(file));
     search.sourced
+}
+
+/// Returns true if a program neither runs nor reads the content of the files that its arguments name.
+fn never_loads_files(program: &str) -> bool {
+    program == "chmod" || shell::never_reads_files(program)
 }
 
 /// Returns true if a file is a program or has a first line `#!`, so no shell interprets it by
@@ -304,7 +308,7 @@ impl SourceSearch<'_> {
         let (name, value) = line.split_at(name_end);
         let changes_reading = [".RECIPEPREFIX", ".SHELLFLAGS", "SHELL", "define"].contains(&name);
         self.sourced.are_unknown |= generates_rules || changes_reading && !value.is_empty();
-        if is_name(name) && (value.contains("$(") || value.contains("${")) {
+        if shell::is_variable_name(name) && (value.contains("$(") || value.contains("${")) {
             self.data_variables.insert(name.to_owned());
         }
     }
@@ -328,8 +332,7 @@ impl SourceSearch<'_> {
                 }
                 return;
             }
-            "chmod" => return,
-            name if shell::never_reads_files(name) => return,
+            name if never_loads_files(name) => return,
             _ => {}
         }
         let command: Vec<LineWord> = words

@@ -26,7 +26,8 @@ pub use opened_files::{OpenedFile, opened};
 pub use parts::{file, fold, is_protected};
 pub use unknown_files::runs_unknown_files;
 pub(crate) use unknown_files::{
-    CommandEffect, effect, is_assignment, is_listing_program, runs_listed_files, runs_strings,
+    CommandEffect, effect, is_assignment, is_listing_program, is_variable_name, runs_listed_files,
+    runs_strings,
 };
 pub use wrapper_programs::is_shell;
 

@@ -522,11 +522,14 @@ fn is_plain_filter(arguments: &[LineWord]) -> bool {
 
 /// Returns true for a word `NAME=value`.
 pub(crate) fn is_assignment(word: &str) -> bool {
-    let is_name = |name: &str| {
-        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-    };
-    word.split_once('=').is_some_and(|(name, _)| is_name(name))
+    word.split_once('=')
+        .is_some_and(|(name, _)| is_variable_name(name))
+}
+
+/// Returns true if a text can be the name of a variable.
+pub(crate) fn is_variable_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Returns the words without assignments and without programs that only start another one. A program

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::shell;
+use super::never_loads_files;
 use crate::started_files::pieces;
 
 /// Maximum number of names in a script. The files of a script with more names are unknown.
@@ -26,7 +26,7 @@ pub(super) fn names_in_script(text: &str) -> Option<BTreeSet<String>> {
         let is_sign = |c: char| c.is_whitespace() || "@-+".contains(c);
         let command = command.trim_start_matches(is_sign);
         let program = command.split_whitespace().next().unwrap_or_default();
-        if program != "chmod" && !shell::never_reads_files(program) {
+        if !never_loads_files(program) {
             add_names(command, &mut names);
         }
         if names.len() > MAX_NAMES {

@@ -47,14 +47,7 @@ const FILE_CREATING_PROGRAMS: [&str; 10] = [
 ];
 
 /// Options whose value is the directory in which a program runs or loads code.
-const DIRECTORY_OPTIONS: [&str; 6] = [
-    "-C",
-    "--cwd",
-    "--directory",
-    "--dir",
-    "--prefix",
-    "--manifest-path",
-];
+const DIRECTORY_OPTIONS: [&str; 5] = ["-C", "--cwd", "--directory", "--dir", "--prefix"];
 
 impl SourceSearch<'_> {
     /// Sets `are_unknown` for a text that shells can read in another way, or that gives known names to
@@ -158,7 +151,7 @@ impl SourceSearch<'_> {
                 .iter()
                 .any(|start| name.starts_with(start))
                 || name.ends_with("PATH");
-            if !is_loading || !shell::is_assignment(&word.text) {
+            if !is_loading || !shell::is_variable_name(name) {
                 continue;
             }
             self.sourced.are_unknown |= word.comes_from_data || name == "HOME";
@@ -194,9 +187,8 @@ impl SourceSearch<'_> {
         if path.is_empty() || path == "." {
             return;
         }
-        let own: Vec<PathBuf> = self.own_directories.to_vec();
-        let own: Vec<&Path> = own.iter().map(PathBuf::as_path).collect();
-        let folders = self.start_folders.to_vec();
+        let own: Vec<&Path> = self.own_directories.iter().map(PathBuf::as_path).collect();
+        let folders = self.start_folders;
         for path in self.possible_paths(path, around) {
             if folders.contains(&path) {
                 continue;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::script_text::{ScriptStatement, ScriptWord};
+use crate::shell::is_variable_name;
 
 /// Name under which all parameters of a script or function are known.
 pub(super) const PARAMETERS: &str = "@";
@@ -101,7 +102,7 @@ impl ScriptVariables {
         {
             for word in arguments {
                 let name = word.text.split('=').next().unwrap_or_default();
-                if is_name(name) {
+                if is_variable_name(name) {
                     self.add(name, VariableValue::unknown_from_data());
                 }
             }
@@ -115,7 +116,7 @@ impl ScriptVariables {
         let Some((name, text)) = word.text.split_once('=') else {
             return;
         };
-        if is_name(name) {
+        if is_variable_name(name) {
             let value = VariableValue {
                 text: text.to_owned(),
                 is_known: word.is_known,
@@ -123,14 +124,8 @@ impl ScriptVariables {
                 outer_variables: word.outer_variables.clone(),
             };
             self.add(name, value);
-        } else if let Some(name) = name.strip_suffix('+').filter(|name| is_name(name)) {
+        } else if let Some(name) = name.strip_suffix('+').filter(|name| is_variable_name(name)) {
             self.add(name, VariableValue::unknown_from_data());
         }
     }
-}
-
-/// Returns true if a text can be the name of a variable.
-pub(super) fn is_name(text: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    !text.is_empty() && text.chars().all(is_part) && !text.starts_with(|c: char| c.is_ascii_digit())
 }

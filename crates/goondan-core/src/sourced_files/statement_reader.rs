@@ -262,7 +262,9 @@ impl<'a> StatementReader<'a> {
             match next {
                 '\'' => return,
                 '\\' => match self.rest.next() {
-                    Some(c @ ('n' | 't' | 'r')) => self.push(if c == 'n' { '\n' } else { '\t' }),
+                    Some('n') => self.push('\n'),
+                    Some('r') => self.push('\r'),
+                    Some('t') => self.push('\t'),
                     Some('\'') | None => self.script.is_unclear = true,
                     Some('\\') => self.push('\\'),
                     Some(_) => self.push_output(),
@@ -297,7 +299,7 @@ impl<'a> StatementReader<'a> {
     /// Reads a redirection after its first sign.
     fn take_redirection(&mut self, sign: char) {
         if self.rest.next_if_eq(&'(').is_some() {
-            let text = self.take_bracketed('(', ')', 1);
+            let text = self.take_bracketed('(', ')');
             self.add_substitution(&text);
             self.push_output();
             return;
@@ -405,12 +407,12 @@ impl<'a> StatementReader<'a> {
             }
             (_, Some('(')) => {
                 self.rest.next();
-                let text = self.take_bracketed('(', ')', 1);
+                let text = self.take_bracketed('(', ')');
                 self.add_command_output(&text);
             }
             (_, Some('{')) => {
                 self.rest.next();
-                let text = self.take_bracketed('{', '}', 1);
+                let text = self.take_bracketed('{', '}');
                 self.add_variable(&text);
             }
             _ => {
@@ -424,9 +426,10 @@ impl<'a> StatementReader<'a> {
         }
     }
 
-    /// Reads the text up to the bracket that closes `depth` open ones.
-    fn take_bracketed(&mut self, open: char, close: char, depth: usize) -> String {
-        let (mut text, mut depth) = (String::new(), depth);
+    /// Reads the text up to the bracket that closes an open one.
+    fn take_bracketed(&mut self, open: char, close: char) -> String {
+        let mut text = String::new();
+        let mut depth = 1;
         let mut quote = None;
         while let Some(c) = self.rest.next() {
             match c {

@@ -101,6 +101,7 @@ fn the_files_that_a_script_sources_are_found() {
         ("cd sub && make", &["sub"]),
         ("make -C sub; perl -Isub x.pl", &["sub"]),
         ("PYTHONPATH=sub python3 x.py", &["sub"]),
+        ("PATH+=:sub; tool", &["sub"]),
         (
             "while read -r l; do\n  case \"$l\" in\n    a*) echo \"$l\";;\n  esac\ndone",
             &[],
@@ -254,6 +255,7 @@ fn a_file_that_the_text_does_not_determine_is_unknown() {
         "cat *.txt > b.txt; sh b.txt",
         "HOME=$PWD; . ~/a.txt",
         "PATH=$(cat a.txt):$PATH; tool",
+        "PATH+=:$(cat a.txt); tool",
         "PYTHONPATH=.. python3 a.txt",
         "X=1 sh \"$1\"",
         "python3 \"$1\"",

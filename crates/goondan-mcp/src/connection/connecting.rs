@@ -106,12 +106,15 @@ impl McpConnection {
                     connection
                 })
             }
-            None => McpConnection::over_web(definition, handler, options, legacy, deadline).await,
+            None => {
+                McpConnection::connect_over_http(definition, handler, options, legacy, deadline)
+                    .await
+            }
         }
     }
 
     /// Connects to an MCP server over HTTP, with a token if the user is logged in.
-    async fn over_web(
+    async fn connect_over_http(
         definition: &McpServerDefinition,
         handler: McpClientHandler,
         options: &ServerConnectOptions,

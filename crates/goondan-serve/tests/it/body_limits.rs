@@ -11,8 +11,8 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-use crate::project::{OneFile, Passes};
-use crate::studio::Echo;
+use crate::project::{OneFile, PassingCaseRunner};
+use crate::studio::EchoRecorder;
 use crate::support::{PROJECT, Running, within};
 
 /// Limit of a body in these tests, in bytes.
@@ -26,8 +26,8 @@ async fn start(state: &std::path::Path) -> Running {
     };
     let everything = |offer: ServerOptions| ServerOptions {
         studio: true,
-        recorder: Some(Arc::new(Echo)),
-        runner: Some(Arc::new(Passes)),
+        recorder: Some(Arc::new(EchoRecorder)),
+        runner: Some(Arc::new(PassingCaseRunner)),
         editor: Some(Arc::new(OneFile)),
         further: Some(Router::new().route("/connect/c", post(async |_: Bytes| "received"))),
         ..offer

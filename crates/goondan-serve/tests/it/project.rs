@@ -18,9 +18,9 @@ use crate::support::{PROJECT, Running};
 
 /// Passes each test case with a name, and refuses to run all.
 #[derive(Debug)]
-pub(crate) struct Passes;
+pub(crate) struct PassingCaseRunner;
 
-impl CaseRunner for Passes {
+impl CaseRunner for PassingCaseRunner {
     fn list(&self) -> BoxFuture<'_, Result<CasesBody, Diagnostic>> {
         ready(Ok(CasesBody::default())).boxed()
     }
@@ -175,7 +175,7 @@ async fn a_file_is_written_only_with_the_token_the_origin_and_the_hash() {
 async fn results_of_test_cases_arrive_as_events() {
     let state = tempfile::tempdir().unwrap();
     let running = start(state.path(), |offer| ServerOptions {
-        runner: Some(Arc::new(Passes)),
+        runner: Some(Arc::new(PassingCaseRunner)),
         ..offer
     })
     .await;

@@ -233,9 +233,9 @@ async fn a_fork_begins_with_the_messages_before_it_and_survives_the_process() {
 
 /// Says what it was asked for, or that it can't be had.
 #[derive(Debug)]
-pub(crate) struct Echo;
+pub(crate) struct EchoRecorder;
 
-impl CaseRecorder for Echo {
+impl CaseRecorder for EchoRecorder {
     fn record<'r>(
         &'r self,
         _: &'r Swarm,
@@ -259,7 +259,7 @@ async fn cases_are_made_by_who_knows_what_they_are() {
     let state = tempfile::tempdir().unwrap();
     let offers = |offer: ServerOptions| ServerOptions {
         studio: true,
-        recorder: Some(Arc::new(Echo)),
+        recorder: Some(Arc::new(EchoRecorder)),
         ..offer
     };
     let running = Running::start_offer(

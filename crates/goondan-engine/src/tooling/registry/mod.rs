@@ -477,10 +477,10 @@ mod tests {
 
     use super::*;
 
-    struct Echo;
+    struct EchoHandler;
 
     #[async_trait::async_trait]
-    impl ToolHandler for Echo {
+    impl ToolHandler for EchoHandler {
         async fn call(
             &self,
             ctx: &ToolContext,
@@ -504,7 +504,12 @@ mod tests {
             output: 100,
             timeout: Duration::from_secs(1),
         };
-        Arc::new(RegisteredTool::new("t", spec, Arc::new(Echo), limits))
+        Arc::new(RegisteredTool::new(
+            "t",
+            spec,
+            Arc::new(EchoHandler),
+            limits,
+        ))
     }
 
     #[test]
