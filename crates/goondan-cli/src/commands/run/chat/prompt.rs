@@ -102,12 +102,14 @@ impl<P: SwarmClient> TerminalChat<P> {
     /// Handles Ctrl-C: cancels the turn, then clears the line, then leaves.
     pub(super) async fn interrupt(&mut self) -> Result<ChatFlow, CliError> {
         let leave_key = self.leaves_again.take();
-        self.answer(ApprovalAnswer::Deny)?;
         self.notice = None;
         if self.turn.is_some() && !self.is_cancelling {
+            // The denial comes after the cancellation, because a denied call continues the turn.
             self.cancel().await?;
+            self.answer(ApprovalAnswer::Deny)?;
             return Ok(ChatFlow::Continue);
         }
+        self.answer(ApprovalAnswer::Deny)?;
         if !self.editor.is_empty() {
             self.editor.take();
             return Ok(ChatFlow::Continue);
