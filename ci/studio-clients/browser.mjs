@@ -114,3 +114,9 @@ export async function checkView(page, pictures, name) {
   await page.emulateMedia({ colorScheme: "light" });
   await page.setViewportSize({ width: 1280, height: 800 });
 }
+
+/** Opens the menu of the conversation, and chooses an action. */
+export async function more(page, action) {
+  await page.locator(".detail .menu > summary").click();
+  await page.locator(".detail .menu").getByRole("button", { name: action }).click();
+}

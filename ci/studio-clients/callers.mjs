@@ -1,7 +1,7 @@
 // Agents that wait for each other, and long conversations: node callers.mjs TOOLS ADDRESS PROJECT PICTURES TOKEN
 
 import { readFileSync, writeFileSync } from "node:fs";
-import { checkView, holds, launch, show, visit } from "./browser.mjs";
+import { checkView, holds, launch, more, show, visit } from "./browser.mjs";
 
 const [, , , address, project, pictures, token] = process.argv;
 const url = new URL(address);
@@ -114,7 +114,8 @@ async function waits() {
   const words = await page.evaluate(async () => {
     const { take, tell, state } = await import("/studio/state.js");
     const { turns, waited, waitedInCall } = await import("/studio/facts.js");
-    const at = (seconds) => new Date(Date.now() - 600_000 + seconds * 1000).toISOString();
+    const begin = Date.now() - 600_000;
+    const at = (seconds) => new Date(begin + seconds * 1000).toISOString();
     const event = (type, agentName, seconds, more) => ({ type, agentName, instanceKey: "waits", traceId: "trace-waits", turnId: `turn-waits-${agentName}`, sequence: seconds * 1000, timestamp: at(seconds), ...more });
     const events = [
       event("turn.started", "desk", 0, { spanId: "w1", eventId: "evt-w1" }),
@@ -258,7 +259,7 @@ async function forks() {
   holds(true, "a fork names its original, and a notice disappears with its page");
   await show(page, "conversations/desk/long");
   const file = page.waitForEvent("download");
-  await page.getByRole("button", { name: "Save as HTML" }).click();
+  await more(page, "Save as HTML");
   const alone = await context.newPage();
   await alone.setContent(readFileSync(await (await file).path(), "utf8"));
   holds((await alone.locator("td.end").first().evaluate((cell) => getComputedStyle(cell).textAlign)) === "end", "numbers of a saved table stay at the right");

@@ -1,7 +1,7 @@
 // Test cases and files of a project in the studio: node project.mjs TOOLS ADDRESS PROJECT PICTURES TOKEN
 
 import { existsSync, readFileSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
-import { checkView, holds, launch, photograph, show, visit } from "./browser.mjs";
+import { checkView, holds, launch, more, photograph, show, visit } from "./browser.mjs";
 
 const [, , , address, project, pictures, token] = process.argv;
 const url = new URL(address);
@@ -120,7 +120,7 @@ async function recording() {
   const made = page.locator("dialog", { hasText: "Test case keeper-night" });
   const offer = page.locator("dialog", { hasText: "Save keeper-night.case.yaml?" });
   const open = async () => {
-    await page.getByRole("button", { name: "Record test case" }).click();
+    await more(page, "Record test case");
     await made.getByRole("button", { name: "Save…" }).click();
   };
   await show(page, "conversations/keeper/night");

@@ -1,6 +1,6 @@
 // Steps of studio.mjs that check states: queued inputs, badges, approvals by keyboard, traces, unknown addresses.
 
-import { holds, show } from "./browser.mjs";
+import { holds, more, show } from "./browser.mjs";
 
 /**
  * Returns the steps.
@@ -116,7 +116,7 @@ export function stateSteps({ page, send, api, checked }) {
     await page.getByText("Only conversations of desk.").waitFor({ state: "detached" });
     holds(true, "the list says that it is filtered");
     await show(page, "conversations/desk/original");
-    await page.getByRole("button", { name: "Record test case" }).click();
+    await more(page, "Record test case");
     await page.locator("dialog.made-case").waitFor();
     await show(page, "traces");
     await page.locator("dialog.made-case").waitFor({ state: "detached" });

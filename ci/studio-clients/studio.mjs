@@ -2,7 +2,7 @@
 
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
-import { accessibility, checkView, holds, launch, photograph, photographBoth, show, visit } from "./browser.mjs";
+import { accessibility, checkView, holds, launch, more, photograph, photographBoth, show, visit } from "./browser.mjs";
 import { provider } from "./provider.mjs";
 import { stateSteps } from "./states.mjs";
 
@@ -428,7 +428,7 @@ async function forks() {
   await seen("You said: and on.");
   await show(page, "conversations/desk/main");
   const file = page.waitForEvent("download");
-  await page.getByRole("button", { name: "Save as HTML" }).click();
+  await more(page, "Save as HTML");
   const text = readFileSync(await (await file).path(), "utf8");
   holds(text.includes("&lt;img src=x") && !/<(img|script|link)/.test(text), "the exported page holds text alone");
   const alone = await context.newPage();
@@ -439,27 +439,35 @@ async function forks() {
   return key;
 }
 
-/** A conversation gets a title, is saved as JSON Lines, and is deleted. */
+/** A conversation gets a title, shows its states, is saved as JSON Lines, and is deleted. */
 async function conversationActions() {
   console.log("titles and deletion");
   await send("good morning", "titled");
   await show(page, "conversations/desk/titled");
   const dialog = page.locator("dialog");
   const rename = async (title) => {
-    await page.getByRole("button", { name: "Rename" }).click();
+    await more(page, "Rename");
     await dialog.getByLabel("Title").fill(title);
     await dialog.getByLabel("Title").press("Enter");
     await dialog.waitFor({ state: "detached" });
   };
-  await page.getByRole("button", { name: "Rename" }).click();
+  const summary = page.getByText("More", { exact: true });
+  await summary.click();
+  await checked("more");
+  await page.keyboard.press("Escape");
+  holds((await page.locator(".menu[open]").count()) === 0, "Escape closes the menu");
+  await summary.click();
+  await page.locator(".detail h1").click();
+  await page.locator(".menu[open]").waitFor({ state: "detached" });
+  await more(page, "Rename");
   await dialog.waitFor();
   holds((await page.evaluate(() => document.activeElement.tagName)) === "INPUT", "the field of the title has the focus");
   await checked("rename");
   await dialog.getByRole("button", { name: "Cancel" }).click();
   await rename("About <b>bees</b> \u202e");
   await page.locator(".detail h1", { hasText: "About <b>bees</b> \\u{202e}" }).waitFor();
-  await page.waitForFunction(() => document.activeElement.textContent === "Rename");
-  holds(true, "the button keeps the focus");
+  await page.waitForFunction(() => document.activeElement.textContent === "More");
+  holds(true, "the menu has the focus again");
   await page.locator(".list .item[aria-current] .item-title", { hasText: "About <b>bees</b>" }).waitFor();
   await page.getByLabel("Search conversations").fill("about <b>");
   await page.waitForFunction(() => document.querySelectorAll(".list .item").length === 1);
@@ -471,18 +479,24 @@ async function conversationActions() {
   await rename("");
   await page.locator(".detail h1", { hasText: "desk:titled" }).waitFor();
   holds(true, "an empty title removes it");
+  await send("plan the harvest", "titled");
+  await more(page, "States");
+  await dialog.locator(".stored-state", { hasText: "todo" }).getByText("harvest", { exact: false }).waitFor();
+  holds((await dialog.locator(".stored-state").count()) === 1, "the states of tools are shown");
+  await checked("states");
+  await dialog.getByRole("button", { name: "Close" }).click();
   const download = page.waitForEvent("download");
-  await page.getByRole("button", { name: "Save as JSON" }).click();
+  await more(page, "Save as JSON");
   const file = await download;
   const lines = readFileSync(await file.path(), "utf8").trim().split("\n").map((line) => JSON.parse(line));
-  holds(file.suggestedFilename() === "desk-titled.jsonl" && lines[0].format === "goondan-instance" && lines.length === 3, "it is saved as JSON Lines");
-  await page.getByRole("button", { name: "Delete" }).click();
+  holds(file.suggestedFilename() === "desk-titled.jsonl" && lines[0].format === "goondan-instance" && lines.length === 7, "it is saved as JSON Lines");
+  await more(page, "Delete");
   await checked("delete");
   holds((await page.evaluate(() => document.activeElement.textContent)) === "Cancel", "Cancel has the focus");
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
-  holds((await api("/api/instances/desk/titled/messages")).total === 2, "without a confirmation it stays");
-  await page.getByRole("button", { name: "Delete" }).click();
+  holds((await api("/api/instances/desk/titled/messages")).total === 6, "without a confirmation it stays");
+  await more(page, "Delete");
   await dialog.getByRole("button", { name: "Delete" }).click();
   await seen("Deleted desk:titled.");
   holds((await page.locator(".list .item", { hasText: "desk:titled ·" }).count()) === 0, "a deleted conversation is no longer listed");
@@ -566,16 +580,16 @@ async function cases() {
   await send("be hostile", "played");
   await show(page, "conversations/desk/played");
   const dialog = page.locator("dialog.made-case");
-  const open = async (button) => {
-    await button.click();
+  const open = async (record) => {
+    await record();
     await dialog.waitFor();
     return dialog.locator(".data").innerText();
   };
-  const turn = await open(page.getByRole("button", { name: "Record this turn" }).first());
+  const turn = await open(() => page.getByRole("button", { name: "Record this turn" }).first().click());
   holds(turn.includes("case: desk-played-turn-1") && turn.includes("good morning") && !turn.includes("hostile"), "a turn becomes a case");
   await dialog.getByRole("button", { name: "Close" }).click();
   await dialog.waitFor({ state: "detached" });
-  const whole = await open(page.getByRole("button", { name: "Record test case" }));
+  const whole = await open(() => more(page, "Record test case"));
   holds(whole.includes("be hostile") && whole.includes("\\u202egnp.exe") && !whole.includes("\u202e"), "a conversation becomes one, and what is hidden in it is seen");
   holds((await page.evaluate(() => window.hacked)) === undefined && (await dialog.locator("img, script").count()) === 0, "hostile text is text");
   for (const colorScheme of ["light", "dark"]) {
@@ -599,7 +613,7 @@ async function cases() {
   await dialog.getByRole("button", { name: "Close" }).click();
   // A turn of it was cancelled.
   await show(page, "conversations/desk/main");
-  await page.getByRole("button", { name: "Record test case" }).click();
+  await more(page, "Record test case");
   await page.locator(".notice.bad", { hasText: "CASE_NOT_RECORDED" }).waitFor();
   await page.getByRole("button", { name: "Dismiss" }).click();
   // What the console says of the refusal is meant.

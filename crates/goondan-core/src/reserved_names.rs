@@ -30,6 +30,15 @@ pub const TITLE_RECORD: &str = "gdn.title";
 /// State record of a conversation's approvals.
 pub const APPROVALS_RECORD: &str = "gdn.approvals";
 
+/// Name of the state with the task list of a conversation.
+pub const TODO_STATE: &str = "todo";
+/// Name of the state with the conversations that a squad has started.
+pub const SQUAD_STATE: &str = "squad";
+/// Name of the state with the scheduled jobs of a conversation.
+pub const JOBS_STATE: &str = "automation";
+/// Names of all states that tools store for a conversation.
+pub const TOOL_STATES: [&str; 3] = [TODO_STATE, SQUAD_STATE, JOBS_STATE];
+
 /// Prefix of the state records with the messages that a summary replaces. The id of the summary
 /// follows.
 pub const COMPACTED_RECORD_PREFIX: &str = "gdn.compacted.";

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use goondan_core::JsonObject;
 use goondan_core::ports::tool::{HandlerError, ToolContext, ToolOutput};
+use goondan_core::reserved_names::TODO_STATE;
 use goondan_spec::kinds::Permission;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,8 +17,6 @@ use crate::tool_operation::{ToolExport, ToolOperation, titled_output};
 
 /// Maximum number of tasks in a list.
 const MAX_TODO_TASKS: usize = 200;
-/// Name of the stored list.
-const TODO_STATE_NAME: &str = "todo";
 
 pub(crate) const BUILTIN: BuiltinTool = BuiltinTool {
     name: "todo",
@@ -82,7 +81,7 @@ impl ToolOperation for WriteTaskList {
         }
         let output = todo_output(&self.todos);
         host_capabilities::state(ctx)?
-            .save(TODO_STATE_NAME, json!(self.todos))
+            .save(TODO_STATE, json!(self.todos))
             .await?;
         ctx.progress.update(
             output.title.as_deref().unwrap_or_default(),
@@ -101,7 +100,7 @@ impl ToolOperation for ReadTaskList {
     type Shared = ();
 
     async fn run(self, ctx: &ToolContext, (): &()) -> Result<ToolOutput, HandlerError> {
-        let saved = host_capabilities::state(ctx)?.load(TODO_STATE_NAME).await?;
+        let saved = host_capabilities::state(ctx)?.load(TODO_STATE).await?;
         // An unreadable list was edited by hand, and counts as missing.
         let todos: Vec<TodoTask> = saved
             .and_then(|saved| serde_json::from_value(saved).ok())

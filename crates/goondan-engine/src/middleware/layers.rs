@@ -4,6 +4,7 @@
 //! their layers when they attach to a turn. Therefore an agent with such extensions gets a new
 //! order for each turn.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use goondan_core::ports::extension::{ExtensionCode, ExtensionContext, TurnTranscript};
@@ -83,6 +84,13 @@ impl AgentExtensions {
     /// Returns true if any extension runs outside this program.
     pub(crate) fn any_hosted(&self) -> bool {
         self.hosted_extensions().next().is_some()
+    }
+
+    /// Returns the names under which the extensions can store states.
+    pub(crate) fn state_names(&self) -> BTreeSet<&str> {
+        let mut names: BTreeSet<&str> = super::builtin::names().collect();
+        names.extend(self.hosted_extensions().map(|hosted| &*hosted.name));
+        names
     }
 
     /// Returns the extensions that run in a runtime process.

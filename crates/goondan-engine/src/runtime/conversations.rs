@@ -8,12 +8,37 @@ use goondan_core::agent_event::{AgentEvent, ConversationOperation, EventTrace, T
 use goondan_core::ids::InstanceId;
 use goondan_core::message::Message;
 use goondan_core::ports::store::{BaseChange, DeadLetter, StoreError};
+use goondan_core::reserved_names::TOOL_STATES;
+use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::{AcceptedEvent, SwarmRuntime};
 use crate::delivery::failed_events;
 use crate::delivery::orchestrator::{InstanceSpawnRequest, OrchestratorCommand, SubmitError};
 use crate::policy::untrusted_content;
+use crate::tooling::state_records::record_name;
+
+/// State of an extension or a tool that is stored with a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ConversationState {
+    /// Kind of the component that stores the state.
+    pub owner: StateOwner,
+    /// Name of the extension, or name that the tool uses.
+    pub name: String,
+    /// Stored value; never null.
+    pub value: Value,
+}
+
+/// Kind of a component with a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StateOwner {
+    /// An extension of the agent.
+    Extension,
+    /// A built-in tool.
+    Tool,
+}
 
 impl SwarmRuntime {
     /// Creates a conversation of the same agent from the messages of `source` up to `message_id`,
@@ -101,6 +126,30 @@ impl SwarmRuntime {
     /// Returns the titles of all conversations that have one.
     pub async fn titles(&self) -> Result<HashMap<InstanceId, String>, StoreError> {
         self.engine.titles.all(&*self.engine.store).await
+    }
+
+    /// Returns the states that the agent's extensions and its tools have stored for a conversation.
+    /// Extensions that the agent no longer has are not included.
+    pub async fn states(
+        &self,
+        instance: &InstanceId,
+    ) -> Result<Vec<ConversationState>, StoreError> {
+        let agent = self.engine.agent(&instance.agent);
+        let extensions = agent
+            .iter()
+            .flat_map(|agent| agent.extensions.state_names());
+        let extensions = extensions.map(|name| (StateOwner::Extension, name, name.to_owned()));
+        let tools = TOOL_STATES.map(|name| (StateOwner::Tool, name, record_name(name)));
+        let mut states = Vec::new();
+        for (owner, name, record) in extensions.chain(tools) {
+            let stored = self.engine.store.get(instance, &record).await?;
+            let value = stored.map_or(Value::Null, |stored| stored.value);
+            if !value.is_null() {
+                let name = name.to_owned();
+                states.push(ConversationState { owner, name, value });
+            }
+        }
+        Ok(states)
     }
 
     /// Submits an operation on a conversation. Its result is the output of its turn.

@@ -1,6 +1,6 @@
 //! A running swarm, as the facade owns it.
 
-mod conversations;
+pub mod conversations;
 mod node;
 
 use std::path::PathBuf;

@@ -66,6 +66,7 @@ fn documented_routes(studio: Option<StudioPorts>) -> OpenApiRouter<Service> {
         .routes(routes!(instances::retry))
         .routes(routes!(instances::fork))
         .routes(routes!(stored_instances::set_title))
+        .routes(routes!(stored_instances::states))
         .routes(routes!(stored_instances::export))
         .routes(routes!(stored_instances::delete))
         .routes(routes!(operations::compact))

@@ -1,4 +1,4 @@
-//! Titles, export and deletion of conversations.
+//! Titles, states, export and deletion of conversations.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -8,12 +8,13 @@ use axum::response::{IntoResponse, Response};
 use goondan::conversation_title::{MAX_TITLE_CHARS, title_of};
 use goondan::ids::InstanceId;
 use goondan::spec::Code;
+use serde_json::json;
 
 use super::ErrorResponses;
 use super::instances::{existing_instance, unknown_instance};
 use crate::problem::{ApiProblem, JsonBody};
 use crate::service::Service;
-use crate::wire::TitleBody;
+use crate::wire::{StatesBody, TitleBody};
 
 /// Set the title of a conversation. An empty title removes the title.
 ///
@@ -43,6 +44,31 @@ pub(super) async fn set_title(
     service.swarm().set_title(&id, title.as_deref()).await?;
     let title = title.unwrap_or_default();
     Ok(Json(TitleBody { title }))
+}
+
+/// Return the states that extensions and tools have stored for a conversation.
+///
+/// A running turn stores the states of extensions when it ends. Extensions that the agent no longer
+/// has are not included.
+#[utoipa::path(
+    get,
+    path = "/api/instances/{agent}/{key}/states",
+    params(
+        ("agent" = String, Path, description = "The agent."),
+        ("key" = String, Path, description = "The conversation key."),
+    ),
+    responses((status = 200, body = StatesBody), ErrorResponses),
+)]
+pub(super) async fn states(
+    State(service): State<Service>,
+    Path((agent, key)): Path<(String, String)>,
+) -> Result<Json<StatesBody>, ApiProblem> {
+    let id = existing_instance(&service, agent, key).await?;
+    let states = service.swarm().states(&id).await?;
+    let values = states.iter().map(|state| json!(state));
+    Ok(Json(StatesBody {
+        states: values.collect(),
+    }))
 }
 
 /// Return a conversation as JSON Lines, like `gdn conversation export`.

@@ -86,6 +86,7 @@ page! {
     SCRIPT "input-words.js",
     SCRIPT "keyed.js",
     SCRIPT "markdown.js",
+    SCRIPT "menu.js",
     SCRIPT "message.js",
     SCRIPT "model-call.js",
     SCRIPT "parts.js",

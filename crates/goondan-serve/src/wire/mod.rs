@@ -444,6 +444,15 @@ pub struct TitleBody {
     pub title: String,
 }
 
+/// Stored states of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct StatesBody {
+    /// States of extensions, then states of tools. Each has `owner` (`extension` or `tool`), `name`
+    /// and `value`. Secrets are masked.
+    #[schema(value_type = Vec<Object>)]
+    pub states: Vec<Value>,
+}
+
 /// The failed event to start again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -1,11 +1,13 @@
 //! Titles, export and deletion of conversations, and the prompts of agents.
 
 use goondan::ids::InstanceId;
+use goondan::spec::Environment;
+use goondan_serve::ServerLimits;
 use goondan_serve::client::ClientError;
-use goondan_serve::wire::{InstancesBody, TitleBody};
+use goondan_serve::wire::{InputState, InstancesBody, StatesBody, TitleBody};
 use serde_json::{Value, json};
 
-use crate::support::{Running, input, within};
+use crate::support::{PROJECT, Running, input, within};
 
 const MAIN: &str = "/api/instances/a/main";
 
@@ -53,6 +55,56 @@ async fn a_title_is_kept_with_its_conversation() {
     assert_eq!(titles(&running).await, [json!("Bees fly")]);
     assert_eq!(rename(&running, "  ").await.unwrap(), "");
     assert_eq!(titles(&running).await, [Value::Null]);
+}
+
+/// Returns `PROJECT` with an agent that writes a task list and searches for a tool.
+fn project_with_states() -> String {
+    let call = "{when: {role: user, contains: plan}, reply: {calls: [\
+        {id: t, tool: todo__write, args: {todos: [{content: call 0a1b2c3d4e5f}]}}, \
+        {id: s, tool: tool-search__search, args: {query: todo read}}]}}";
+    PROJECT
+        .replace("rules:\n", &format!("rules:\n      - {call}\n"))
+        .replace(
+            "tools: [",
+            "extensions: [{ref: Extension/tool-search}]\n  tools: [{ref: Tool/todo}, ",
+        )
+}
+
+#[tokio::test]
+async fn states_of_extensions_and_tools_are_listed_without_secrets() {
+    let state = tempfile::tempdir().unwrap();
+    let key = ("DESK_KEY".to_owned(), "0a1b2c3d4e5f".to_owned());
+    let running = Running::start_project(
+        state.path(),
+        ServerLimits::default(),
+        &project_with_states(),
+        |builder| builder.environment(Environment::from_iter([key])),
+    )
+    .await;
+    let path = format!("{MAIN}/states");
+    let missing = running.client.get::<StatesBody>(&path).await;
+    assert_eq!(code(missing.unwrap_err()), "INSTANCE_NOT_FOUND");
+    running.ask("one").await;
+    let none: StatesBody = running.client.get(&path).await.unwrap();
+    assert_eq!(none.states, [] as [Value; 0]);
+    running.ask("plan").await;
+    let stored: StatesBody = running.client.get(&path).await.unwrap();
+    let owners: Vec<_> = stored
+        .states
+        .iter()
+        .map(|state| (&state["owner"], &state["name"]))
+        .collect();
+    assert_eq!(
+        owners,
+        [
+            (&json!("extension"), &json!("tool-search")),
+            (&json!("tool"), &json!("todo"))
+        ]
+    );
+    let text = json!(stored.states).to_string();
+    assert!(text.contains("todo__read"), "{text}");
+    assert!(text.contains("call ***"), "{text}");
+    assert!(!text.contains("0a1b2c3d4e5f"), "{text}");
 }
 
 #[tokio::test]

@@ -7,14 +7,13 @@ use chrono::{DateTime, Utc};
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::capabilities::ToolStateStore;
 use goondan_core::ports::tool::HandlerError;
+use goondan_core::reserved_names::SQUAD_STATE;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::mutex_lock::lock;
 
-/// Name of the stored state.
-const SQUAD_STATE_NAME: &str = "squad";
 /// Maximum number of stored sessions per conversation; the newest are kept.
 const MAX_STORED_SESSIONS: usize = 100;
 
@@ -224,7 +223,7 @@ impl RoutedSessions {
     pub(super) async fn restore(&self, state: &dyn ToolStateStore) -> Result<(), HandlerError> {
         let read = async {
             let mut records = Vec::new();
-            for (owner, value) in state.all_values(SQUAD_STATE_NAME).await? {
+            for (owner, value) in state.all_values(SQUAD_STATE).await? {
                 // An unreadable value was edited by hand, and counts as empty.
                 let stored: Vec<RoutedSessionRecord> =
                     serde_json::from_value(value).unwrap_or_default();
@@ -250,7 +249,7 @@ impl RoutedSessions {
         state: &dyn ToolStateStore,
     ) -> Result<(), HandlerError> {
         let _keeping = self.keeping.lock().await;
-        state.save(SQUAD_STATE_NAME, self.stored_value(owner)).await
+        state.save(SQUAD_STATE, self.stored_value(owner)).await
     }
 
     /// Returns the newest sessions of `owner` that have a conversation, for the store.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use goondan_core::ids::InstanceId;
 use goondan_core::ports::store::StoreError;
+use goondan_engine::runtime::conversations::ConversationState;
 use goondan_models::CassetteMask;
 use goondan_spec::Resource;
 use goondan_spec::kinds::Agent;
@@ -40,6 +41,19 @@ impl Swarm {
     /// Returns the titles of all conversations that have one.
     pub async fn titles(&self) -> Result<HashMap<InstanceId, String>, StoreError> {
         self.inner().runtime.titles().await
+    }
+
+    /// Returns the states that the agent's extensions and its tools have stored for a conversation.
+    /// Secrets of the swarm are masked.
+    pub async fn states(
+        &self,
+        instance: &InstanceId,
+    ) -> Result<Vec<ConversationState>, StoreError> {
+        let mut states = self.inner().runtime.states(instance).await?;
+        for state in &mut states {
+            self.inner().redactor.clean_value(&mut state.value);
+        }
+        Ok(states)
     }
 
     /// Deletes a conversation with all its data and its permanent approvals. Returns false if it

@@ -8,14 +8,12 @@ use goondan_core::ids::InstanceId;
 use goondan_core::ports::capabilities::ScheduledJob;
 use goondan_core::ports::clock::Clock;
 use goondan_core::ports::store::{Store, StoreError};
+use goondan_core::reserved_names::JOBS_STATE;
 use tokio::sync::Notify;
 
 use super::cron::CronSchedule;
 use super::schedule_time::ScheduleTime;
 use crate::tooling::state_records::record_name;
-
-/// Name of the store record with an instance's jobs.
-pub(super) const JOBS_RECORD: &str = "automation";
 
 type JobsByInstance = BTreeMap<InstanceId, Vec<ScheduledJob>>;
 
@@ -48,7 +46,7 @@ impl JobTable {
     /// Reads the jobs of all instances. An invalid record is ignored.
     pub(crate) async fn restore(store: &dyn Store) -> Result<Self, StoreError> {
         let mut jobs = JobsByInstance::new();
-        for (id, record) in store.all_records(&record_name(JOBS_RECORD)).await? {
+        for (id, record) in store.all_records(&record_name(JOBS_STATE)).await? {
             match serde_json::from_value(record.value) {
                 Ok(instance_jobs) => drop(jobs.insert(id, instance_jobs)),
                 Err(error) => {

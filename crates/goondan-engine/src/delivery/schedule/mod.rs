@@ -19,7 +19,6 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use self::cron::CronSchedule;
-use self::job_table::JOBS_RECORD;
 pub(crate) use self::job_table::JobTable;
 pub use self::schedule_time::ScheduleTime;
 use crate::delivery::orchestrator::{OrchestratorCommand, SubmitError};
@@ -31,6 +30,7 @@ use goondan_core::ids::{InstanceId, derived_id};
 use goondan_core::ports::capabilities::ScheduledJob;
 use goondan_core::ports::clock::Clock;
 use goondan_core::ports::store::{StoreError, update};
+use goondan_core::reserved_names::JOBS_STATE;
 use goondan_core::reserved_names::{CRON_EVENT, CRON_KEY};
 
 /// Delay before a firing is retried after a store error.
@@ -190,7 +190,7 @@ async fn store_jobs(
     jobs: Vec<ScheduledJob>,
 ) -> Result<(), StoreError> {
     let value = json!(jobs);
-    update(&*engine.store, id, &record_name(JOBS_RECORD), |_| {
+    update(&*engine.store, id, &record_name(JOBS_STATE), |_| {
         Some(value.clone())
     })
     .await?;

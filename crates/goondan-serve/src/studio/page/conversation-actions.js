@@ -1,12 +1,12 @@
-// Actions on a stored conversation: its title, its export as JSON Lines, and its deletion.
+// Actions on a stored conversation: its title, its states, its export as JSON Lines, and its deletion.
 
-import { place as placeOf, post, remove, text } from "./api.js";
+import { get, place as placeOf, post, remove, text } from "./api.js";
 import { openDialog } from "./dialog.js";
 import { button, h } from "./dom.js";
 import { fileName } from "./export.js";
 import { instances } from "./feed.js";
 import { counted } from "./format.js";
-import { address, attempt, download, notice } from "./parts.js";
+import { address, attempt, data, download, mark, notice } from "./parts.js";
 import { nameOf, state } from "./state.js";
 
 /** Longest title, in characters. */
@@ -41,10 +41,30 @@ export function rename(whose, title) {
   });
 }
 
-/** Moves the focus to the button when the heading with the new title is drawn. */
+/** Moves the focus to the menu when the heading with the new title is drawn. */
 function focusAgain() {
-  const focus = () => /** @type {HTMLElement|null} */ (document.querySelector("[data-action=rename]"))?.focus();
+  const focus = () => /** @type {HTMLElement|null} */ (document.querySelector(".detail .menu > summary"))?.focus();
   requestAnimationFrame(() => requestAnimationFrame(focus));
+}
+
+/**
+ * Shows the states that extensions and tools have stored for a conversation.
+ * @param {{agentName: string, instanceKey: string}} whose
+ */
+export function showStates(whose) {
+  return attempt(async () => {
+    const { states } = await get(`${placeOf(whose)}/states`);
+    openDialog(`States of ${nameOf(whose)}`, (close) => [
+      states.length ? states.map(stateItem) : h("p", {}, "No extension and no tool has stored a state for this conversation."),
+      h("p.muted", {}, "A turn stores the states of extensions when it ends."),
+      h("div.actions", {}, button("Close", close, { autofocus: true })),
+    ]);
+  });
+}
+
+/** One state, as it is stored. */
+function stateItem({ owner, name, value }) {
+  return h("details.stored-state", { open: true }, h("summary", {}, h("code", {}, name), " ", mark("plain", owner)), data(value, `State of ${name}`));
 }
 
 /**

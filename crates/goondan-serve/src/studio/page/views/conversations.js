@@ -3,7 +3,7 @@
 import { place as placeOf, post, remove } from "../api.js";
 import { callItem } from "../call.js";
 import { composer, focusOn, inputEditor, newKey } from "../composer.js";
-import { confirmDeletion, exportLines, rename } from "../conversation-actions.js";
+import { confirmDeletion, exportLines, rename, showStates } from "../conversation-actions.js";
 import { conversationList, originalOf, readWordsAfter } from "../conversation-list.js";
 import { button, fill, h } from "../dom.js";
 import { exportPage } from "../export.js";
@@ -13,6 +13,7 @@ import { counted, money, retry } from "../format.js";
 import { firstShown, history } from "../history.js";
 import { keep } from "../keyed.js";
 import { showMarkdown } from "../markdown.js";
+import { menu } from "../menu.js";
 import { address, attempt, conversationLink, mark, nothing, notice } from "../parts.js";
 import { reasoning } from "../reasoning.js";
 import { recordCase } from "../record.js";
@@ -94,6 +95,7 @@ function open(detail, whose, listed) {
   const past = history(whose);
   const { loaded } = past;
   const shown = { failed: "", editing: "" };
+  const moreMenu = { isOpen: false };
   /** The latest running turn. It stays after its end until its last message is loaded. */
   let turn = null;
   let timer = 0;
@@ -161,7 +163,7 @@ function open(detail, whose, listed) {
   }
   function drawAll() {
     drawLive();
-    keep(title, [headingItem(whose, past, load)]);
+    keep(title, [headingItem(whose, past, moreMenu, load)]);
     const from = firstShown(loaded);
     const hidden = loaded.start + from;
     const items = conversationItems(whose, loaded.list, { does, from, isWhole: loaded.start === 0, replace });
@@ -248,7 +250,7 @@ function updateReasoning(details, turn) {
 }
 
 /** Returns the item of the heading. It is drawn again only if it changes, so that its buttons keep the focus. */
-function headingItem(whose, { loaded, all }, load) {
+function headingItem(whose, { loaded, all }, moreMenu, load) {
   const meta = state.instances.find((known) => nameOf(known) === nameOf(whose));
   const isRunning = runs(meta ?? whose);
   const waits = openQuestion(nameOf(whose)) !== undefined;
@@ -261,11 +263,15 @@ function headingItem(whose, { loaded, all }, load) {
     isRunning && button("Cancel the turn", () => attempt(() => remove(`${placeOf(whose)}/turn`)).then(() => load()), { class: "danger" }),
     has && button("Fork", () => fork(whose)),
     has && button("Compare", () => (location.hash = address("compare", whose.agentName, whose.instanceKey)), { title: "Compare with another conversation" }),
+    meta && menu("More", moreMenu, moreActions()),
+  ];
+  const moreActions = () => [
+    button("Rename", () => rename(whose, title)),
+    button("States", () => showStates(whose), { title: "Show the states that extensions and tools have stored" }),
     has && button("Record test case", () => recordCase(whose), { title: "Record this conversation as a test case for gdn test" }),
-    meta && button("Rename", () => rename(whose, title), { data: { action: "rename" } }),
     has && button("Save as HTML", () => attempt(async () => exportPage(whose, await all()))),
     has && button("Save as JSON", () => exportLines(whose), { title: "Save as JSON Lines, like gdn conversation export" }),
-    meta && !isRunning && button("Delete", () => confirmDeletion(whose, loaded.total), { class: "danger" }),
+    !isRunning && button("Delete", () => confirmDeletion(whose, loaded.total), { class: "danger" }),
   ];
   const make = () => h("div.head", {}, h("h1", {}, h("a.back", { href: address("conversations") }, "‹ all"), title ?? nameOf(whose)), waits && mark("ask", "waiting"), original && h("span.muted", {}, "Fork of ", conversationLink(original)), h("span.muted", {}, told), h("div.actions", {}, actions()));
   return { key: "heading", sign: `${isRunning}/${waits}/${has}/${meta !== undefined}/${title}/${told}/${original && nameOf(original)}`, make };
